@@ -1,0 +1,39 @@
+# Everything runs in .venv, which is made on first use.  Needs Python 3.11+, make and a C++ compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fuzz bench clean
+
+help: ## list these targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "symalloc needs Python 3.11 or later; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(STAMP) ## lint, plan and run real modules
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP) ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(STAMP) ## ruff, mypy --strict, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py
+
+fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
+	$(BIN)/python benchmarks/fuzz_prove.py --count $(or $(COUNT),20000)
+
+bench: $(STAMP) ## lint time against relax.build, and what the prover's layers decided
+	$(BIN)/python benchmarks/lint_llama.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

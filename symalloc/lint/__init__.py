@@ -1,0 +1,1 @@
+"""Rules applied to the sites of a program."""

@@ -1,0 +1,1 @@
+"""What a memory program is, in our own frozen types: nothing here imports TVM."""

@@ -1,0 +1,354 @@
+"""The memory program: functions of blocks of instructions over variables.  The whole of it fits on a few screens.
+
+Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by identity; names
+serve display only and may repeat.  All byte counts and offsets are in bytes, all extents in elements.
+Invariant: symbols are named per function; two different symbolic variables of one function have different names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, TypeAlias, Union
+
+from symalloc.program.span import Source, Span
+from symalloc.program.types import DType, TensorType, Type
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var:
+    """A variable; equal only to itself."""
+
+    name: str
+    type: Type
+
+
+# -- operands: what an instruction refers to ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantTensor:
+    """A tensor held by the executable (weights, literals); never planned, never written.
+
+    `values` holds the elements of small integer constants (at most 64), flattened; None otherwise.
+    """
+
+    type: TensorType
+    values: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeValue:
+    """A shape literal, `R.shape([n, 64])`."""
+
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar expression; `value` is None for one that is no size (a float)."""
+
+    value: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class TupleValue:
+    """A tuple literal in argument position."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string, data type or attribute literal: it holds no memory."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """A reference to a function of the module as a value."""
+
+    name: str
+
+
+Operand: TypeAlias = Union[Var, ConstantTensor, ShapeValue, Scalar, TupleValue, Text, FunctionRef]
+
+
+# -- instructions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One binding: `var` receives the result.  `text` is the value as TVM prints it, one line, or empty."""
+
+    var: Var
+    span: Span | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocStorage(Instruction):
+    """R.memory.alloc_storage, R.vm.alloc_storage: reserves `size` bytes (dialects already told apart).
+
+    `size` is None where it cannot be expressed; `dtype` is what the operator was given.
+    """
+
+    size: Expr | None
+    device: int = 0
+    scope: str = "global"
+    dtype: DType | None = None
+    dialect: Literal["memory", "vm"] = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocTensor(Instruction):
+    """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor of `shape` and `dtype` at `offset` bytes of `storage`."""
+
+    storage: Operand
+    offset: Expr
+    shape: tuple[Expr, ...] | None
+    dtype: DType
+    device: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocFresh(Instruction):
+    """R.builtin.alloc_tensor: a tensor with memory of its own."""
+
+    shape: tuple[Expr, ...] | None
+    dtype: DType
+    device: int = 0
+    scope: str = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias(Instruction):
+    """`var = source`."""
+
+    source: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchCast(Instruction):
+    """`var = R.match_cast(source, target)`: the same value; checked at run time; may define symbols of `target`.
+
+    `defines` names the symbols that this cast binds.
+    """
+
+    source: Operand
+    target: Type
+    defines: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View(Instruction):
+    """`var` shares the memory of `source`, at `offset` bytes from its start.
+
+    kind: `reshape` (vm.builtin.reshape; offset 0, same element count), `view` (R.memory.view), `ensure_zero_offset`
+    (the same bytes where the absolute offset is a multiple of 64, otherwise a copy).
+    """
+
+    source: Operand
+    shape: tuple[Expr, ...] | None
+    dtype: DType | None
+    offset: Expr | None
+    kind: Literal["reshape", "view", "ensure_zero_offset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeTuple(Instruction):
+    """`var = (fields…)`."""
+
+    fields: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeField(Instruction):
+    """`var = source[index]`."""
+
+    source: Operand
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKernel(Instruction):
+    """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument spread)."""
+
+    kernel: str
+    arguments: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTIR(Instruction):
+    """R.call_tir, R.call_tir_inplace: the result is fresh, but field i aliases input `inplace[i]` where not None."""
+
+    kernel: str
+    inputs: tuple[Operand, ...]
+    scalars: tuple[Expr | None, ...] = ()
+    outputs: tuple[TensorType, ...] = ()
+    inplace: tuple[int | None, ...] = ()
+
+
+class Ownership(Enum):
+    """Who owns the memory of a packed function's result."""
+
+    FRESH = "fresh"  # known to allocate, or to return no tensor
+    ARGUMENT = "argument"  # known to return (a view of) one of its arguments
+    UNKNOWN = "unknown"  # may be any of its arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPacked(Instruction):
+    """R.call_packed, R.call_pure_packed, R.call_dps_packed, a call of an ExternFunc.
+
+    `writes` holds the indices of the arguments that the callee is known to write; without that knowledge every
+    tensor argument counts as read, and as read and written where `pure` is False.
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    ownership: Ownership
+    pure: bool
+    writes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFunction(Instruction):
+    """A call of another Relax function of the module."""
+
+    name: str
+    arguments: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOperator(Instruction):
+    """A Relax operator not yet lowered (`relax.add`): reads its arguments, its result is fresh.
+
+    `attributes` holds those that rules ask for, as text (`{"mode": "fast", "axis": "1"}`).
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill(Instruction):
+    """kill_tensor, kill_storage, kill_object: drops the handle `target`."""
+
+    target: Operand
+    kind: Literal["tensor", "storage", "object"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assert(Instruction):
+    """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not understood."""
+
+    condition: Condition | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Instruction):
+    """`var = then.result if condition else otherwise.result`; `condition` is None where it is no size condition."""
+
+    condition: Condition | None
+    test: Operand
+    then: Block
+    otherwise: Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUnderstood(Instruction):
+    """A construct that is not verified; `what` says which, `reads` what it may touch (and may return)."""
+
+    what: str
+    reads: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Instructions in order, and the value that the block yields."""
+
+    instructions: tuple[Instruction, ...]
+    result: Operand
+
+
+# -- functions, kernels, the program --------------------------------------------------------------------------------
+
+
+class Origin(Enum):
+    """Where a symbol of a function gets its value."""
+
+    DIMENSION = "dimension"  # an extent of a parameter tensor or of a R.Shape parameter: >= 0
+    CAST = "cast"  # bound by a match_cast against a tensor or shape: >= 0
+    SCALAR = "scalar"  # an R.Prim parameter or cast: any int64
+    UNDEFINED = "undefined"  # used, but defined nowhere (SYM903)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One Relax function.
+
+    `declared_upper` / `declared_lower` are the attributes tir_var_upper_bound / tir_var_lower_bound: not enforced.
+    `private` functions are called only from within the module.  `line` is where the `def` stands, None without source.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    body: Block
+    result_type: Type
+    symbols: Mapping[str, Origin]
+    private: bool = False
+    declared_upper: Mapping[str, int] = field(default_factory=dict)
+    declared_lower: Mapping[str, int] = field(default_factory=dict)
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelBuffer:
+    """A buffer parameter of a PrimFunc: extents over the kernel's own symbols, and what the body does to it.
+
+    `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count that its offset must
+    be a multiple of.
+    """
+
+    name: str
+    shape: tuple[Expr, ...] | None
+    dtype: DType
+    reads: bool = True
+    writes: bool = True
+    offset_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelScalar:
+    """A scalar parameter of a PrimFunc; `name` is a symbol of the kernel."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A PrimFunc, seen from outside."""
+
+    name: str
+    parameters: tuple[KernelBuffer | KernelScalar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One Relax module at one stage of compilation.
+
+    `stage` is `as-is`, or the name of the TVM pass after which the module was read.  `name` is what the module is
+    called in its file (the class name), or the file's stem.
+    """
+
+    name: str
+    functions: Mapping[str, Function]
+    kernels: Mapping[str, Kernel]
+    stage: str = "as-is"
+    source: Source | None = None

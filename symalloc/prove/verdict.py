@@ -1,0 +1,41 @@
+"""What a proof says: never a bool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from symalloc.size.condition import Condition
+
+__all__ = ["Proof", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """How a constraint fares over a domain."""
+
+    ALWAYS_VALID = "always-valid"  # holds at every point
+    ALWAYS_INVALID = "always-invalid"  # the domain has points, and it holds at none
+    RUNTIME_CHECK = "runtime-check"  # holds at some points and fails at others, or could not be decided
+    VACUOUS = "vacuous"  # the assumptions contradict each other: the domain is empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The answer to one question.
+
+    `counterexample`: a point of the domain where the constraint fails, the smallest found (least sum, then
+    lexicographic); None where it is always valid.  `witness`: a point where it holds; None where always invalid.
+    `precondition`: a readable condition proved equivalent to the constraint over the domain; None where none was found.
+    `unknown`: whether a run-time check was chosen for want of a decision; `reason` says why, in words.
+    `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.
+    """
+
+    verdict: Verdict
+    decided_by: str
+    counterexample: Mapping[str, int] | None = None
+    witness: Mapping[str, int] | None = None
+    precondition: Condition | None = None
+    unknown: bool = False
+    reason: str | None = None
+    seconds: float = 0.0

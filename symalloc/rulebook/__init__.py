@@ -1,0 +1,1 @@
+"""Reads rules/*.toml into typed rules."""

@@ -1,0 +1,170 @@
+"""The kinds of sites a rule can ask about: for each, the names its constraint and its message may use.
+
+A rule is data, the site is code (`symalloc.lint.sites`): this table is the contract between them.  Names in
+`quantities` stand for size expressions of the given unit and may be used in constraints; names in `texts` stand for
+words and may be used in messages, labels and help.  `relations` are the lifetime relations built into the engine,
+asked for by name (`relation = "use-after-kill"`) instead of a constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from symalloc.size.units import Unit
+
+__all__ = ["SITE_KINDS", "SiteKind"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteKind:
+    """One kind of site: what it is, and the names it offers."""
+
+    name: str
+    description: str
+    quantities: Mapping[str, Unit] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+
+
+_B, _E, _1 = Unit.BYTES, Unit.ELEMENTS, Unit.NUMBER
+
+_KINDS = (
+    SiteKind(
+        name="tensor-on-storage",
+        description="a tensor placed on a storage (R.memory.alloc_tensor, R.vm.alloc_tensor)",
+        quantities={
+            "offset": _B,
+            "nbytes": _B,
+            "numel": _E,
+            "itemsize": Unit.BYTES_PER_ELEMENT,
+            "alignment": _B,
+            "storage.size": _B,
+        },
+        texts=("tensor", "storage", "shape", "dtype", "storage.dtype", "device", "storage.device"),
+        relations=("placement-differs",),
+    ),
+    SiteKind(
+        name="storage",
+        description="a storage that is reserved",
+        quantities={"size": _B},
+        texts=("storage",),
+    ),
+    SiteKind(
+        name="extent",
+        description="one dimension of a tensor that is allocated or viewed",
+        quantities={"extent": _E},
+        texts=("tensor", "index", "shape"),
+    ),
+    SiteKind(
+        name="byte-count",
+        description="a size or end in bytes that TVM computes in int64: of a tensor (offset included) or a storage",
+        quantities={"nbytes": _B},
+        texts=("what",),
+    ),
+    SiteKind(
+        name="view",
+        description="a view on another tensor's memory (R.memory.view, reshape, ensure_zero_offset)",
+        quantities={"offset": _B, "nbytes": _B, "source.nbytes": _B, "absolute_offset": _B, "alignment": _B},
+        texts=("tensor", "source", "kind"),
+    ),
+    SiteKind(
+        name="reshape",
+        description="a reshape that keeps the elements and changes the extents",
+        quantities={"numel": _E, "source.numel": _E},
+        texts=("tensor", "source", "shape", "source.shape"),
+    ),
+    SiteKind(
+        name="match-cast",
+        description="one dimension that R.match_cast compares at run time",
+        quantities={"source.extent": _E, "extent": _E},
+        texts=("value", "source", "index"),
+    ),
+    SiteKind(
+        name="call-argument",
+        description="one property of an argument that must equal what the PrimFunc's buffer declares",
+        quantities={"actual": _1, "expected": _1},
+        texts=("kernel", "parameter", "argument", "property"),
+    ),
+    SiteKind(
+        name="call",
+        description="a call of another Relax function whose own verification left a precondition",
+        quantities={},
+        texts=("callee", "condition", "rule"),
+        relations=("callee-precondition-fails",),
+    ),
+    SiteKind(
+        name="index",
+        description="one constant index of an operator that does not check or wrap indices (R.take mode=fast)",
+        quantities={"index": _E, "extent": _E},
+        texts=("operator", "tensor", "axis", "mode"),
+    ),
+    SiteKind(
+        name="use",
+        description="a use of a variable",
+        texts=("variable", "user"),
+        relations=("use-after-kill", "not-dominated"),
+    ),
+    SiteKind(
+        name="kill",
+        description="a kill of a variable",
+        texts=("variable",),
+        relations=("double-kill",),
+    ),
+    SiteKind(
+        name="live-pair",
+        description="two tensors in one storage, the second written while the first still holds what is read later",
+        quantities={
+            "first.offset": _B,
+            "first.nbytes": _B,
+            "second.offset": _B,
+            "second.nbytes": _B,
+        },
+        texts=("first", "second", "storage", "alias", "writer", "reader"),
+    ),
+    SiteKind(
+        name="allocation",
+        description="a storage or tensor that is allocated",
+        texts=("variable", "kind"),
+        relations=("never-killed", "never-used"),
+    ),
+    SiteKind(
+        name="result",
+        description="what a function returns",
+        texts=("variable", "storage"),
+        relations=("views-reused-memory",),
+    ),
+    SiteKind(
+        name="declared-bound",
+        description="a declared bound (tir_var_upper_bound) that a verdict of this function needs",
+        quantities={"symbol": _1, "bound": _1},
+        texts=("symbol", "bound", "needed_by"),
+        relations=("bound-not-enforced",),
+    ),
+    SiteKind(
+        name="suppression",
+        description="a suppression comment",
+        texts=("rule",),
+        relations=("unused-suppression",),
+    ),
+    SiteKind(
+        name="input",
+        description="a file or module that is read",
+        texts=("file", "problem"),
+        relations=("cannot-be-read",),
+    ),
+    SiteKind(
+        name="symbol",
+        description="a symbol of a function",
+        texts=("symbol",),
+        relations=("defined-nowhere",),
+    ),
+    SiteKind(
+        name="construct",
+        description="a construct that the extraction met",
+        texts=("what",),
+        relations=("not-understood",),
+    ),
+)
+
+SITE_KINDS: Mapping[str, SiteKind] = {kind.name: kind for kind in _KINDS}

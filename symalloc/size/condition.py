@@ -1,0 +1,250 @@
+"""Conditions over size expressions: relations with zero, joined by and, or, not.
+
+A `Relation` is kept in the form `expr <= 0`, `expr == 0` or `expr != 0` without common factors, so that `a < b`, `b > a`
+and `4*a - 4*b + 4 <= 0` are one object.  Negation is pushed inwards at once: there is no Not node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import ClassVar, Literal, TypeAlias
+
+from symalloc.size.expr import Expr, ExprLike, constant
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "And",
+    "Condition",
+    "Or",
+    "Relation",
+    "conjunction",
+    "disjunction",
+    "eq",
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "ne",
+    "negate",
+]
+
+Operator: TypeAlias = Literal["<=", "==", "!="]
+
+
+class Condition:
+    """What is true or false of a binding of the symbols."""
+
+    key: str
+    symbols: frozenset[str]
+
+    @property
+    def as_bool(self) -> bool | None:
+        """True or False where the condition holds no symbols; otherwise None."""
+        return None
+
+    def evaluate(self, binding: Mapping[str, int]) -> bool:
+        """The truth under `binding`; raises KeyError and ZeroDivisionError as `Expr.evaluate` does."""
+        raise NotImplementedError
+
+    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
+        """The condition with symbols replaced (all at once)."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Condition) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        from symalloc.size.render import render_condition
+
+        return render_condition(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Relation(Condition):
+    """`expr operator 0`."""
+
+    operator: Operator
+    expr: Expr
+
+    @cached_property
+    def key(self) -> str:  # type: ignore[override]
+        return f"[{self.expr.key}{self.operator}0]"
+
+    @property
+    def symbols(self) -> frozenset[str]:  # type: ignore[override]
+        return self.expr.symbols
+
+    @property
+    def as_bool(self) -> bool | None:
+        value = self.expr.as_constant
+        return None if value is None else _holds(self.operator, value)
+
+    def evaluate(self, binding: Mapping[str, int]) -> bool:
+        return _holds(self.operator, self.expr.evaluate(binding))
+
+    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
+        return _relation(self.operator, self.expr.substitute(replacement))
+
+    def __repr__(self) -> str:
+        return f"Relation({self})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Junction(Condition):
+    operands: tuple[Condition, ...]
+    word: ClassVar[str]
+
+    @cached_property
+    def key(self) -> str:  # type: ignore[override]
+        return f"{self.word}({','.join(c.key for c in self.operands)})"
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset().union(*(c.symbols for c in self.operands))
+
+    @property
+    def as_bool(self) -> bool | None:
+        return (self.word == "and") if not self.operands else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+
+class And(_Junction):
+    """All operands hold; with none, true."""
+
+    word = "and"
+
+    def evaluate(self, binding: Mapping[str, int]) -> bool:
+        return all(c.evaluate(binding) for c in self.operands)
+
+    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
+        return conjunction(c.substitute(replacement) for c in self.operands)
+
+
+class Or(_Junction):
+    """Some operand holds; with none, false.  Operands are evaluated left to right and stop at the first that holds."""
+
+    word = "or"
+
+    def evaluate(self, binding: Mapping[str, int]) -> bool:
+        return any(c.evaluate(binding) for c in self.operands)
+
+    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
+        return disjunction(c.substitute(replacement) for c in self.operands)
+
+
+TRUE: Condition = And(())
+FALSE: Condition = Or(())
+
+
+def conjunction(conditions: Iterable[Condition]) -> Condition:
+    """All of `conditions`: flattened, duplicates and trues dropped, false if one of them is false."""
+    return _junction(And, conditions, neutral=True)
+
+
+def disjunction(conditions: Iterable[Condition]) -> Condition:
+    """Some of `conditions`: flattened, duplicates and falses dropped, true if one of them is true."""
+    return _junction(Or, conditions, neutral=False)
+
+
+def _junction(kind: type[And] | type[Or], conditions: Iterable[Condition], *, neutral: bool) -> Condition:
+    flat: dict[Condition, None] = {}
+    for condition in conditions:
+        for part in condition.operands if isinstance(condition, kind) else (condition,):
+            value = part.as_bool
+            if value is None:
+                flat[part] = None
+            elif value is not neutral:
+                return FALSE if neutral else TRUE
+    if not flat:
+        return TRUE if neutral else FALSE
+    return next(iter(flat)) if len(flat) == 1 else kind(tuple(flat))
+
+
+def le(left: ExprLike, right: ExprLike) -> Condition:
+    """`left <= right`."""
+    return _relation("<=", _difference(left, right))
+
+
+def lt(left: ExprLike, right: ExprLike) -> Condition:
+    """`left < right`, kept as `left - right + 1 <= 0`."""
+    return _relation("<=", _difference(left, right) + 1)
+
+
+def ge(left: ExprLike, right: ExprLike) -> Condition:
+    """`left >= right`."""
+    return le(right, left)
+
+
+def gt(left: ExprLike, right: ExprLike) -> Condition:
+    """`left > right`."""
+    return lt(right, left)
+
+
+def eq(left: ExprLike, right: ExprLike) -> Condition:
+    """`left == right`."""
+    return _relation("==", _difference(left, right))
+
+
+def ne(left: ExprLike, right: ExprLike) -> Condition:
+    """`left != right`."""
+    return _relation("!=", _difference(left, right))
+
+
+def negate(condition: Condition) -> Condition:
+    """The condition that holds exactly where `condition` does not."""
+    match condition:
+        case Relation(operator="<=", expr=expr):
+            return _relation("<=", 1 - expr)
+        case Relation(operator="==", expr=expr):
+            return _relation("!=", expr)
+        case Relation(operator="!=", expr=expr):
+            return _relation("==", expr)
+        case And(operands=operands):
+            return disjunction(negate(c) for c in operands)
+        case Or(operands=operands):
+            return conjunction(negate(c) for c in operands)
+    raise TypeError(f"not a condition: {condition!r}")
+
+
+def _difference(left: ExprLike, right: ExprLike) -> Expr:
+    return (left if isinstance(left, Expr) else constant(left)) - right
+
+
+def _relation(operator: Operator, expr: Expr) -> Condition:
+    """`expr operator 0` without common factors: `4*m <= 18` is `m <= 4`, and `2*n == 7` is false (atoms are integers)."""
+    divisor = gcd(*(c for m, c in expr.terms.items() if m))
+    offset = expr.terms.get((), 0)
+    if divisor == 0:
+        return TRUE if _holds(operator, offset) else FALSE
+    if operator != "<=":
+        if offset % divisor:
+            return TRUE if operator == "!=" else FALSE
+        if _leads_negative(expr):
+            divisor = -divisor
+    if divisor != 1:
+        terms = {m: c // divisor for m, c in expr.terms.items() if m}
+        rounded = -(-offset // divisor)
+        expr = Expr({**terms, (): rounded} if rounded else terms)
+    return Relation(operator, expr)
+
+
+def _leads_negative(expr: Expr) -> bool:
+    """Whether the first monomial in a fixed order is negative: `e == 0` and `-e == 0` share one form."""
+    if len(expr.terms) < 2:
+        return any(c < 0 for c in expr.terms.values())
+    return min(expr.terms.items(), key=lambda term: [(atom.key, power) for atom, power in term[0]])[1] < 0
+
+
+def _holds(operator: Operator, value: int) -> bool:
+    if operator == "<=":
+        return value <= 0
+    return value == 0 if operator == "==" else value != 0

@@ -1,0 +1,153 @@
+"""Reads size expressions and conditions from Python syntax.
+
+Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `min(..)`, `max(..)`, `ceildiv(a, b)`,
+`round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.  `Min`/`Max` are read as `min`/`max`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import lru_cache
+
+from symalloc.size import condition as cond
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr, ceildiv, constant, floordiv, maximum, minimum, mod, round_up, select, symbol
+
+__all__ = ["SizeSyntaxError", "parse_condition", "parse_expr"]
+
+MAX_EXPONENT = 4096
+MAX_LENGTH = 20_000
+
+
+class SizeSyntaxError(ValueError):
+    """The text is not a size expression.  `text`, `column` (from 0) and `problem` say what is wrong where."""
+
+    def __init__(self, text: str, column: int, problem: str) -> None:
+        super().__init__(f"{problem}, at column {column + 1} of `{text}`")
+        self.text, self.column, self.problem = text, column, problem
+
+
+@lru_cache(maxsize=4096)
+def parse_expr(text: str) -> Expr:
+    """The expression that `text` writes; raises SizeSyntaxError."""
+    return _Reader(text).expr(_body(text))
+
+
+@lru_cache(maxsize=4096)
+def parse_condition(text: str) -> Condition:
+    """The condition that `text` writes; raises SizeSyntaxError."""
+    return _Reader(text).condition(_body(text))
+
+
+def _body(text: str) -> ast.expr:
+    if len(text) > MAX_LENGTH:
+        raise SizeSyntaxError(text[:40] + "…", 0, f"longer than {MAX_LENGTH} characters")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise SizeSyntaxError(text, max((error.offset or 1) - 1, 0), f"syntax error: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise SizeSyntaxError(text[:40], 0, "cannot be parsed") from None
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
+    ast.Eq: cond.eq,
+    ast.NotEq: cond.ne,
+    ast.Lt: cond.lt,
+    ast.LtE: cond.le,
+    ast.Gt: cond.gt,
+    ast.GtE: cond.ge,
+}
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def fail(self, node: ast.expr, problem: str) -> SizeSyntaxError:
+        return SizeSyntaxError(self.text, node.col_offset, problem)
+
+    def expr(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Constant(value=bool()):
+                raise self.fail(node, "a truth value where a size is expected")
+            case ast.Constant(value=int(value)):
+                return constant(value)
+            case ast.Name(id=name):
+                return symbol(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self.expr(operand)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.expr(operand)
+            case ast.BinOp(op=ast.Pow(), left=left, right=right):
+                return self.power(node, self.expr(left), self.expr(right))
+            case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
+                return self.arithmetic(node, operator, self.expr(left), self.expr(right))
+            case ast.BinOp(op=ast.Div()):
+                raise self.fail(node, "`/` is not a size operation; use `//`")
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return select(self.condition(test), self.expr(body), self.expr(orelse))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self.call(node, name, [self.expr(a) for a in args])
+            case ast.Compare() | ast.BoolOp():
+                raise self.fail(node, "a condition where a size is expected")
+        raise self.fail(node, "not a size expression")
+
+    def arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
+        if isinstance(operator, ast.FloorDiv | ast.Mod) and right.as_constant == 0:
+            raise self.fail(node, "division by zero")
+        return _ARITHMETIC[type(operator)](left, right)
+
+    def power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
+        value = exponent.as_constant
+        if value is None or not 0 <= value <= (MAX_EXPONENT if base.as_constant is not None else 16):
+            raise self.fail(node, "an exponent must be a small constant")
+        known = base.as_constant
+        return constant(known**value) if known is not None else base**value
+
+    def call(self, node: ast.expr, name: str, arguments: list[Expr]) -> Expr:
+        match name.lower(), arguments:
+            case "min", [_, *_]:
+                return minimum(*arguments)
+            case "max", [_, *_]:
+                return maximum(*arguments)
+            case "ceildiv", [numerator, denominator]:
+                return ceildiv(numerator, denominator)
+            case "round_up", [value, multiple]:
+                step = multiple.as_constant
+                if step is None or step < 1:
+                    raise self.fail(node, "round_up needs a positive constant multiple")
+                return round_up(value, step)
+        raise self.fail(node, f"`{name}` with {len(arguments)} arguments is not a size function")
+
+    def condition(self, node: ast.expr) -> Condition:
+        match node:
+            case ast.Constant(value=bool(value)):
+                return cond.TRUE if value else cond.FALSE
+            case ast.BoolOp(op=ast.And(), values=values):
+                return cond.conjunction(self.condition(v) for v in values)
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return cond.disjunction(self.condition(v) for v in values)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return cond.negate(self.condition(operand))
+            case ast.Compare():
+                return self.comparison(node)
+        raise self.fail(node, "a size where a condition is expected, such as `4*m <= 16`")
+
+    def comparison(self, node: ast.Compare) -> Condition:
+        sides = [self.expr(side) for side in (node.left, *node.comparators)]
+        parts = []
+        for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            build = _COMPARISONS.get(type(operator))
+            if build is None:
+                raise self.fail(node, "not a comparison of sizes")
+            parts.append(build(left, right))
+        return cond.conjunction(parts)

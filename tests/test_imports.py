@@ -1,0 +1,56 @@
+"""The rooms of the package import downwards only, and only some may import heavy libraries."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "symalloc"
+# a room may import itself and those listed; the order is the architecture
+MAY_IMPORT: dict[str, set[str]] = {
+    "size": set(),
+    "prove": {"size"},
+    "program": {"size"},
+    "rulebook": {"size"},
+    "plan": {"program", "prove", "size"},
+    "lint": {"program", "prove", "rulebook", "size"},
+    "relax": {"plan", "program", "prove", "size"},
+    "report": {"lint", "plan", "program", "prove", "rulebook", "size"},
+    "cli": {"lint", "plan", "program", "prove", "relax", "report", "rulebook", "size", ""},
+}
+ONLY_IN = {"tvm": {"relax"}, "tvm_ffi": {"relax"}, "z3": {"prove"}, "sympy": {"size"}, "click": {"cli"}}
+
+
+def _modules() -> Iterator[Path]:
+    return (p for p in sorted(PACKAGE.rglob("*.py")))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.lineno, node.module or ""
+
+
+def _room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else ""
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_downwards(path: Path) -> None:
+    parts = path.relative_to(PACKAGE).parts
+    here = parts[0] if len(parts) > 1 else ""
+    for line, module in _imports(path):
+        root = module.split(".")[0]
+        if root == "symalloc" and here:
+            target = _room(module)
+            allowed = {here, *MAY_IMPORT[here]}
+            assert target in allowed, f"{path}:{line}: {here}/ may not import {module}"
+        elif root in ONLY_IN and here:
+            assert here in ONLY_IN[root], f"{path}:{line}: only {sorted(ONLY_IN[root])} may import {root}"
