@@ -1,0 +1,49 @@
+"""The formats by name; each renderer is imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from symalloc.lint.diagnostic import Report
+
+if TYPE_CHECKING:
+    from symalloc.rulebook.book import Rule
+
+__all__ = ["FORMATS", "render"]
+
+FORMATS = ("text", "concise", "json", "sarif", "github")
+
+
+def render(
+    report: Report,
+    form: str,
+    *,
+    rules: Sequence[Rule] = (),
+    width: int | None = None,
+    colour: bool = False,
+    quiet: bool = False,
+) -> str:
+    """`report` in the format `form`, one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
+    match form:
+        case "text":
+            from symalloc.report.text import render_text
+
+            return render_text(report, width=width, colour=colour, quiet=quiet)
+        case "concise":
+            from symalloc.report.concise import render_concise
+
+            return render_concise(report)
+        case "json":
+            from symalloc.report.json import render_json
+
+            return render_json(report)
+        case "sarif":
+            from symalloc.report.sarif import render_sarif
+
+            return render_sarif(report, rules=rules)
+        case "github":
+            from symalloc.report.github import render_github
+
+            return render_github(report)
+    raise ValueError(f"unknown format `{form}`")

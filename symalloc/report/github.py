@@ -1,0 +1,52 @@
+"""GitHub workflow commands: each finding becomes an annotation of the pull request."""
+
+from __future__ import annotations
+
+from symalloc.lint.diagnostic import Diagnostic, Report, Severity
+from symalloc.report.places import file_span, full_message
+
+__all__ = ["render_github"]
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def render_github(report: Report) -> str:
+    """All findings, one workflow command each; empty where there are none."""
+    return "".join(f"{_command(d, report)}\n" for d in report)
+
+
+def _command(diagnostic: Diagnostic, report: Report) -> str:
+    properties = ",".join(f"{k}={_property(v)}" for k, v in _properties(diagnostic, report).items())
+    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(_body(diagnostic))}"
+
+
+def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
+    span = file_span(report, diagnostic)
+    file = span.file if span else diagnostic.file
+    properties = {"file": file} if file else {}
+    if span:
+        properties |= {"line": str(span.line), "col": str(span.column), "endLine": str(span.end_line)}
+        if span.end_line == span.line:
+            properties["endColumn"] = str(span.end_column)
+    return properties | {"title": diagnostic.rule}
+
+
+def _body(diagnostic: Diagnostic) -> str:
+    lines = [full_message(diagnostic)]
+    if diagnostic.counterexample:
+        binding = ", ".join(f"{name} = {value}" for name, value in diagnostic.counterexample.items())
+        lines.append(
+            f"counterexample: {binding}" + (f" -> {diagnostic.consequence}" if diagnostic.consequence else "")
+        )
+    if diagnostic.precondition:
+        lines.append(f"holds only when: {diagnostic.precondition}")
+    return "\n".join(lines)
+
+
+def _data(text: str) -> str:
+    """Escapes what would end or nest a command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,66 @@
+"""The report as JSON, version 1; `symalloc/report/schema/report-1.json` describes it."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from symalloc.lint.diagnostic import Diagnostic, Report, Summary
+from symalloc.report.places import file_span, full_message
+
+__all__ = ["render_json", "schema_text"]
+
+VERSION = 1
+
+
+def render_json(report: Report) -> str:
+    """The report as one JSON document, keys in the order of the schema."""
+    document = {
+        "version": VERSION,
+        "files": list(report.files),
+        "diagnostics": [_diagnostic(d, report) for d in report],
+        "summary": _summary(report.summary),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_text() -> str:
+    """The JSON Schema of the report."""
+    return (resources.files("symalloc.report") / "schema" / "report-1.json").read_text(encoding="utf-8")
+
+
+def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
+    span = file_span(report, d)
+    return {
+        "rule": d.rule,
+        "name": d.name,
+        "severity": d.severity.value,
+        "verdict": d.verdict.value if d.verdict else None,
+        "message": full_message(d),
+        "function": d.function or None,
+        "file": (span.file if span else d.file) or None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+        "end_line": span.end_line if span else None,
+        "end_column": span.end_column if span else None,
+        "counterexample": None if d.counterexample is None else dict(d.counterexample),
+        "precondition": d.precondition,
+        "reason": d.reason,
+        "guarded": d.guarded,
+        "fix": {"title": d.fix.title, "safe": d.fix.safe} if d.fix else None,
+    }
+
+
+def _summary(s: Summary) -> dict[str, Any]:
+    return {
+        "functions": s.functions,
+        "constraints": s.constraints,
+        "always_valid": s.always_valid,
+        "always_invalid": s.always_invalid,
+        "runtime_check": s.runtime_check,
+        "guarded": s.guarded,
+        "unknown": s.unknown,
+        "by_solver": {"cascade": 0, "z3": 0, **s.by_solver},
+        "seconds": round(s.seconds, 6),
+    }

@@ -1,0 +1,210 @@
+"""Findings for a person: the source line, carets, counterexample, precondition, what to do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from rich.console import Console
+from rich.text import Text
+
+from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity, Summary
+from symalloc.program.span import Span
+from symalloc.prove.verdict import Verdict
+from symalloc.report.cells import visible
+from symalloc.report.excerpt import Mark, Row, excerpt
+from symalloc.report.places import origin_of
+
+__all__ = ["render_summary", "render_text", "text_of"]
+
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
+FRAME = "bold blue"
+SECONDARY = "bold blue"
+NARROWEST = 40
+
+
+def render_text(
+    report: Report, *, width: int | None = None, colour: bool = False, quiet: bool = False
+) -> str:
+    """The whole report.  `width` in cells (None: nothing is cut); `quiet` leaves the summary out."""
+    parts = [text_of(d, report, width=width) for d in report]
+    if not quiet:
+        parts.append(Text(render_summary(report) + "\n"))
+    return _terminal(parts) if colour else "".join(p.plain for p in parts)
+
+
+def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None) -> Text:
+    """One finding, followed by an empty line; styled, `.plain` is the text without colours."""
+    return _Finding(diagnostic, report, width).render()
+
+
+def render_summary(report: Report) -> str:
+    """The closing line: how many constraints were checked and how they fared, and what --fix can do."""
+    fixable = sum(any(f.safe for f in d.fixes) for d in report)
+    more = sum(bool(d.fixes) for d in report) - fixable
+    text = _counts(report.summary)
+    if fixable:
+        text += f" {fixable} fixable with --fix"
+    if more:
+        text += (", " if fixable else " ") + f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"
+    return text
+
+
+def _counts(s: Summary) -> str:
+    checks = "check" if s.runtime_check == 1 else "checks"
+    constraints = "constraint" if s.constraints == 1 else "constraints"
+    return (
+        f"{s.constraints:,} {constraints}: {s.always_valid:,} always valid, "
+        f"{s.always_invalid:,} always invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
+    )
+
+
+def _terminal(parts: Sequence[Text]) -> str:
+    """The parts with terminal colours, whatever standard output is."""
+    console = Console(
+        file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False, legacy_windows=False
+    )
+    for part in parts:
+        console.print(part, soft_wrap=True, end="", highlight=False, markup=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+class _Finding:
+    """Renders one finding: header, excerpts, remarks; all share one gutter."""
+
+    def __init__(self, diagnostic: Diagnostic, report: Report, width: int | None) -> None:
+        self.diagnostic, self.report = diagnostic, report
+        self.style = STYLES[diagnostic.severity]
+        self.width = None if width is None else max(width, NARROWEST)
+        spans = [label.span for label in diagnostic.labels]
+        if diagnostic.span:
+            spans.append(diagnostic.span)
+        self.gutter = max((len(str(s.end_line)) for s in spans), default=1)
+
+    def render(self) -> Text:
+        lines = [self.header(), *self.body(), *self.remarks(), Text("")]
+        return Text("\n").join([*lines, Text("")])
+
+    def header(self) -> Text:
+        d = self.diagnostic
+        header = Text().append(f"{d.severity}[{d.rule}]", self.style)
+        header.append(f": {visible(d.message)}", "bold")
+        return header
+
+    def body(self) -> Iterator[Text]:
+        span = self.diagnostic.span
+        if span is None:
+            yield from self.without_source()
+            return
+        files = dict.fromkeys([span.file, *(label.span.file for label in self.diagnostic.labels)])
+        for file in files:
+            marks = [m for m in self.marks() if m.span.file == file]
+            yield self.arrow(
+                "-->" if file == span.file else ":::", span if file == span.file else marks[0].span
+            )
+            yield from self.source(file, marks)
+
+    def arrow(self, sign: str, span: Span) -> Text:
+        line = Text().append(f"{' ' * self.gutter}{sign} ", FRAME)
+        return line.append(visible(f"{span.file}:{span.line}:{span.column}"))
+
+    def marks(self) -> list[Mark]:
+        """The labels and the main mark; the main one last, so that carets win where they overlap."""
+        d = self.diagnostic
+        marks = [Mark(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
+        if d.span:
+            marks.append(Mark(span=d.span, text=d.label, style=self.style, glyph="^"))
+        return marks
+
+    def source(self, file: str, marks: Sequence[Mark]) -> Iterator[Text]:
+        source = self.report.sources.get(file)
+        room = None if self.width is None else self.width - self.gutter - 3
+        rows = excerpt(source.text, marks, room) if source else []
+        if rows:
+            yield self.bar(None, Text(""))
+        for row in rows:
+            yield self.row(row)
+
+    def row(self, row: Row) -> Text:
+        if row.gap:
+            return Text().append(f"{'...':<{self.gutter + 3}}", FRAME).append_text(row.text)
+        return self.bar(row.number, row.text)
+
+    def bar(self, number: int | None, text: Text) -> Text:
+        left = Text().append(f"{number or '':>{self.gutter}} |", FRAME)
+        if text.plain.strip():
+            left.append(" ").append_text(text)
+        left.rstrip()
+        return left
+
+    def without_source(self) -> Iterator[Text]:
+        """The module, the function and the instruction, for a module that has no text."""
+        d = self.diagnostic
+        place = [d.file or d.module or "module"]
+        if d.function:
+            place.append(f"function `{d.function}`" + (f" of `{d.module}`" if d.module and d.file else ""))
+        yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(", ".join(place)))
+        if d.instruction:
+            text = visible(d.instruction)
+            yield self.bar(None, Text(""))
+            yield self.bar(None, Text(text))
+            yield self.bar(None, Text(f"{'^' * len(text)} {visible(d.label)}".rstrip(), self.style))
+
+    def remarks(self) -> Iterator[Text]:
+        for title, text in self.remark_texts():
+            yield self.remark(title, text)
+
+    def remark(self, title: str, text: str) -> Text:
+        line = Text().append(f"{' ' * self.gutter} = ", FRAME).append(f"{title}:", "bold")
+        return line.append(f" {self.wrapped(visible(text), len(line) + 1)}")
+
+    def wrapped(self, text: str, indent: int) -> str:
+        """`text` broken at the terminal's width, the further lines indented below the first."""
+        if self.width is None or len(text) + indent <= self.width:
+            return text
+        margin = " " * (self.gutter + 5)
+        lines = wrap(
+            text, self.width, initial_indent=" " * indent, subsequent_indent=margin, break_long_words=False
+        )
+        return "\n".join(lines).lstrip()
+
+    def remark_texts(self) -> Iterator[tuple[str, str]]:
+        d = self.diagnostic
+        if d.stage:
+            yield "introduced by", self.introduction(d.stage)
+        if d.counterexample is not None:
+            yield _counterexample(d)
+        if d.precondition:
+            yield "holds only when", f"{d.precondition}   ({_enforcement(d)})"
+        if d.reason:
+            yield "not decided", d.reason
+        yield from (("note", note) for note in d.notes)
+        if d.help and not d.fixes:
+            yield "help", d.help
+        yield from (("help", _offer(fix)) for fix in d.fixes)
+
+    def introduction(self, stage: str) -> str:
+        span = self.diagnostic.span
+        printed = span is not None and origin_of(self.report, span)
+        return f"{stage}, the lines are those of the script TVM prints after it" if printed else stage
+
+
+def _counterexample(d: Diagnostic) -> tuple[str, str]:
+    consequence = f"  ->  {d.consequence}" if d.consequence else ""
+    if not d.counterexample:
+        return "for every input", d.consequence or "the rule is broken"
+    binding = ", ".join(f"{name} = {value}" for name, value in d.counterexample.items())
+    every = "   (every shape without an empty dimension fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
+    return "counterexample", f"{binding}{consequence}{every}"
+
+
+def _enforcement(d: Diagnostic) -> str:
+    where = f" in `{d.function}`" if d.function else ""
+    return f"a guard{where} enforces it" if d.guarded else f"no guard{where} enforces it"
+
+
+def _offer(fix: Fix) -> str:
+    outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
+    return f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"
