@@ -1,9 +1,11 @@
 """The kinds of sites a rule can ask about: for each, the names its constraint and its message may use.
 
 A rule is data, the site is code (`symalloc.lint.sites`): this table is the contract between them.  Names in
-`quantities` stand for size expressions of the given unit and may be used in constraints; names in `texts` stand for
-words and may be used in messages, labels and help.  `relations` are the lifetime relations built into the engine,
-asked for by name (`relation = "use-after-kill"`) instead of a constraint.
+`quantities` stand for size expressions of the given unit and may be used in constraints; names in `texts`
+stand for words and may be used in messages, labels and help.  `relations` are the lifetime relations built
+into the engine, asked for by name (`relation = "use-after-kill"`) instead of a constraint.  `places` are
+the further spans a rule may label.  A text may be absent at a particular site (`noticed_at`): help and
+notes that use it are then left out.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ class SiteKind:
     quantities: Mapping[str, Unit] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 _B, _E, _1 = Unit.BYTES, Unit.ELEMENTS, Unit.NUMBER
@@ -41,8 +44,13 @@ _KINDS = (
             "alignment": _B,
             "storage.size": _B,
         },
-        texts=("tensor", "storage", "shape", "dtype", "storage.dtype", "device", "storage.device"),
+        # difference: "device 0 against device 1"; noticed_at: "m = 1025", where TVM's own check first fails
+        texts=(
+            *("tensor", "storage", "shape", "dtype", "storage.dtype", "device", "storage.device"),
+            *("difference", "noticed_at"),
+        ),
         relations=("placement-differs",),
+        places=("storage",),
     ),
     SiteKind(
         name="storage",
@@ -58,7 +66,7 @@ _KINDS = (
     ),
     SiteKind(
         name="byte-count",
-        description="a size or end in bytes that TVM computes in int64: of a tensor (offset included) or a storage",
+        description="bytes counted in int64: the end of a tensor in its storage, the size of a storage",
         quantities={"nbytes": _B},
         texts=("what",),
     ),
@@ -67,6 +75,7 @@ _KINDS = (
         description="a view on another tensor's memory (R.memory.view, reshape, ensure_zero_offset)",
         quantities={"offset": _B, "nbytes": _B, "source.nbytes": _B, "absolute_offset": _B, "alignment": _B},
         texts=("tensor", "source", "kind"),
+        places=("source",),
     ),
     SiteKind(
         name="reshape",
@@ -95,7 +104,7 @@ _KINDS = (
     ),
     SiteKind(
         name="index",
-        description="one constant index of an operator that does not check or wrap indices (R.take mode=fast)",
+        description="a constant index of an operator that neither checks nor wraps it (R.take mode=fast)",
         quantities={"index": _E, "extent": _E},
         texts=("operator", "tensor", "axis", "mode"),
     ),
@@ -104,16 +113,18 @@ _KINDS = (
         description="a use of a variable",
         texts=("variable", "user"),
         relations=("use-after-kill", "not-dominated"),
+        places=("kill", "allocation"),
     ),
     SiteKind(
         name="kill",
         description="a kill of a variable",
         texts=("variable",),
         relations=("double-kill",),
+        places=("kill",),
     ),
     SiteKind(
         name="live-pair",
-        description="two tensors in one storage, the second written while the first still holds what is read later",
+        description="two tensors in one storage, the second written while the first is still needed",
         quantities={
             "first.offset": _B,
             "first.nbytes": _B,
@@ -121,6 +132,7 @@ _KINDS = (
             "second.nbytes": _B,
         },
         texts=("first", "second", "storage", "alias", "writer", "reader"),
+        places=("first", "second", "reader"),
     ),
     SiteKind(
         name="allocation",

@@ -1,0 +1,112 @@
+"""Message templates: text with `{tensor}`, `{nbytes}` or `{offset + nbytes}` in it.
+
+A quantity is written with its unit where that is bytes (`4*m B`); `{nbytes:code}` writes it bare, as code.
+`{{` and `}}` write braces.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from symalloc.rulebook.language import LanguageError, Quantity, compile_quantity, nearest
+from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr, constant
+from symalloc.size.units import Unit
+
+__all__ = ["EVERYWHERE", "IN_ADVICE", "MissingValueError", "Template", "Value", "compile_template"]
+
+Value: TypeAlias = Expr | Condition | Mapping[str, int] | str | int | None
+
+EVERYWHERE = ("function",)
+"""Names that every template may use."""
+IN_ADVICE = ("precondition", "counterexample", "consequence", "reason")
+"""Names that help and notes may use as well; where one has no value the sentence is left out."""
+
+
+class MissingValueError(LookupError):
+    """A name of a template has no value at this site."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What stands between braces: a name, or an expression over quantities."""
+
+    text: str
+    quantity: Quantity | None
+    bare: bool
+
+    def write(self, values: Mapping[str, Value]) -> str:
+        if self.quantity is None or self.text in values:
+            value = values.get(self.text)
+        else:
+            value = self.quantity.compute(_expressions(self.quantity.names, values))
+        if value is None:
+            raise MissingValueError(self.text)
+        return _written(value, None if self.bare or self.quantity is None else self.quantity.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A compiled template; `render` raises MissingValueError where a name has no value."""
+
+    pieces: tuple[str | _Slot, ...]
+
+    def render(self, values: Mapping[str, Value]) -> str:
+        """The text with every name replaced by its value."""
+        return "".join(piece if isinstance(piece, str) else piece.write(values) for piece in self.pieces)
+
+
+@lru_cache(maxsize=1024)
+def compile_template(text: str, site: str, extra: tuple[str, ...] = ()) -> Template:
+    """`text` as a template over the names of `site`, `EVERYWHERE` and `extra`; raises LanguageError."""
+    pieces: list[str | _Slot] = []
+    try:
+        parsed = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise LanguageError(f"{error}; write {{{{ and }}}} for braces") from None
+    for literal, field, style, _ in parsed:
+        if literal:
+            pieces.append(literal)
+        if field is not None:
+            pieces.append(_slot(field.strip(), style or "", site, extra))
+    return Template(tuple(pieces))
+
+
+def _slot(text: str, style: str, site: str, extra: tuple[str, ...]) -> _Slot:
+    if style not in ("", "code"):
+        raise LanguageError(f"unknown style `{style}` in `{{{text}:{style}}}`; only `code` is known", "code")
+    kind = SITE_KINDS[site]
+    unit = kind.quantities.get(text)
+    if unit is None and text in (*kind.texts, *EVERYWHERE, *extra):
+        return _Slot(text, None, style == "code")
+    if text.replace(".", "").isidentifier() and unit is None:
+        known = [*kind.quantities, *kind.texts, *EVERYWHERE, *extra]
+        problem = f"unknown name `{text}`; a {site} site offers {', '.join(known)}"
+        raise LanguageError(problem, nearest(text, known))
+    return _Slot(text, compile_quantity(text, kind.quantities), style == "code")
+
+
+def _expressions(names: Iterable[str], values: Mapping[str, Value]) -> dict[str, Expr]:
+    return {name: _expression(name, values.get(name)) for name in names}
+
+
+def _expression(name: str, value: Value) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, int):
+        return constant(value)
+    raise MissingValueError(name)
+
+
+def _written(value: Expr | Condition | Mapping[str, int] | str | int, unit: Unit | None) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {number}" for name, number in value.items())
+    if unit is not Unit.BYTES or not isinstance(value, Expr | int):
+        return str(value)
+    several = isinstance(value, Expr) and len(value.terms) > 1
+    return f"({value}) B" if several else f"{value} B"
