@@ -1,0 +1,184 @@
+"""The check at function entry: that no byte count of the plan leaves 64-bit arithmetic.
+
+A plan's expressions are proved over the integers; the VM evaluates them modulo 2**64.  `overflow_guards`
+bounds the magnitude of everything that is evaluated on the way by a polynomial with positive
+coefficients, and asks that the polynomial stays below 2**63.  The check itself must not wrap either: see
+`machine_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+
+from symalloc.plan.buffers import parts
+from symalloc.plan.model import Guard
+from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.prover import Prover
+from symalloc.prove.verdict import Verdict
+from symalloc.size.condition import Condition, conjunction, le
+from symalloc.size.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    Select,
+    constant,
+    floordiv,
+    maximum,
+    symbol,
+)
+
+__all__ = ["machine_check", "magnitude", "overflow_guards"]
+
+Bound = Mapping[Monomial, Fraction]  # a polynomial over symbols, positive coefficients
+
+
+def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
+    """The fewest checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
+
+    Symbols must be non-negative.  Bounds that another one exceeds term by term, and bounds proved over
+    the domain, need no check.
+    """
+    bounds = {magnitude(part) for expr in evaluated for part in parts(expr)}
+    needed = [b for b in bounds if not any(b != other and _dominated(b, other) for other in bounds)]
+    conditions = [_readable(b) for b in sorted(needed, key=lambda e: e.key)]
+    return tuple(
+        Guard(condition=condition, check=check)
+        for condition, check in conditions
+        if prover.prove(condition, domain, explain=False).verdict is not Verdict.ALWAYS_VALID
+    )
+
+
+def magnitude(expr: Expr) -> Expr:
+    """A polynomial that is >= |expr| and >= the magnitude of each sum of its terms, where all symbols are
+    >= 0.
+    """
+    return Expr({m: ceil(c) for m, c in sorted(_bound(expr).items(), key=str) if c})
+
+
+def machine_check(bound: Expr) -> Condition:
+    """A condition that implies `bound <= 2**63 - 1` and decides rightly in wrapping 64-bit arithmetic.
+
+    `bound` has positive coefficients over symbols that are >= 0.  In one symbol the check is exact, `n <= K`.
+    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)): a
+    divisor can only wrap where a check before it has failed, and it never is zero.
+    """
+    terms = _maximal_terms(bound)
+    if len(bound.symbols) == 1:
+        (name,) = bound.symbols
+        return le(symbol(name), _largest(bound, name))
+    share = INT64_MAX // len(terms)
+    return conjunction(part for factors, c in terms.items() for part in _term_checks(factors, c, share))
+
+
+def _readable(bound: Expr) -> tuple[Condition, Condition]:
+    """What the guard demands, and how the machine checks it; in one symbol both are `n <= K`."""
+    check = machine_check(bound)
+    return (check if len(bound.symbols) == 1 else le(bound, INT64_MAX)), check
+
+
+def _dominated(low: Expr, high: Expr) -> bool:
+    return all(c <= high.terms.get(m, 0) for m, c in low.terms.items())
+
+
+# -- magnitudes --------------------------------------------------------------------------------------------
+
+
+def _bound(expr: Expr) -> Bound:
+    total: dict[Monomial, Fraction] = {}
+    for monomial, coefficient in expr.terms.items():
+        term: Bound = {(): Fraction(abs(coefficient))}
+        for atom, power in monomial:
+            for _ in range(power):
+                term = _times(term, _atom_bound(atom))
+        for m, c in term.items():
+            total[m] = total.get(m, Fraction(0)) + c
+    return total
+
+
+def _atom_bound(atom: Atom) -> Bound:
+    match atom:
+        case FloorDiv(numerator=numerator, denominator=denominator):
+            divisor = denominator.as_constant
+            return _scaled(_bound(numerator), divisor) if divisor and divisor > 0 else _bound(numerator)
+        case Mod(numerator=numerator, denominator=denominator):
+            return _plus(_bound(numerator), _bound(denominator))
+        case Min(operands=operands) | Max(operands=operands):
+            return _largest_of(operands)
+        case Select(then=then, otherwise=otherwise):
+            return _largest_of((then, otherwise))
+    return {((atom, 1),): Fraction(1)}
+
+
+def _scaled(bound: Bound, divisor: int) -> Bound:
+    """|n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding."""
+    return _plus({m: c / divisor for m, c in bound.items()}, {(): Fraction(1)})
+
+
+def _plus(left: Bound, right: Bound) -> Bound:
+    return {m: left.get(m, Fraction(0)) + right.get(m, Fraction(0)) for m in {**left, **right}}
+
+
+def _largest_of(operands: Iterable[Expr]) -> Bound:
+    """The coefficients' maxima: at least each operand's bound, because all terms are >= 0."""
+    total: dict[Monomial, Fraction] = {}
+    for operand in operands:
+        for m, c in _bound(operand).items():
+            total[m] = max(total.get(m, Fraction(0)), c)
+    return total
+
+
+def _times(left: Bound, right: Bound) -> Bound:
+    total: dict[Monomial, Fraction] = {}
+    for a, x in left.items():
+        for b, y in right.items():
+            ((merged, _),) = (Expr({a: 1}) * Expr({b: 1})).terms.items()
+            total[merged] = total.get(merged, Fraction(0)) + x * y
+    return total
+
+
+# -- checks in machine arithmetic --------------------------------------------------------------------------
+
+
+def _largest(bound: Expr, name: str) -> int:
+    """The greatest value of the only symbol at which `bound` stays below 2**63, by bisection."""
+    low, high = 0, INT64_MAX
+    while low < high:
+        middle = (low + high + 1) // 2
+        if bound.evaluate({name: middle}) <= INT64_MAX:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _maximal_terms(bound: Expr) -> dict[tuple[str, ...], int]:
+    """Terms as {factors: coefficient}, each added to one that it divides: n <= max(b, 1)*n wherever n >=
+    0.
+    """
+    merged: dict[tuple[str, ...], int] = {}
+    for monomial, coefficient in sorted(
+        bound.terms.items(), key=lambda t: (-sum(p for _, p in t[0]), str(t[0]))
+    ):
+        factors = tuple(sorted(atom.key for atom, power in monomial for _ in range(power)))
+        host = next((other for other in merged if _divides(factors, other)), factors)
+        merged[host] = merged.get(host, 0) + coefficient
+    return merged
+
+
+def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
+    return all(small.count(f) <= large.count(f) for f in small)
+
+
+def _term_checks(factors: tuple[str, ...], coefficient: int, share: int) -> list[Condition]:
+    checks = [le(coefficient, share)]
+    divisor = constant(coefficient)
+    for name in factors:
+        checks.append(le(symbol(name), floordiv(share, divisor)))
+        divisor = divisor * maximum(symbol(name), 1)
+    return checks

@@ -1,0 +1,101 @@
+"""What a plan is: buffers, where each lies in its arena, and the checks that the arithmetic needs.
+
+Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) over
+positions of the function: several intervals where an If keeps a buffer alive on one side only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from symalloc.program.model import Var
+from symalloc.size.condition import Condition
+from symalloc.size.expr import ZERO, Expr
+
+__all__ = ["ALIGNMENT", "Arena", "Buffer", "Guard", "LiveRange", "Placement", "Plan", "Unplanned"]
+
+ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
+
+LiveRange: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A stretch of memory wanted for a while.
+
+    Invariant:  `size` is a multiple of ALIGNMENT and >= 0 for every binding.  `nbytes` is what the tensor
+    really holds.  `var` is the allocation in the program that it stands for; None for a buffer that comes
+    from elsewhere.
+    """
+
+    id: int
+    name: str
+    size: Expr
+    live: LiveRange
+    nbytes: Expr = ZERO
+    device: int = 0
+    scope: str = "global"
+    var: Var | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A buffer at `offset` bytes from the start of its arena."""
+
+    buffer: Buffer
+    offset: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arena:
+    """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it."""
+
+    device: int
+    scope: str
+    size: Expr
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """An allocation that keeps memory of its own, and why; `nbytes` is None where the size is not known."""
+
+    name: str
+    reason: str
+    nbytes: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A check at function entry.
+
+    `condition` is what must hold, over the integers; `check` implies it and none of its parts that decide
+    wraps when it is evaluated in 64-bit arithmetic.
+    """
+
+    condition: Condition
+    check: Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where everything of one function lies.  `representative` is the binding at which buffers were
+    stacked.
+    """
+
+    function: str
+    arenas: tuple[Arena, ...] = ()
+    unplanned: tuple[Unplanned, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    representative: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:
+        """Where each planned allocation of the program lies."""
+        return {p.buffer.var: (a, p) for a in self.arenas for p in a.placements if p.buffer.var is not None}
+
+    def arena_bytes(self, binding: Mapping[str, int]) -> int:
+        """The bytes of all arenas under `binding`; raises KeyError where a symbol is missing."""
+        return sum(arena.size.evaluate(binding) for arena in self.arenas)
