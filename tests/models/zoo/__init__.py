@@ -1,0 +1,32 @@
+"""Ordinary models: what TVM accepts, builds and runs.  `MODELS` holds them by name."""
+
+from models.zoo import (
+    control,
+    data_dependent,
+    encoder,
+    heads,
+    llama,
+    mlp,
+    onnx_models,
+    sequence,
+    shapes,
+    tuples,
+    vision,
+)
+from models.zoo.registry import MODELS, Model
+
+__all__ = [
+    "MODELS",
+    "Model",
+    "control",
+    "data_dependent",
+    "encoder",
+    "heads",
+    "llama",
+    "mlp",
+    "onnx_models",
+    "sequence",
+    "shapes",
+    "tuples",
+    "vision",
+]

@@ -1,0 +1,59 @@
+"""Multi-layer perceptrons."""
+
+from __future__ import annotations
+
+import tvm
+from tvm.relax.frontend import nn
+
+from models.zoo.registry import model
+
+
+class _MLP(nn.Module):
+    def __init__(self, widths: tuple[int, ...], bias: bool = True) -> None:
+        pairs = zip(widths, widths[1:], strict=False)
+        self.layers = nn.ModuleList([nn.Linear(a, b, bias=bias) for a, b in pairs])
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        for layer in self.layers:
+            x = nn.op.relu(layer(x))
+        return x
+
+
+class _Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return x + self.down(nn.op.gelu(self.up(self.norm(x))))
+
+
+@model()
+def mlp_dynamic_batch() -> tvm.IRModule:
+    """Three layers, any batch."""
+    mod, _ = _MLP((32, 64, 48, 10)).export_tvm({"forward": {"x": nn.spec.Tensor(["b", 32], "float32")}})
+    return mod
+
+
+@model()
+def mlp_static() -> tvm.IRModule:
+    """Three layers, a batch of eight."""
+    mod, _ = _MLP((32, 64, 48, 10)).export_tvm({"forward": {"x": nn.spec.Tensor([8, 32], "float32")}})
+    return mod
+
+
+@model()
+def mlp_half_precision() -> tvm.IRModule:
+    """Weights and activations in float16."""
+    network = _MLP((16, 16, 16))
+    network.to("float16")
+    mod, _ = network.export_tvm({"forward": {"x": nn.spec.Tensor(["b", 16], "float16")}})
+    return mod
+
+
+@model()
+def mlp_residual() -> tvm.IRModule:
+    """Layer normalisation, GELU and a residual connection over two dynamic dimensions."""
+    mod, _ = _Residual(24).export_tvm({"forward": {"x": nn.spec.Tensor(["b", "n", 24], "float32")}})
+    return mod

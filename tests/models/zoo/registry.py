@@ -1,0 +1,45 @@
+"""The table of ordinary models: each family's file adds its builders with `@model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import tvm
+
+__all__ = ["MODELS", "Model", "model"]
+
+Builder = Callable[[], tvm.IRModule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One ordinary model.
+
+    `build` makes the module.  `sizes` binds the symbolic dimensions when it is run (3 otherwise).  `needs` names a
+    package that building it imports.  `fault` says, where TVM's own plan of the model is wrong, in which way; None for
+    a model on which every error is a false alarm.  `runs`: whether it can be executed with random inputs alone.
+    """
+
+    name: str
+    build: Builder
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    needs: str | None = None
+    fault: str | None = None
+    runs: bool = True
+
+
+MODELS: dict[str, Model] = {}
+
+
+def model(
+    *, sizes: Mapping[str, int] | None = None, needs: str | None = None, fault: str | None = None, runs: bool = True
+) -> Callable[[Builder], Builder]:
+    """Enter the builder into the table under its own name."""
+
+    def enter(build: Builder) -> Builder:
+        name = build.__name__
+        MODELS[name] = Model(name=name, build=build, sizes=sizes or {}, needs=needs, fault=fault, runs=runs)
+        return build
+
+    return enter
