@@ -1,6 +1,16 @@
 """Size expressions: exact polynomials over shape symbols, conditions on them, reading and writing both."""
 
-from symalloc.size.condition import FALSE, TRUE, And, Condition, Or, Relation, conjunction, disjunction, negate
+from symalloc.size.condition import (
+    FALSE,
+    TRUE,
+    And,
+    Condition,
+    Or,
+    Relation,
+    conjunction,
+    disjunction,
+    negate,
+)
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 

@@ -30,6 +30,7 @@ __all__ = [
     "lt",
     "ne",
     "negate",
+    "relation",
 ]
 
 Operator: TypeAlias = Literal["<=", "==", "!="]
@@ -90,7 +91,7 @@ class Relation(Condition):
         return _holds(self.operator, self.expr.evaluate(binding))
 
     def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
-        return _relation(self.operator, self.expr.substitute(replacement))
+        return relation(self.operator, self.expr.substitute(replacement))
 
     def __repr__(self) -> str:
         return f"Relation({self})"
@@ -171,12 +172,12 @@ def _junction(kind: type[And] | type[Or], conditions: Iterable[Condition], *, ne
 
 def le(left: ExprLike, right: ExprLike) -> Condition:
     """`left <= right`."""
-    return _relation("<=", _difference(left, right))
+    return relation("<=", _difference(left, right))
 
 
 def lt(left: ExprLike, right: ExprLike) -> Condition:
     """`left < right`, kept as `left - right + 1 <= 0`."""
-    return _relation("<=", _difference(left, right) + 1)
+    return relation("<=", _difference(left, right) + 1)
 
 
 def ge(left: ExprLike, right: ExprLike) -> Condition:
@@ -191,23 +192,23 @@ def gt(left: ExprLike, right: ExprLike) -> Condition:
 
 def eq(left: ExprLike, right: ExprLike) -> Condition:
     """`left == right`."""
-    return _relation("==", _difference(left, right))
+    return relation("==", _difference(left, right))
 
 
 def ne(left: ExprLike, right: ExprLike) -> Condition:
     """`left != right`."""
-    return _relation("!=", _difference(left, right))
+    return relation("!=", _difference(left, right))
 
 
 def negate(condition: Condition) -> Condition:
     """The condition that holds exactly where `condition` does not."""
     match condition:
         case Relation(operator="<=", expr=expr):
-            return _relation("<=", 1 - expr)
+            return relation("<=", 1 - expr)
         case Relation(operator="==", expr=expr):
-            return _relation("!=", expr)
+            return relation("!=", expr)
         case Relation(operator="!=", expr=expr):
-            return _relation("==", expr)
+            return relation("==", expr)
         case And(operands=operands):
             return disjunction(negate(c) for c in operands)
         case Or(operands=operands):
@@ -219,8 +220,8 @@ def _difference(left: ExprLike, right: ExprLike) -> Expr:
     return (left if isinstance(left, Expr) else constant(left)) - right
 
 
-def _relation(operator: Operator, expr: Expr) -> Condition:
-    """`expr operator 0` without common factors: `4*m <= 18` is `m <= 4`, and `2*n == 7` is false (atoms are integers)."""
+def relation(operator: Operator, expr: Expr) -> Condition:
+    """The condition `expr operator 0`, without common factors: `4*m <= 18` is `m <= 4`, and `2*n == 7` is false (atoms are integers)."""
     divisor = gcd(*(c for m, c in expr.terms.items() if m))
     offset = expr.terms.get((), 0)
     if divisor == 0:

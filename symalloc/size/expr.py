@@ -242,6 +242,16 @@ class Expr:
                 return atom.name if isinstance(atom, Symbol) else None
         return None
 
+    @property
+    def as_atom(self) -> Atom | None:
+        """The atom, where the expression is exactly one atom; otherwise None."""
+        if len(self.terms) != 1:
+            return None
+        ((monomial, coefficient),) = self.terms.items()
+        if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+            return None
+        return monomial[0][0]
+
     @cached_property
     def atoms(self) -> frozenset[Atom]:
         """The atoms at the top level (not those inside another atom)."""
@@ -405,7 +415,12 @@ def _extremum(kind: type[Min] | type[Max], pick: Callable[..., int], operands: t
 def _flatten(kind: type[Min] | type[Max], operand: Expr) -> tuple[Expr, ...]:
     if len(operand.terms) == 1:
         ((monomial, coefficient),) = operand.terms.items()
-        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], kind):
+        if (
+            coefficient == 1
+            and len(monomial) == 1
+            and monomial[0][1] == 1
+            and isinstance(monomial[0][0], kind)
+        ):
             return monomial[0][0].operands
     return (operand,)
 

@@ -12,7 +12,18 @@ from functools import lru_cache
 
 from symalloc.size import condition as cond
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr, ceildiv, constant, floordiv, maximum, minimum, mod, round_up, select, symbol
+from symalloc.size.expr import (
+    Expr,
+    ceildiv,
+    constant,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    round_up,
+    select,
+    symbol,
+)
 
 __all__ = ["SizeSyntaxError", "parse_condition", "parse_expr"]
 

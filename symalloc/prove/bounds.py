@@ -1,0 +1,143 @@
+"""Layer `bounds`: interval arithmetic over a box, and the sign of coefficients once symbols start at zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Select, Symbol
+
+__all__ = ["Box", "decide", "interval"]
+
+Interval = tuple[int, int]
+
+
+class Box:
+    """Finite bounds for symbols; what refutation narrows as it goes.  `copy` before changing a shared one."""
+
+    __slots__ = ("lower", "upper")
+
+    def __init__(self, lower: Mapping[str, int], upper: Mapping[str, int]) -> None:
+        self.lower = dict(lower)
+        self.upper = dict(upper)
+
+    def copy(self) -> Box:
+        """An independent box with the same bounds."""
+        return Box(self.lower, self.upper)
+
+    def narrow(self, name: str, least: int | None, greatest: int | None) -> bool:
+        """Raise the lower or reduce the upper bound of `name`; False where nothing is left."""
+        if least is not None and least > self.lower[name]:
+            self.lower[name] = least
+        if greatest is not None and greatest < self.upper[name]:
+            self.upper[name] = greatest
+        return self.lower[name] <= self.upper[name]
+
+
+def interval(expr: Expr, box: Box) -> Interval:
+    """Bounds of `expr` over `box`, term by term: sound, not always tight."""
+    low = high = 0
+    lower, upper = box.lower, box.upper
+    for monomial, coefficient in expr.terms.items():
+        a = b = 1
+        for atom, power in monomial:
+            if type(atom) is Symbol:
+                x, y = lower[atom.name], upper[atom.name]
+            else:
+                x, y = _atom(atom, box)
+            if power > 1:
+                x, y = _power(x, y, power)
+            if a >= 0 and x >= 0:
+                a, b = a * x, b * y
+            else:
+                corners = (a * x, a * y, b * x, b * y)
+                a, b = min(corners), max(corners)
+        if coefficient >= 0:
+            low, high = low + coefficient * a, high + coefficient * b
+        else:
+            low, high = low + coefficient * b, high + coefficient * a
+    return low, high
+
+
+def decide(condition: Condition, box: Box) -> bool | None:
+    """The truth of `condition` everywhere in `box`, where intervals settle it."""
+    if type(condition) is Relation:
+        return _decide_relation(condition, box)
+    assert isinstance(condition, And | Or)
+    absorbing = isinstance(condition, Or)
+    open_ = False
+    for part in condition.operands:
+        value = decide(part, box)
+        if value is absorbing:
+            return absorbing
+        open_ = open_ or value is None
+    return None if open_ else not absorbing
+
+
+def _decide_relation(relation: Relation, box: Box) -> bool | None:
+    low, high = interval(relation.expr, box)
+    value = _decide_interval(relation.operator, low, high)
+    if value is not None or not relation.expr.is_polynomial:
+        return value
+    return _decide_interval(relation.operator, *_shifted(relation.expr, box, low, high))
+
+
+def _decide_interval(operator: str, low: int, high: int) -> bool | None:
+    if operator == "<=":
+        return True if high <= 0 else False if low > 0 else None
+    value = False if low > 0 or high < 0 else True if low == high == 0 else None
+    return value if operator == "==" or value is None else not value
+
+
+def _shifted(expr: Expr, box: Box, low: int, high: int) -> Interval:
+    """Bounds after moving every symbol to its lower bound: equal signs then decide."""
+    shifts = {s: Expr({((Symbol(s), 1),): 1, (): at}) for s in expr.symbols if (at := box.lower[s])}
+    if not shifts:
+        return low, high
+    moved = expr.substitute(shifts)
+    origin = moved.terms.get((), 0)
+    signs = {c > 0 for m, c in moved.terms.items() if m}
+    if len(signs) > 1:
+        return low, high
+    return (max(low, origin), high) if True in signs else (low, min(high, origin))
+
+
+def _atom(atom: Atom, box: Box) -> Interval:
+    match atom:
+        case Symbol(name=name):
+            return box.lower[name], box.upper[name]
+        case FloorDiv(numerator=above, denominator=below):
+            return _quotient(interval(above, box), interval(below, box))
+        case Mod(numerator=above, denominator=below):
+            return _remainder(interval(above, box), interval(below, box))
+        case Min(operands=operands):
+            ranges = [interval(e, box) for e in operands]
+            return min(r[0] for r in ranges), min(r[1] for r in ranges)
+        case Max(operands=operands):
+            ranges = [interval(e, box) for e in operands]
+            return max(r[0] for r in ranges), max(r[1] for r in ranges)
+        case Select(then=then, otherwise=otherwise):
+            first, second = interval(then, box), interval(otherwise, box)
+            return min(first[0], second[0]), max(first[1], second[1])
+
+
+def _quotient(above: Interval, below: Interval) -> Interval:
+    if below[0] < 1:
+        size = max(abs(above[0]), abs(above[1]))  # |a // b| <= |a| for every b but zero
+        return -size, size
+    low = above[0] // (below[1] if above[0] >= 0 else below[0])
+    return low, above[1] // (below[0] if above[1] >= 0 else below[1])
+
+
+def _remainder(above: Interval, below: Interval) -> Interval:
+    if below[0] < 1:
+        return min(below[0] + 1, 0), max(below[1] - 1, 0)
+    if above[0] >= 0:
+        return above if above[1] < below[0] else (0, min(above[1], below[1] - 1))
+    return 0, below[1] - 1
+
+
+def _power(x: int, y: int, power: int) -> Interval:
+    if x >= 0 or power % 2:
+        return x**power, y**power
+    return (0 if y >= 0 else y**power), max(x**power, y**power)

@@ -1,0 +1,129 @@
+"""Layer `equations`: polynomial equations without integer solutions, by arithmetic.
+
+Three arguments: the equation has no solution modulo a small number; a monomial equals a constant none of whose divisors
+fit the bounds; `a*x**k == b*y**k` needs `a/b` to be a k-th power unless all is zero (compare the powers of each prime).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import gcd, prod
+
+from symalloc.prove.bounds import Box
+from symalloc.size.condition import Relation
+from symalloc.size.expr import Atom, Expr, Monomial, Symbol
+
+__all__ = ["factor", "impossible"]
+
+MODULI = (4, 3, 8, 9, 5, 7, 16)
+MAX_RESIDUES = 600
+TRIAL_LIMIT = 2_000_000
+
+
+def impossible(relation: Relation, box: Box) -> bool:
+    """Whether `relation`, an equation between polynomials, has no solution in `box`."""
+    expr = relation.expr
+    if relation.operator != "==" or not expr.is_polynomial:
+        return False
+    return _no_power(expr, box) or _no_divisors(expr, box) or any(_no_residues(expr, m) for m in MODULI)
+
+
+def _no_residues(expr: Expr, modulus: int) -> bool:
+    atoms = sorted(expr.atoms)
+    if modulus ** len(atoms) > MAX_RESIDUES:
+        return False
+    terms = [(c % modulus, [(atoms.index(a), p) for a, p in m]) for m, c in expr.terms.items()]
+    terms = [t for t in terms if t[0]]
+    for values in product(range(modulus), repeat=len(atoms)):
+        if sum(c * prod(pow(values[i], p, modulus) for i, p in m) for c, m in terms) % modulus == 0:
+            return False
+    return True
+
+
+def _no_power(expr: Expr, box: Box) -> bool:
+    """`a*M == b*N` with M and N k-th powers of products of positive symbols, and a/b no k-th power of a rational."""
+    if len(expr.terms) != 2 or () in expr.terms:
+        return False
+    (left, a), (right, b) = expr.terms.items()
+    powers = [power for _, power in (*left, *right)]
+    k = gcd(*powers)
+    if k < 2 or a * b >= 0 or not all(_positive(atom, box) for atom, _ in (*left, *right)):
+        return False
+    common = gcd(a, b)
+    return not (_is_power(abs(a) // common, k) and _is_power(abs(b) // common, k))
+
+
+def _is_power(value: int, k: int) -> bool:
+    root = 0
+    for bit in reversed(range(value.bit_length() // k + 1)):
+        if (root | 1 << bit) ** k <= value:
+            root |= 1 << bit
+    return root**k == value
+
+
+def _positive(atom: Atom, box: Box) -> bool:
+    return isinstance(atom, Symbol) and box.lower[atom.name] >= 1
+
+
+def _no_divisors(expr: Expr, box: Box) -> bool:
+    """`c * x**p * y**q * … == constant` has no positive solution in `box`."""
+    if len(expr.terms) != 2 or () not in expr.terms:
+        return False
+    offset = expr.terms[()]
+    ((monomial, coefficient),) = ((m, c) for m, c in expr.terms.items() if m)
+    if not all(_positive(atom, box) for atom, _ in monomial):
+        return False
+    if offset % coefficient or offset // coefficient > 0:
+        return True
+    primes = factor(-offset // coefficient)
+    return primes is not None and not _splits(primes, monomial, box)
+
+
+def _splits(primes: dict[int, int], monomial: Monomial, box: Box) -> bool:
+    """Whether the primes can be dealt out to the atoms within their bounds; True also where that is too much work."""
+    if prod(count + 1 for count in primes.values()) ** (len(monomial) - 1) > 20_000:
+        return True
+    target = prod(p**count for p, count in primes.items())
+    return _deal(target, sorted(_divisors(primes)), monomial, box)
+
+
+def _deal(target: int, divisors: list[int], monomial: Monomial, box: Box) -> bool:
+    if not monomial:
+        return target == 1
+    (atom, power), *rest = monomial
+    name = atom.key
+    return any(
+        target % value**power == 0 and _deal(target // value**power, divisors, tuple(rest), box)
+        for value in divisors
+        if box.lower[name] <= value <= box.upper[name]
+    )
+
+
+def _divisors(primes: dict[int, int]) -> list[int]:
+    found = [1]
+    for p, count in primes.items():
+        found = [d * p**e for d in found for e in range(count + 1)]
+    return found
+
+
+def factor(value: int) -> dict[int, int] | None:
+    """The prime factors of `value` >= 1 with their powers; None where trial division would take too long."""
+    if value >= TRIAL_LIMIT**2:
+        return None
+    primes: dict[int, int] = {}
+    for p in (2, 3):
+        value = _strip(value, p, primes)
+    p = 5
+    while p * p <= value:
+        value = _strip(_strip(value, p, primes), p + 2, primes)
+        p += 6
+    if value > 1:
+        primes[value] = primes.get(value, 0) + 1
+    return primes
+
+
+def _strip(value: int, p: int, primes: dict[int, int]) -> int:
+    while value % p == 0:
+        value //= p
+        primes[p] = primes.get(p, 0) + 1
+    return value

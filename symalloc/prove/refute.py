@@ -1,0 +1,115 @@
+"""Showing that no integer point of a box satisfies some conditions, without a solver.
+
+The conditions are split into cases (alternatives, choices) until only relations remain; quotients become symbols, the
+equalities are substituted, and what is left is refuted by bounds, by arithmetic, or as a sum of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from symalloc.prove.bounds import Box, decide
+from symalloc.prove.budget import Budget
+from symalloc.prove.cases import choices, first_choice, replace
+from symalloc.prove.equations import impossible
+from symalloc.prove.products import contradiction
+from symalloc.prove.quotients import abstract_quotients
+from symalloc.prove.region import Region, absorb
+from symalloc.prove.residues import residue_classes
+from symalloc.size.condition import And, Condition, Or, Relation, conjunction, relation
+
+__all__ = ["refute"]
+
+LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
+
+
+def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
+    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where it was not shown."""
+    conditions = tuple(conditions)
+    attempt = _Refutation(budget)
+    if attempt.closed(conditions, box):
+        return attempt.layer
+    for classes in residue_classes(conditions, box):
+        attempt = _Refutation(budget)
+        if all(attempt.closed(part, narrowed) for part, narrowed in classes):
+            return "residues"
+    return None
+
+
+class _Refutation:
+    """One attempt: counts its cases and remembers the hardest layer used."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.cases = budget.cases
+        self.rank = 0
+
+    @property
+    def layer(self) -> str:
+        return LAYERS[self.rank]
+
+    def used(self, layer: str) -> bool:
+        self.rank = max(self.rank, LAYERS.index(layer))
+        return True
+
+    def closed(self, conditions: Sequence[Condition], box: Box) -> bool:
+        """Whether the conjunction is refuted."""
+        literals = _open_literals(conditions, box)
+        if literals is None:
+            return self.used("bounds")
+        atom = next((a for c in literals if (a := first_choice(c)) is not None), None)
+        if atom is not None:
+            parts = [(test, *(replace(c, atom, value) for c in literals)) for test, value in choices(atom)]
+            return self.each(parts, box)
+        alternative = min(
+            (c for c in literals if isinstance(c, Or)), key=lambda c: len(c.operands), default=None
+        )
+        if alternative is not None:
+            rest = [c for c in literals if c is not alternative]
+            return self.each([(operand, *rest) for operand in alternative.operands], box)
+        return self.leaf([c for c in literals if isinstance(c, Relation)], box)
+
+    def each(self, parts: Sequence[Sequence[Condition]], box: Box) -> bool:
+        self.cases -= len(parts)
+        if self.cases < 0:
+            return False
+        return all(self.closed(part, box) for part in parts) and (len(parts) < 2 or self.used("cases"))
+
+    def leaf(self, literals: Sequence[Relation], box: Box) -> bool:
+        """Refute relations without alternatives or choices."""
+        box = box.copy()
+        region = Region(names=tuple(box.lower), box=box)
+        absorb(region, abstract_quotients(literals, box), euclid=True)
+        if region.empty:
+            return self.used("equalities")
+        facts = [f for f in region.facts if isinstance(f, Relation)]
+        if contradiction(facts, box, pivots=self.budget.pivots):
+            return self.used("products")
+        if any(impossible(f, box) for f in facts):
+            return self.used("equations")
+        unequal = next((f for f in facts if f.operator == "!="), None)
+        if unequal is None or len(region.facts) != len(facts):
+            return False
+        rest = [f for f in facts if f is not unequal]
+        sides = (relation("<=", unequal.expr + 1), relation("<=", 1 - unequal.expr))
+        return self.each([(side, *rest) for side in sides], box)
+
+
+def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:
+    """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in `box`."""
+    whole = conjunction(conditions)
+    literals: list[Condition] = []
+    for part in whole.operands if isinstance(whole, And) else (whole,):
+        value = decide(part, box)
+        if value is False:
+            return None
+        if value is True:
+            continue
+        if isinstance(part, Or):
+            kept = [c for c in part.operands if decide(c, box) is not False]
+            if len(kept) == 1:
+                literals += kept[0].operands if isinstance(kept[0], And) else kept
+                continue
+            part = Or(tuple(kept)) if len(kept) < len(part.operands) else part
+        literals.append(part)
+    return literals

@@ -1,0 +1,194 @@
+"""Layer `sampling`: points where a claim holds or fails, found by looking.
+
+First a small joint grid, then corners, powers of two and axes; last a guided walk that moves one symbol at a time to
+where the first violated relation would hold (a secant step, exact for linear relations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from symalloc.prove.bounds import Box
+from symalloc.prove.region import Region
+from symalloc.size.condition import And, Condition, Or, Relation
+
+__all__ = ["first_points", "more_points", "satisfies", "walk"]
+
+Point = dict[str, int]
+WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
+
+
+def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool:
+    """Whether every condition holds at `point`."""
+    return all(c.evaluate(point) for c in conditions)
+
+
+def first_points(region: Region) -> list[Point]:
+    """A few points of the region near its lower corner, cheapest first; computed once."""
+    if region.sampled < 1:
+        region.sampled = 1
+        _keep(region, _grid(region.box))
+        if not region.points and region.facts:
+            found = walk(region.facts, region.box, (_base(region.box),), steps=400)
+            region.points += [found] if found else []
+    return region.points
+
+
+def more_points(region: Region) -> list[Point]:
+    """The wider sample, which holds the first one; computed once."""
+    first_points(region)
+    if region.sampled < 2:
+        region.sampled = 2
+        _keep(region, _spread(region.box))
+        if region.facts and len(region.points) < 12:
+            starts = list(_spread(region.box))[:24]
+            for start in starts:
+                found = walk(region.facts, region.box, (start,), steps=60)
+                if found is not None and found not in region.points:
+                    region.points.append(found)
+    return region.points
+
+
+def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, steps: int) -> Point | None:
+    """A point of `box` where all `conditions` hold, by repairing violated relations from each start in turn."""
+    for start in starts:
+        point = dict(start)
+        seen = 0
+        while steps > 0:
+            violated = [c for c in conditions if not c.evaluate(point)]
+            steps -= 1
+            seen += 1
+            if not violated:
+                return point
+            moved = _repair(point, violated, conditions, box)
+            if moved is None or seen > 12:
+                break
+            steps -= 4
+            point = moved
+    return None
+
+
+def _keep(region: Region, points: Iterable[Point]) -> None:
+    known = {tuple(p.values()) for p in region.points}
+    for point in points:
+        values = tuple(point.values())
+        if values not in known and satisfies(point, region.facts):
+            known.add(values)
+            region.points.append(point)
+
+
+def _base(box: Box) -> Point:
+    return {n: max(low, min(0, box.upper[n])) for n, low in box.lower.items()}
+
+
+def _grid(box: Box) -> Iterator[Point]:
+    names = list(box.lower)
+    width = WIDTHS.get(len(names), 1)
+    base = _base(box)
+    ranges = [range(base[n], min(base[n] + width - 1, box.upper[n]) + 1) for n in names]
+    points = sorted(product(*ranges), key=lambda p: (sum(p), p))
+    yield from (dict(zip(names, values, strict=True)) for values in points)
+    if len(names) > 4:
+        yield from ({**base, n: base[n] + 1} for n in names if base[n] < box.upper[n])
+
+
+def _spread(box: Box) -> Iterator[Point]:
+    base = _base(box)
+    yield {n: 0 if box.lower[n] <= 0 <= box.upper[n] else base[n] for n in box.lower}
+    for name, low in box.lower.items():
+        high = box.upper[name]
+        for value in _landmarks(low, high):
+            yield {**base, name: value}
+            yield {n: value if n == name else min(b + 2, box.upper[n]) for n, b in base.items()}
+    names = list(box.lower)
+    if len(names) <= 4:
+        for ends in product((False, True), repeat=len(names)):
+            yield {n: box.upper[n] if end else box.lower[n] for n, end in zip(names, ends, strict=True)}
+    else:
+        yield dict(box.upper)
+        yield from ({**box.upper, n: box.lower[n]} for n in names)
+    for size in (2, 3, 5, 8, 16, 64, 1024, 2**16, 2**31):
+        yield {n: max(box.lower[n], min(size, box.upper[n])) for n in names}
+
+
+def _landmarks(low: int, high: int) -> list[int]:
+    powers = [
+        p + d for e in range(0, 64, 1 if high - low < 4096 else 3) for p in (1 << e,) for d in (-1, 0, 1)
+    ]
+    wanted = {low, low + 1, low + 2, low + 3, high, high - 1, *range(low, min(low + 12, high)), *powers}
+    if low < 0:
+        wanted |= {-v for v in powers}
+    return sorted(v for v in wanted if low <= v <= high)
+
+
+def _repair(
+    point: Point, violated: list[Condition], conditions: Sequence[Condition], box: Box
+) -> Point | None:
+    """The point after the one move that leaves the fewest conditions violated."""
+    best: Point | None = None
+    fewest = len(violated)
+    for relation in _relations(violated[0]):
+        for name in sorted(relation.symbols):
+            for value in _moves(relation, name, point, box):
+                moved = {**point, name: value}
+                left = sum(not c.evaluate(moved) for c in conditions)
+                if left < fewest or (best is None and relation.evaluate(moved)):
+                    best, fewest = moved, min(left, fewest)
+                    if not left:
+                        return best
+    return best
+
+
+def _relations(condition: Condition) -> Iterator[Relation]:
+    match condition:
+        case Relation():
+            yield condition
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                yield from _relations(operand)
+
+
+def _moves(relation: Relation, name: str, point: Point, box: Box) -> Iterator[int]:
+    """Values of `name` where `relation` may begin to hold: a secant step over several strides."""
+    here, low, high = point[name], box.lower[name], box.upper[name]
+    try:
+        value = relation.expr.evaluate(point)
+    except ZeroDivisionError:
+        yield from (v for v in (1, here + 1) if low <= v <= high)
+        return
+    if relation.operator == "!=":
+        yield from (v for v in (here + 1, here - 1) if low <= v <= high)
+        return
+    tried = {here}
+    for stride in (1, 16, 4096, 2**20, 2**40):
+        step = stride if here + stride <= high else -stride
+        if not low <= here + step <= high:
+            continue
+        slope = _at(relation, point, name, here + step)
+        if slope is None or slope == value:
+            continue
+        ratio = (
+            -value * step // (slope - value)
+            if relation.operator == "=="
+            else _ceil_away(value, step, slope - value)
+        )
+        for target in (here + ratio, here + ratio + (1 if ratio > 0 else -1)):
+            target = max(low, min(high, target))
+            if target not in tried:
+                tried.add(target)
+                yield target
+
+
+def _at(relation: Relation, point: Point, name: str, value: int) -> int | None:
+    try:
+        return relation.expr.evaluate({**point, name: value})
+    except ZeroDivisionError:
+        return None
+
+
+def _ceil_away(value: int, step: int, rise: int) -> int:
+    """The least move (in size) that brings a line of slope `rise / step` from `value` down to zero or below."""
+    amount = -value * step
+    quotient = amount // rise
+    return quotient if quotient * rise == amount or (quotient < 0) else quotient + 1

@@ -1,0 +1,254 @@
+"""Layer `univariate`: exact integer solution sets of conditions in one symbol.
+
+A polynomial is monotone between sign changes of its forward difference, which has a lower degree; so the set where it is
+at most zero is found by recursion and bisection, in integers throughout.  Quotients and remainders by constants vanish
+once the symbol is written `period * q + residue`, one residue at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import lcm
+
+from symalloc.prove.bounds import Box
+from symalloc.prove.cases import split_extrema
+from symalloc.prove.region import Region
+from symalloc.size.condition import And, Condition, Or, Relation, conjunction
+from symalloc.size.expr import Expr, FloorDiv, Mod, Symbol, symbol
+
+__all__ = ["Exact", "Intervals", "nonpositive", "period", "solve", "solve_exactly"]
+
+Intervals = list[tuple[int, int]]
+MAX_DEGREE = 8
+MAX_PERIOD = 64
+
+
+def solve(condition: Condition, name: str, lower: int, upper: int) -> Intervals | None:
+    """Where `condition`, whose atoms are `name` alone, holds in [lower, upper]: disjoint, ascending, not adjacent.
+
+    None where it is no polynomial of moderate degree.
+    """
+    match condition:
+        case Relation(operator=operator, expr=expr):
+            coefficients = _coefficients(expr)
+            return None if coefficients is None else _relation(operator, coefficients, lower, upper)
+        case And(operands=operands):
+            found: Intervals | None = [(lower, upper)]
+            for operand in operands:
+                part = solve(operand, name, lower, upper)
+                if part is None or found is None:
+                    return None
+                found = intersect(found, part)
+            return found
+        case Or(operands=operands):
+            parts = [solve(c, name, lower, upper) for c in operands]
+            known = [p for p in parts if p is not None]
+            return None if len(known) < len(parts) else merge(span for p in known for span in p)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """Where a claim in `name` alone holds and fails: for each residue modulo `step`, intervals of the quotient."""
+
+    name: str
+    step: int
+    inside: tuple[tuple[int, Intervals], ...]
+    outside: tuple[tuple[int, Intervals], ...]
+
+    def least_inside(self) -> int | None:
+        """The solution nearest to zero."""
+        return self._least(self.inside)
+
+    def least_outside(self) -> int | None:
+        """The point of the domain nearest to zero that is no solution."""
+        return self._least(self.outside)
+
+    def _least(self, classes: Iterable[tuple[int, Intervals]]) -> int | None:
+        values = [
+            self.step * q + residue
+            for residue, spans in classes
+            for first, last in spans
+            for q in {first, last, max(first, min(last, 0)), max(first, min(last, -1))}
+        ]
+        return min(values, key=lambda v: (abs(v), v), default=None)
+
+
+def solve_exactly(holds: Condition, fails: Condition, region: Region) -> Exact | None:
+    """The solution set of a claim whose symbols, and those of the facts, are one."""
+    names = holds.symbols | frozenset().union(*(f.symbols for f in region.facts))
+    if len(names) != 1:
+        return None
+    (name,) = names
+    wanted = [split_extrema(conjunction((*region.facts, c)), limit=16) for c in (holds, fails)]
+    steps = [period(c) for c in wanted]
+    if steps[0] is None or steps[1] is None:
+        return None
+    step = lcm(steps[0], steps[1])
+    found = [tuple(_classes(c, name, step, region.box)) for c in wanted]
+    inside, outside = ([(r, s) for r, s in side if s is not None] for side in found)
+    if len(inside) < len(found[0]) or len(outside) < len(found[1]):
+        return None
+    return Exact(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
+
+
+def _classes(condition: Condition, name: str, step: int, box: Box) -> Iterator[tuple[int, Intervals | None]]:
+    lower, upper = box.lower[name], box.upper[name]
+    if step == 1:
+        yield 0, solve(condition, name, lower, upper)
+        return
+    for residue in range(step):
+        least, greatest = -((residue - lower) // step), (upper - residue) // step
+        if least > greatest:
+            continue
+        spans = solve(condition.substitute({name: step * symbol(name) + residue}), name, least, greatest)
+        yield residue, spans
+        if spans is None:
+            return
+
+
+def period(condition: Condition, limit: int = MAX_PERIOD) -> int | None:
+    """A period of all quotients and remainders in `condition`; None where it is above `limit` or a divisor is no constant."""
+    match condition:
+        case Relation(expr=expr):
+            return _expr_period(expr, limit)
+        case And(operands=operands) | Or(operands=operands):
+            periods = [period(c, limit) for c in operands]
+            if None in periods:
+                return None
+            total = lcm(*(p for p in periods if p is not None))
+            return total if total <= limit else None
+    return None
+
+
+def nonpositive(coefficients: Sequence[int], lower: int, upper: int) -> Intervals:
+    """The integers x in [lower, upper] with `sum(c * x**i) <= 0`, as disjoint ascending intervals."""
+    if lower > upper:
+        return []
+    if len(coefficients) <= 1:
+        return [(lower, upper)] if not coefficients or coefficients[0] <= 0 else []
+    if len(coefficients) == 2:
+        return _linear(coefficients[0], coefficients[1], lower, upper)
+    falling = nonpositive(_difference(coefficients), lower, upper - 1)
+    turns = {lower, upper}
+    for first, last in falling:
+        turns |= {first, last + 1}
+    found: Intervals = []
+    for a, b in pairwise(sorted(turns)):
+        span = _monotone(coefficients, a, b)
+        if span is not None:
+            found.append(span)
+    if lower == upper and _value(coefficients, lower) <= 0:
+        found.append((lower, upper))
+    return merge(found)
+
+
+def merge(spans: Iterator[tuple[int, int]] | Intervals) -> Intervals:
+    """The union, ascending, touching intervals joined."""
+    merged: Intervals = []
+    for first, last in sorted(spans):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def intersect(left: Intervals, right: Intervals) -> Intervals:
+    """The intersection of two lists of intervals."""
+    spans = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
+    return [(first, last) for first, last in spans if first <= last]
+
+
+def complement(spans: Intervals, lower: int, upper: int) -> Intervals:
+    """The integers of [lower, upper] outside `spans`."""
+    rest: Intervals = []
+    for first, last in spans:
+        if lower < first:
+            rest.append((lower, first - 1))
+        lower = last + 1
+    if lower <= upper:
+        rest.append((lower, upper))
+    return rest
+
+
+def _relation(operator: str, coefficients: list[int], lower: int, upper: int) -> Intervals:
+    below = nonpositive(coefficients, lower, upper)
+    if operator == "<=":
+        return below
+    zero = intersect(below, nonpositive([-c for c in coefficients], lower, upper))
+    return zero if operator == "==" else complement(zero, lower, upper)
+
+
+def _coefficients(expr: Expr) -> list[int] | None:
+    """The coefficients by power, where `expr` is a polynomial in one symbol of moderate degree."""
+    found: dict[int, int] = {}
+    for monomial, coefficient in expr.terms.items():
+        if len(monomial) > 1 or (
+            monomial and (type(monomial[0][0]) is not Symbol or monomial[0][1] > MAX_DEGREE)
+        ):
+            return None
+        found[monomial[0][1] if monomial else 0] = coefficient
+    return [found.get(power, 0) for power in range(max(found, default=0) + 1)]
+
+
+def _linear(constant: int, slope: int, lower: int, upper: int) -> Intervals:
+    if slope > 0:
+        upper = min(upper, -constant // slope)
+    else:
+        lower = max(lower, -(constant // slope))
+    return [(lower, upper)] if lower <= upper else []
+
+
+def _difference(coefficients: Sequence[int]) -> list[int]:
+    """p(x + 1) - p(x)."""
+    result = [0] * (len(coefficients) - 1)
+    for power, c in enumerate(coefficients):
+        binomial = 1
+        for k in range(power):
+            result[k] += c * binomial
+            binomial = binomial * (power - k) // (k + 1)
+    return result
+
+
+def _value(coefficients: Sequence[int], x: int) -> int:
+    total = 0
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
+def _monotone(coefficients: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
+    """Where a polynomial that is monotone on [a, b] is at most zero."""
+    at_a, at_b = _value(coefficients, a) <= 0, _value(coefficients, b) <= 0
+    if at_a and at_b:
+        return a, b
+    if not at_a and not at_b:
+        return None
+    inside, outside = (a, b) if at_a else (b, a)
+    while abs(inside - outside) > 1:
+        middle = (inside + outside) // 2
+        if _value(coefficients, middle) <= 0:
+            inside = middle
+        else:
+            outside = middle
+    return (a, inside) if at_a else (inside, b)
+
+
+def _expr_period(expr: Expr, limit: int) -> int | None:
+    """The least common multiple, over nested divisions, of the products of divisors."""
+    total = 1
+    for atom in expr.atoms:
+        if type(atom) is Symbol:
+            continue
+        if not isinstance(atom, FloorDiv | Mod):
+            return None
+        below, inner = atom.denominator.as_constant, _expr_period(atom.numerator, limit)
+        if below is None or below < 1 or inner is None:
+            return None
+        total = lcm(total, below * inner)
+        if total > limit:
+            return None
+    return total

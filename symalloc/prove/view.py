@@ -1,0 +1,51 @@
+"""What a prover remembers about one domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from symalloc.prove.domain import Domain
+from symalloc.prove.region import Region, build_region, components, relevant
+from symalloc.prove.verdict import Proof
+from symalloc.size.condition import Condition
+
+__all__ = ["View", "content_key"]
+
+
+class View:
+    """A domain with its assumptions grouped, the regions built from it, and the proofs already given over it."""
+
+    __slots__ = ("domain", "explained", "groups", "plain", "regions", "satisfiable")
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.groups = components(domain.assumptions) if domain.assumptions else []
+        self.regions: dict[frozenset[str], tuple[Region, str]] = {}
+        self.explained: dict[Condition, Proof] = {}
+        self.plain: dict[Condition, Proof] = {}
+        self.satisfiable: dict[frozenset[str], bool | None] = {}
+
+    def region(self, symbols: frozenset[str]) -> tuple[Region, str]:
+        """The region that matters for `symbols`, and the text of its assumptions for the cache."""
+        found = self.regions.get(symbols)
+        if found is None:
+            names, assumptions = relevant(self.groups, symbols)
+            text = "&".join(a.key for a in assumptions)
+            found = (build_region(self.domain, names, assumptions), text)
+            self.regions[symbols] = found
+        return found
+
+    def other_groups(self, symbols: frozenset[str]) -> Iterable[frozenset[str]]:
+        """The symbols of each group of assumptions that has nothing to do with `symbols`."""
+        return [names for names, _ in self.groups if names.isdisjoint(symbols)]
+
+
+def content_key(domain: Domain) -> tuple[object, ...]:
+    """Equal for domains that say the same in the same order."""
+    return (
+        domain.default_lower,
+        domain.default_upper,
+        tuple(sorted(domain.lower.items())),
+        tuple(sorted(domain.upper.items())),
+        tuple(a.key for a in domain.assumptions),
+    )
