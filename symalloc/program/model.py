@@ -312,13 +312,14 @@ class Function:
 class KernelBuffer:
     """A buffer parameter of a PrimFunc: extents over the kernel's own symbols, and what the body does to it.
 
+    `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare pointer.
     `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count that its offset must
     be a multiple of.
     """
 
     name: str
     shape: tuple[Expr, ...] | None
-    dtype: DType
+    dtype: DType | None
     reads: bool = True
     writes: bool = True
     offset_factor: int | None = None
@@ -333,10 +334,14 @@ class KernelScalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A PrimFunc, seen from outside."""
+    """A PrimFunc, seen from outside.
+
+    `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone as `n`).
+    """
 
     name: str
     parameters: tuple[KernelBuffer | KernelScalar, ...]
+    undefined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,229 @@
+"""Calls: of operators, kernels, functions, packed functions and closures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import ir, relax
+
+from symalloc.program.model import (
+    Alias,
+    Assert,
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    CallTIR,
+    Instruction,
+    Operand,
+    Ownership,
+)
+from symalloc.program.types import TensorType
+from symalloc.relax.extract.context import Context, Head, not_a_size
+from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
+from symalloc.relax.extract.packed import call_packed
+from symalloc.relax.tir_form import NotASizeError
+
+__all__ = ["translate_call"]
+
+
+def translate_call(context: Context, head: Head, call: Any) -> Instruction:
+    """The instruction for a call; what has no exact form becomes NotUnderstood."""
+    rule = _CALLEES.get(type(call.op))
+    try:
+        if rule is not None:
+            return rule(context, head, call)  # type: ignore[no-any-return]
+        return context.not_understood(head, "a call of a function value (a closure)", [call.op, *call.args])
+    except NotASizeError as reason:
+        return context.not_understood(head, f"{_callee_name(call)} with {reason}", _tensor_arguments(call))
+
+
+def _callee_name(call: Any) -> str:
+    op = call.op
+    name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", None)
+    return f"`{name}`" if name else "a call"
+
+
+def _tensor_arguments(call: Any) -> list[Any]:
+    """The arguments, those inside a literal argument tuple one by one."""
+    flat: list[Any] = []
+    for argument in call.args:
+        flat.extend(argument.fields if type(argument) is ir.Tuple else (argument,))
+    return flat
+
+
+# -- by kind of callee -------------------------------------------------------------------------------------
+
+
+def _global(context: Context, head: Head, call: Any) -> Instruction:
+    name = call.op.name_hint
+    module = context.module
+    if name in module.kernels:
+        return CallKernel(**head, kernel=name, arguments=context.operands(call.args))
+    if name in module.functions:
+        return CallFunction(**head, name=name, arguments=context.operands(call.args))
+    symbol = module.externs.get(name)
+    if symbol is not None:
+        return call_packed(context, head, symbol, call.args, pure=False)
+    return not_a_size(f"`{name}`, which the module does not define")
+
+
+def _extern(context: Context, head: Head, call: Any) -> Instruction:
+    return call_packed(context, head, str(call.op.global_symbol), call.args, pure=False)
+
+
+def _operator(context: Context, head: Head, call: Any) -> Instruction:
+    name = call.op.name
+    rule = _OPERATORS.get(name)
+    if rule is not None:
+        return rule(context, head, call, call.args)  # type: ignore[no-any-return]
+    if name.startswith("relax.dist."):
+        return context.not_understood(head, f"the distributed operator `{name}`", call.args)
+    wanted = _ATTRIBUTES.get(name)
+    return CallOperator(
+        **head,
+        name=name,
+        arguments=context.operands(call.args),
+        attributes={} if wanted is None else _attributes(call.attrs, wanted),
+    )
+
+
+def _attributes(attrs: Any, wanted: tuple[str, ...]) -> dict[str, str]:
+    found = ((name, getattr(attrs, name, None)) for name in wanted)
+    return {name: str(value) for name, value in found if value is not None}
+
+
+_CALLEES: Mapping[type, Any] = {
+    ir.Op: _operator,
+    ir.GlobalVar: _global,
+    relax.ExternFunc: _extern,
+}
+
+# -- operators that call ------------------------------------------------------------------------------------
+
+
+def _call_tir(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    callee = arguments[0]
+    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
+        not_a_size("a callee that is no PrimFunc of the module")
+    attrs = call.attrs
+    places = getattr(attrs, "inplace_indices", None) if attrs is not None else None
+    outputs = _outputs(context, call)
+    return CallTIR(
+        **head,
+        kernel=callee.name_hint,
+        inputs=_literal_tuple(context, arguments[1]),
+        outputs=outputs,
+        inplace=() if places is None else tuple(int(i) if int(i) >= 0 else None for i in places),
+    )
+
+
+def _outputs(context: Context, call: Any) -> tuple[TensorType, ...]:
+    declared = call.ty_args[0]
+    fields = declared.fields if type(declared) is ir.TupleType else (declared,)
+    outputs = tuple(context.types.of(field) for field in fields)
+    known = tuple(output for output in outputs if isinstance(output, TensorType))
+    return known if len(known) == len(outputs) else not_a_size("a result that is no tensor")
+
+
+def _literal_tuple(context: Context, node: Any) -> tuple[Operand, ...]:
+    if type(node) is not ir.Tuple:
+        not_a_size("arguments that are no tuple literal")
+    return context.operands(node.fields)
+
+
+def _pure_packed(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    rest = [arguments[i] for i in range(1, len(arguments))]
+    return call_packed(context, head, _packed_name(arguments[0]), rest, pure=True)
+
+
+def _packed_name(callee: Any) -> str:
+    if type(callee) is not relax.ExternFunc:
+        not_a_size("a callee that is no packed function")
+    return str(callee.global_symbol)
+
+
+def _inplace_packed(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return CallPacked(
+        **head,
+        name=_packed_name(arguments[0]),
+        arguments=context.operands(arguments, 1),
+        ownership=Ownership.ARGUMENT,
+        pure=False,
+        writes=frozenset(int(i) for i in call.attrs.inplace_indices if int(i) >= 0),
+    )
+
+
+def _destination_passing(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return CallPacked(
+        **head,
+        name=_packed_name(arguments[0]),
+        arguments=_literal_tuple(context, arguments[1]),
+        ownership=Ownership.FRESH,
+        pure=True,
+    )
+
+
+def _with_context(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    packed = arguments[1]
+    inner = packed.fields if type(packed) is ir.Tuple else [packed]
+    return call_packed(context, head, _packed_name(arguments[0]), inner, pure=False)
+
+
+def _python_function(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return CallPacked(
+        **head,
+        name=str(getattr(arguments[0], "value", "a Python function")),
+        arguments=_literal_tuple(context, arguments[1]),
+        ownership=Ownership.UNKNOWN,
+        pure=False,
+    )
+
+
+def _closure(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return context.not_understood(head, "a closure", _tensor_arguments(call))
+
+
+# -- operators with a meaning of their own -----------------------------------------------------------------
+
+
+def _assert(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return Assert(**head, condition=context.condition(arguments[0]))
+
+
+def _same_value(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return Alias(**head, source=context.operand(arguments[0]))
+
+
+def _reshape(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    if context.module.lowered:
+        return reshape(context, head, call, arguments)
+    return CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))
+
+
+_OPERATORS: Mapping[str, Any] = {
+    **MEMORY_OPERATORS,
+    "relax.assert_op": _assert,
+    "relax.call_builtin_with_ctx": _with_context,
+    "relax.call_dps_packed": _destination_passing,
+    "relax.call_inplace_packed": _inplace_packed,
+    "relax.call_pure_packed": _pure_packed,
+    "relax.call_py_func": _python_function,
+    "relax.call_tir": _call_tir,
+    "relax.call_tir_inplace": _call_tir,
+    "relax.call_tir_with_grad": _call_tir,
+    "relax.invoke_closure": _closure,
+    "relax.invoke_pure_closure": _closure,
+    "relax.make_closure": _closure,
+    "relax.reshape": _reshape,
+    # these mark a value and may hand on its memory
+    "relax.builtin.stop_lift_params": _same_value,
+    "relax.grad.end_checkpoint": _same_value,
+    "relax.grad.no_grad": _same_value,
+    "relax.grad.start_checkpoint": _same_value,
+    "relax.hint_on_device": _same_value,
+    "relax.wrap_param": _same_value,
+}
+# attributes that rules ask for
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"relax.take": ("axis", "mode")}

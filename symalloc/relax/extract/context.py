@@ -1,0 +1,229 @@
+"""What the extraction of one function knows: its symbols, types, variables, and the module around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypedDict
+
+from tvm import ir, relax, runtime
+from tvm.ir.prim import expr as prim
+
+from symalloc.program.model import (
+    ConstantTensor,
+    FunctionRef,
+    Instruction,
+    Kernel,
+    NotUnderstood,
+    Operand,
+    Origin,
+    Scalar,
+    ShapeValue,
+    Text,
+    TupleValue,
+    Var,
+)
+from symalloc.program.span import Span
+from symalloc.program.types import ScalarType, TensorType
+from symalloc.relax.extract.spans import NO_PLACES, Places
+from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.extract.types import Types
+from symalloc.relax.tir_form import NotASizeError, TirForm
+from symalloc.size.condition import FALSE, TRUE, Condition
+from symalloc.size.expr import Expr
+
+__all__ = ["VARIABLES", "Context", "Head", "ModuleFacts", "not_a_size"]
+
+VARIABLES = (ir.Var, relax.DataflowVar)
+_MAX_CONSTANT_ELEMENTS = 64
+
+
+class Head(TypedDict):
+    """What every instruction has: `Instruction(**head, …)`."""
+
+    var: Var
+    span: Span | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFacts:
+    """What a function must know of its module.
+
+    `functions` are the Relax functions, `externs` the ExternFuncs by the symbol they stand for.  `lowered`: whether
+    the module is past the lowering of operators to calls, so that a remaining R.reshape is a view and not a copy.
+    """
+
+    kernels: Mapping[str, Kernel]
+    functions: frozenset[str]
+    externs: Mapping[str, str] = field(default_factory=dict)
+    lowered: bool = False
+    devices: tuple[Any, ...] = ()
+
+
+class Context:
+    """State of the extraction of one function.
+
+    `out` is the list that instructions of the block under way are added to.
+    """
+
+    def __init__(self, module: ModuleFacts, places: Places = NO_PLACES) -> None:
+        self.module = module
+        self.places = places
+        self.symbols = Symbols()
+        self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
+        self.types = Types(self.form, self.symbols, module.devices)
+        self.out: list[Instruction] = []
+        self._vars: dict[int, Var] = {}
+        self._constants: dict[int, tuple[Any, Operand]] = {}
+        self._nulls: set[int] = set()
+
+    # -- variables ------------------------------------------------------------------------------------------
+
+    def declare(self, var: Any) -> Var:
+        """Our variable for TVM's `var`, which is bound here; a scalar becomes a symbol unless it stands for a value."""
+        type_ = self.types.of(var.ty)
+        if isinstance(type_, ScalarType):
+            type_ = self._scalar_type(var, type_)
+        made = Var(var.name, type_)
+        self._vars[var.__chandle__()] = made
+        return made
+
+    def _scalar_type(self, var: Any, type_: ScalarType) -> ScalarType:
+        if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
+            return type_
+        self.symbols.define(var, Origin.SCALAR)
+        return ScalarType(value=self.symbols.resolve(var), dtype=type_.dtype)
+
+    def retype(self, var: Any, made: Var) -> None:
+        """`made` takes the place of what `declare` returned for `var`."""
+        self._vars[var.__chandle__()] = made
+
+    def note_null(self, var: Any) -> None:
+        """`var` is bound to R.null_value(): it stands for an argument left out."""
+        self._nulls.add(var.__chandle__())
+
+    def is_absent(self, node: Any) -> bool:
+        """Whether an optional argument was left out: an empty tuple, or a null value."""
+        if type(node) is ir.Tuple:
+            return len(node.fields) == 0
+        return type(node) in VARIABLES and node.__chandle__() in self._nulls
+
+    # -- operands -------------------------------------------------------------------------------------------
+
+    def operand(self, node: Any) -> Operand:
+        """What an argument refers to; a nested call is given a variable of its own first."""
+        kind = type(node)
+        if kind in VARIABLES:
+            found = self._vars.get(node.__chandle__())
+            if found is None:
+                return self._free_variable(node)
+            return self._scalar(node) if isinstance(found.type, ScalarType) else found
+        rule = _OPERANDS.get(kind)
+        return self._scalar(node) if rule is None else rule(self, node)
+
+    def operands(self, nodes: Any, start: int = 0) -> tuple[Operand, ...]:
+        """The operands of a TVM array, from index `start`."""
+        convert = self.operand
+        return tuple([convert(nodes[i]) for i in range(start, len(nodes))])
+
+    def _free_variable(self, node: Any) -> Operand:
+        """A symbol used as a value, or a variable that no binding of this function defines."""
+        if type(node.ty) is ir.PrimType:
+            return self._scalar(node)
+        made = self.declare(node)
+        self.out.append(NotUnderstood(var=made, what=f"the variable `{node.name}`, which nothing defines"))
+        return made
+
+    def _scalar(self, node: Any) -> Scalar:
+        try:
+            return Scalar(self.form.expr(node))
+        except NotASizeError:
+            return Scalar(None)
+
+    def _shape(self, node: Any) -> Operand:
+        return ShapeValue(self.types.shape(node))
+
+    def _tuple(self, node: Any) -> Operand:
+        return TupleValue(self.operands(node.fields))
+
+    def _constant(self, node: Any) -> Operand:
+        handle = node.__chandle__()
+        found = self._constants.get(handle)
+        if found is None:
+            found = self._constants[handle] = (node, self._convert_constant(node))
+        return found[1]
+
+    def _convert_constant(self, node: Any) -> Operand:
+        value = node.value
+        if not isinstance(value, runtime.Tensor):
+            return Text(str(value))
+        type_ = self.types.of(node.ty)
+        if not isinstance(type_, TensorType):
+            return Text(str(node))
+        return ConstantTensor(type_, _small_integers(value, type_))
+
+    # -- sizes and conditions -------------------------------------------------------------------------------
+
+    def constant(self, node: Any, what: str) -> int:
+        """An integer argument that must be a constant; raises NotASizeError naming `what`."""
+        if type(node) is prim.IntImm:
+            return int(node.value)
+        value = self.form.expr(node).as_constant
+        return not_a_size(f"{what} that is no constant") if value is None else value
+
+    def dtype_of(self, node: Any) -> Any:
+        """The dtype that an `R.dtype(…)` argument holds; raises NotASizeError for anything else."""
+        if type(node) is not ir.GenericConst or isinstance(node.value, runtime.Tensor):
+            not_a_size("a dtype that is no literal")
+        return node.value
+
+    def condition(self, node: Any) -> Condition | None:
+        """The condition an If or assertion asks for; None where it is none on sizes."""
+        if type(node) is ir.GenericConst:
+            operand = self.operand(node)
+            values = operand.values if isinstance(operand, ConstantTensor) else None
+            return None if values is None or len(values) != 1 else (TRUE if values[0] else FALSE)
+        try:
+            return self.form.condition(node)
+        except NotASizeError:
+            return None
+
+    def not_understood(self, head: Head, what: str, reads: Any = ()) -> NotUnderstood:
+        """The instruction for what is not verified; `reads` are TVM expressions."""
+        known: list[Operand] = []
+        for node in reads:
+            try:
+                known.append(self.operand(node))
+            except NotASizeError:
+                continue
+        return NotUnderstood(**head, what=what, reads=tuple(known))
+
+    def known_extents(self, var: Var) -> tuple[Expr, ...] | None:
+        """The extents that the type of a variable tells."""
+        return var.type.shape if isinstance(var.type, TensorType) else None
+
+
+def not_a_size(reason: str) -> NoReturn:
+    """Raises NotASizeError."""
+    raise NotASizeError(reason)
+
+
+def _small_integers(value: Any, type_: TensorType) -> tuple[int, ...] | None:
+    dtype, numel = type_.dtype, type_.numel
+    count = None if numel is None else numel.as_constant
+    if dtype is None or count is None or count > _MAX_CONSTANT_ELEMENTS:
+        return None
+    if dtype.name != "bool" and not dtype.name.startswith(("int", "uint")):
+        return None
+    return tuple(int(element) for element in value.numpy().flatten())
+
+
+_OPERANDS: dict[type, Any] = {
+    relax.ShapeExpr: Context._shape,
+    ir.Tuple: Context._tuple,
+    ir.GenericConst: Context._constant,
+    ir.StringImm: lambda _, node: Text(str(node.value)),
+    ir.GlobalVar: lambda _, node: FunctionRef(node.name_hint),
+    relax.ExternFunc: lambda _, node: FunctionRef(str(node.global_symbol)),
+}

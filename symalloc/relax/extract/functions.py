@@ -1,0 +1,194 @@
+"""One Relax function: its blocks and bindings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import ir, relax
+
+from symalloc.program.model import (
+    Alias,
+    Block,
+    Function,
+    If,
+    Instruction,
+    MakeTuple,
+    MatchCast,
+    Operand,
+    Origin,
+    Scalar,
+    TakeField,
+    Var,
+)
+from symalloc.program.span import Span
+from symalloc.program.types import StorageType
+from symalloc.relax.extract.calls import translate_call
+from symalloc.relax.extract.context import Context, Head, ModuleFacts
+from symalloc.relax.extract.spans import NO_PLACES, Places
+from symalloc.relax.tir_form import NotASizeError
+
+__all__ = ["extract_function"]
+
+
+def extract_function(name: str, function: Any, module: ModuleFacts, places: Places = NO_PLACES) -> Function:
+    """The function in our form; what is not understood becomes an instruction that says so."""
+    return FunctionExtractor(module, places).run(name, function)
+
+
+class FunctionExtractor(Context):
+    """Walks one function.  Invariant: a variable is declared before anything that uses it is translated."""
+
+    def run(self, name: str, function: Any) -> Function:
+        """The whole function."""
+        params = self._params(function.params)
+        body = self._block(function.body)
+        attrs = function.attrs
+        return Function(
+            name=name,
+            params=params,
+            body=body,
+            result_type=self.types.of(function.ret_ty),
+            symbols=self.symbols.origins,
+            private=attrs is None or "global_symbol" not in attrs,
+            declared_upper=self._declared(attrs, "tir_var_upper_bound"),
+            declared_lower=self._declared(attrs, "tir_var_lower_bound"),
+            span=self.places.definition,
+        )
+
+    def _params(self, params: Any) -> tuple[Var, ...]:
+        for param in params:
+            self.types.define(param.ty, Origin.DIMENSION)
+        return tuple(self.declare(param) for param in params)
+
+    def _declared(self, attrs: Any, key: str) -> dict[str, int]:
+        """Bounds that an attribute declares, by our names; they hold for the symbols of the signature."""
+        bounds = {} if attrs is None or key not in attrs else {str(k): int(v) for k, v in attrs[key].items()}
+        original = self.symbols.original
+        return {ours: bounds[theirs] for ours, theirs in original.items() if theirs in bounds}
+
+    # -- blocks ---------------------------------------------------------------------------------------------
+
+    def _block(self, body: Any) -> Block:
+        outer, self.out = self.out, []
+        result = self._sequence(body)
+        block = Block(instructions=tuple(self.out), result=result)
+        self.out = outer
+        return block
+
+    def _sequence(self, body: Any) -> Operand:
+        if type(body) is not relax.SeqExpr:
+            return self._value_operand(body)
+        blocks = body.blocks
+        for i in range(len(blocks)):
+            bindings = blocks[i].bindings
+            for j in range(len(bindings)):
+                self._binding(bindings[j])
+        return self._value_operand(body.body)
+
+    def _value_operand(self, node: Any) -> Operand:
+        """The value that a block yields; one that is no operand is bound to a variable of its own."""
+        try:
+            return self.operand(node)
+        except NotASizeError:
+            return self._bind_temporary(node)
+
+    def operand(self, node: Any) -> Operand:
+        """As Context.operand; calls, tuple fields, branches and sequences are bound first."""
+        return self._bind_temporary(node) if type(node) in _COMPUTED else super().operand(node)
+
+    def _bind_temporary(self, node: Any) -> Operand:
+        """Binds a value that has no variable in the module."""
+        head = Head(var=Var("_", self.types.of(node.ty)), span=None, text="")
+        made = self._translate(head, node)
+        self.out.append(made)
+        return made.var
+
+    # -- bindings -------------------------------------------------------------------------------------------
+
+    def _binding(self, binding: Any) -> None:
+        if type(binding) is relax.MatchCast:
+            self._match_cast(binding)
+            return
+        value, var = binding.value, binding.var
+        span, text = self.places.of(var, value)
+        if type(var.ty) is ir.PrimType and self._bind_scalar(var, value, span, text):
+            return
+        declared = self.declare(var)
+        made = self._translate(Head(var=declared, span=span, text=text), value)
+        self.out.append(made)
+        if made.var is not declared:
+            self.retype(var, made.var)
+        if type(value) is ir.Call and getattr(value.op, "name", None) == "relax.null_value":
+            self.note_null(var)
+
+    def _match_cast(self, binding: Any) -> None:
+        span, text = self.places.of(binding.var, binding.value)
+        source = self._value_operand(binding.value)
+        defines = self.types.define(binding.ty, Origin.CAST)
+        target = self.types.of(binding.ty)
+        var = self.declare(binding.var)
+        self.out.append(
+            MatchCast(var=var, span=span, text=text, source=source, target=target, defines=defines)
+        )
+
+    def _bind_scalar(self, var: Any, value: Any, span: Span | None, text: str) -> bool:
+        """A scalar bound to an expression stands for it wherever it is used; False where it has no exact form."""
+        try:
+            if str(var.ty.dtype) == "bool":
+                self.symbols.bind_flag(var, self.form.condition(value))
+                source = Scalar(None)
+            else:
+                bound = self.form.expr(value)
+                self.symbols.bind(var, bound)
+                source = Scalar(bound)
+        except NotASizeError:
+            return False
+        self.out.append(Alias(var=self.declare(var), span=span, text=text, source=source))
+        return True
+
+    # -- values ---------------------------------------------------------------------------------------------
+
+    def _translate(self, head: Head, value: Any) -> Instruction:
+        try:
+            return _VALUES.get(type(value), FunctionExtractor._alias)(self, head, value)
+        except NotASizeError as reason:
+            return self.not_understood(head, str(reason), getattr(value, "fields", ()))
+
+    def _alias(self, head: Head, value: Any) -> Instruction:
+        source = self.operand(value)
+        if isinstance(source, Var) and isinstance(source.type, StorageType):
+            head = Head(var=Var(head["var"].name, source.type), span=head["span"], text=head["text"])
+        return Alias(**head, source=source)
+
+    def _tuple(self, head: Head, value: Any) -> Instruction:
+        return MakeTuple(**head, fields=self.operands(value.fields))
+
+    def _field(self, head: Head, value: Any) -> Instruction:
+        return TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
+
+    def _local_function(self, head: Head, value: Any) -> Instruction:
+        return self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
+
+    def _sequence_value(self, head: Head, value: Any) -> Instruction:
+        return Alias(**head, source=self._sequence(value))
+
+    def _if(self, head: Head, value: Any) -> Instruction:
+        test, condition = self.operand(value.cond), self.condition(value.cond)
+        with self.places.branch(taken=True):
+            then = self._block(value.true_branch)
+        with self.places.branch(taken=False):
+            otherwise = self._block(value.false_branch)
+        return If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
+
+
+_VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Any], Instruction]] = {
+    ir.Call: translate_call,
+    ir.Tuple: FunctionExtractor._tuple,
+    ir.TupleGetItem: FunctionExtractor._field,
+    relax.If: FunctionExtractor._if,
+    relax.SeqExpr: FunctionExtractor._sequence_value,
+    relax.Function: FunctionExtractor._local_function,
+}
+# what may stand as an argument only in modules that are not in normal form
+_COMPUTED = frozenset({ir.TupleGetItem, relax.If, relax.SeqExpr, relax.Function})

@@ -1,0 +1,137 @@
+"""What a PrimFunc shows to its callers: its parameters, and which buffers its body reads and writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.tirx.buffer import BufferType
+
+from symalloc.program.model import Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.types import DType
+from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.extract.types import to_dtype
+from symalloc.relax.tir_form import NotASizeError, TirForm
+from symalloc.size.expr import Expr
+
+__all__ = ["extract_kernel"]
+
+
+def extract_kernel(name: str, function: Any) -> Kernel:
+    """The kernel seen from outside; extents are expressions over the kernel's own symbols.
+
+    A bare pointer parameter has neither shape nor dtype, and counts as read and written.
+    """
+    symbols = Symbols()
+    form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
+    params = list(function.params)
+    for param in params:
+        _define(param, symbols)
+    effects = _effects(function.body)
+    parameters = tuple(_parameter(param, form, symbols, effects) for param in params)
+    undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
+    return Kernel(name=name, parameters=parameters, undefined=undefined)
+
+
+def _define(param: Any, symbols: Symbols) -> None:
+    type_ = param.ty
+    if type(type_) is ir.PrimType:
+        symbols.define(param, Origin.SCALAR)
+    elif type(type_) is BufferType:
+        for extent in type_.shape:
+            if type(extent) is ir.Var:
+                symbols.define(extent, Origin.DIMENSION)
+
+
+def _parameter(param: Any, form: TirForm, symbols: Symbols, effects: _Effects) -> KernelBuffer | KernelScalar:
+    type_ = param.ty
+    if type(type_) is ir.PrimType:
+        return KernelScalar(name=symbols.resolve(param).as_symbol or param.name)
+    if type(type_) is not BufferType:
+        return KernelBuffer(name=param.name, shape=None, dtype=None)
+    reads, writes = effects.of(param)
+    return KernelBuffer(
+        name=param.name,
+        shape=_extents(type_.shape, form),
+        dtype=_buffer_dtype(type_.dtype),
+        reads=reads,
+        writes=writes,
+        offset_factor=_offset_factor(type_),
+    )
+
+
+def _extents(shape: Any, form: TirForm) -> tuple[Expr, ...] | None:
+    try:
+        return tuple(form.expr(extent) for extent in shape)
+    except NotASizeError:
+        return None
+
+
+def _buffer_dtype(type_: Any) -> DType | None:
+    return to_dtype(type_.dtype)
+
+
+def _offset_factor(type_: Any) -> int | None:
+    """None for a buffer that must start at byte 0 of its allocation; a free offset is bound by the caller."""
+    return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
+
+
+# -- effects -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Effects:
+    """How often each buffer variable (by address) is loaded, stored, merely declared, and mentioned."""
+
+    loads: Counter[int] = field(default_factory=Counter)
+    stores: Counter[int] = field(default_factory=Counter)
+    declared: Counter[int] = field(default_factory=Counter)
+    mentions: Counter[int] = field(default_factory=Counter)
+    exposed: set[int] = field(default_factory=set)
+
+    def of(self, param: Any) -> tuple[bool, bool]:
+        """(reads, writes).  A mention that is no load, store or declaration may do both."""
+        key = param.__chandle__()
+        plain = self.loads[key] + self.stores[key] + self.declared[key]
+        if key in self.exposed or self.mentions[key] > plain:
+            return True, True
+        return self.loads[key] > 0, self.stores[key] > 0
+
+    # callbacks of the walk
+
+    def load(self, node: Any) -> None:
+        self.loads[node.source.__chandle__()] += 1
+
+    def store(self, node: Any) -> None:
+        self.stores[node.buffer.__chandle__()] += 1
+
+    def mention(self, node: Any) -> None:
+        self.mentions[node.__chandle__()] += 1
+
+    def block(self, node: Any) -> None:
+        """The regions that a block declares are no accesses; its body holds those."""
+        for region in (*node.reads, *node.writes):
+            self.declared[region.source.__chandle__()] += 1
+
+    def call(self, node: Any) -> None:
+        """The address of an element lets the callee do anything to the buffer."""
+        if getattr(node.op, "name", None) == "tirx.address_of":
+            for argument in node.args:
+                if type(argument) is ir.TensorLoad:
+                    self.exposed.add(argument.source.__chandle__())
+
+
+def _effects(body: Any) -> _Effects:
+    effects = _Effects()
+    callbacks = (
+        (ir.TensorLoad, effects.load),
+        (tirx.BufferStore, effects.store),
+        (s_tir.SBlock, effects.block),
+        (ir.Call, effects.call),
+        (ir.Var, effects.mention),
+    )
+    tvm_ffi.structural_walk(body, callbacks, order="pre")
+    return effects

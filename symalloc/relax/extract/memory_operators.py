@@ -1,0 +1,167 @@
+"""The memory operators of both dialects, R.memory.* and R.vm.*, and R.builtin.alloc_tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tvm import ir
+
+from symalloc.program.model import (
+    AllocFresh,
+    AllocStorage,
+    AllocTensor,
+    CallKernel,
+    Instruction,
+    Kill,
+    Operand,
+    Scalar,
+    Var,
+    View,
+)
+from symalloc.program.types import DType, StorageType, TensorType
+from symalloc.relax.extract.context import Context, Head, not_a_size
+from symalloc.relax.extract.types import to_dtype
+from symalloc.size.expr import ZERO, Expr, product
+
+__all__ = ["MEMORY_OPERATORS", "place_tensor", "reserve_storage", "reshape", "take_view"]
+
+_STORAGE = StorageType()
+
+
+def reserve_storage(
+    context: Context,
+    head: Head,
+    dialect: Literal["memory", "vm"],
+    size: Any,
+    device: Any,
+    scope: Any,
+    dtype: Any,
+) -> Instruction:
+    """A storage; the R.vm dialect counts its size in elements of `dtype`, R.memory in bytes."""
+    element = to_dtype(context.dtype_of(dtype))
+    extents = context.types.shape_or_none(size)
+    total: Expr | None = None if extents is None else product(extents)
+    if total is not None and dialect == "vm":
+        total = None if element is None else total * element.itemsize
+    head = Head(var=Var(head["var"].name, _STORAGE), span=head["span"], text=head["text"])
+    return AllocStorage(
+        **head,
+        size=total,
+        device=context.constant(device, "a device index"),
+        scope=str(scope.value),
+        dtype=element,
+        dialect=dialect,
+    )
+
+
+def place_tensor(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
+    return AllocTensor(
+        **head,
+        storage=context.operand(arguments[0]),
+        offset=context.form.expr(arguments[1]),
+        shape=context.types.shape(arguments[2]),
+        dtype=_known_dtype(context, arguments[3]),
+        device=context.constant(arguments[4], "a device index") if len(arguments) > 4 else 0,
+    )
+
+
+def _known_dtype(context: Context, node: Any) -> DType:
+    found = to_dtype(context.dtype_of(node))
+    return not_a_size("a tensor of unknown dtype") if found is None else found
+
+
+def _memory_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    size, device, scope, dtype = arguments[0], arguments[1], arguments[2], arguments[3]
+    return reserve_storage(context, head, "memory", size, device, scope, dtype)
+
+
+def _vm_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    size, device, dtype, scope = arguments[0], arguments[1], arguments[2], arguments[3]
+    return reserve_storage(context, head, "vm", size, device, scope, dtype)
+
+
+def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return AllocFresh(
+        **head,
+        shape=context.types.shape_or_none(arguments[0]),
+        dtype=_known_dtype(context, arguments[1]),
+        device=context.constant(arguments[2], "a device index"),
+        scope=str(arguments[3].value) if len(arguments) > 3 else "global",
+    )
+
+
+def _kill(kind: Literal["tensor", "storage", "object"]) -> Any:
+    def handler(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+        return Kill(**head, target=context.operand(arguments[0]), kind=kind)
+
+    return handler
+
+
+def take_view(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
+    absent = context.is_absent
+    given = [None if i >= len(arguments) or absent(arguments[i]) else arguments[i] for i in (1, 2, 3)]
+    shape, dtype, offset = given
+    result = head["var"].type
+    same_dtype = result.dtype if isinstance(result, TensorType) else None
+    return View(
+        **head,
+        source=context.operand(arguments[0]),
+        shape=context.known_extents(head["var"]) if shape is None else context.types.shape(shape),
+        dtype=same_dtype if dtype is None else to_dtype(context.dtype_of(dtype)),
+        offset=ZERO if offset is None else context.form.expr(offset),
+        kind="view",
+    )
+
+
+def ensure_zero_offset(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """The same bytes where the offset is a multiple of 64, else a copy."""
+    return _same_bytes(context, head, arguments[0], context.known_extents(head["var"]), "ensure_zero_offset")
+
+
+def reshape(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
+    return _same_bytes(context, head, arguments[0], context.types.shape(arguments[1]), "reshape")
+
+
+def _same_bytes(
+    context: Context,
+    head: Head,
+    source: Any,
+    shape: tuple[Expr, ...] | None,
+    kind: Literal["reshape", "ensure_zero_offset"],
+) -> Instruction:
+    result = head["var"].type
+    dtype = result.dtype if isinstance(result, TensorType) else None
+    return View(**head, source=context.operand(source), shape=shape, dtype=dtype, offset=ZERO, kind=kind)
+
+
+def call_kernel_dynamically(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument are passed as scalars."""
+    callee, packed = arguments[0], arguments[1]
+    if type(packed) is not ir.Tuple or len(packed.fields) == 0:
+        not_a_size("R.vm.call_tir_dyn with arguments that are no tuple literal")
+    fields = packed.fields
+    last = fields[len(fields) - 1]
+    tensors: tuple[Operand, ...] = context.operands(fields)[:-1]
+    scalars = tuple(Scalar(extent) for extent in context.types.shape(last))
+    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
+        not_a_size("R.vm.call_tir_dyn of a function that is no PrimFunc of the module")
+    return CallKernel(**head, kernel=callee.name_hint, arguments=tensors + scalars)
+
+
+MEMORY_OPERATORS: Mapping[str, Any] = {
+    "relax.memory.alloc_storage": _memory_storage,
+    "relax.memory.alloc_tensor": place_tensor,
+    "relax.memory.kill_storage": _kill("storage"),
+    "relax.memory.kill_tensor": _kill("tensor"),
+    "relax.memory.view": take_view,
+    "relax.memory.ensure_zero_offset": ensure_zero_offset,
+    "relax.vm.alloc_storage": _vm_storage,
+    "relax.vm.alloc_tensor": place_tensor,
+    "relax.vm.kill_object": _kill("object"),
+    "relax.vm.call_tir_dyn": call_kernel_dynamically,
+    "relax.builtin.alloc_tensor": _fresh_tensor,
+}

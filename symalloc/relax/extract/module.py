@@ -1,0 +1,86 @@
+"""A whole module at one stage of compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm import ir, relax, tirx
+
+from symalloc.program.model import Function, Kernel, Program
+from symalloc.program.span import Source
+from symalloc.relax.extract.context import ModuleFacts
+from symalloc.relax.extract.functions import extract_function
+from symalloc.relax.extract.kernels import extract_kernel
+from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
+from symalloc.relax.extract.spans import NO_PLACES, ScriptText
+
+__all__ = ["extract", "locate"]
+
+
+def extract(mod: ir.IRModule, *, name: str, stage: str = "as-is", source: Source | None = None) -> Program:
+    """The memory program of `mod`.
+
+    `name` is the module's name in its file; `stage` says after which pass the module was read; `source` is the
+    text that it was parsed from: with it every instruction has a span and a text, without it none has.
+    """
+    text = None if source is None else ScriptText(source, name, trust_spans=source.origin is None)
+    return _program(mod, name, stage, source, text)
+
+
+def locate(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
+    """The same program, its spans pointing into the script that TVM prints for `mod`.
+
+    `file` is the file that the module came from: it names the text, whose `origin` is `stage`.
+    """
+    source = Source(file=file, text=mod.script(show_meta=False), origin=stage)
+    return _program(mod, name, stage, source, ScriptText(source, "Module", trust_spans=False))
+
+
+def _program(
+    mod: ir.IRModule, name: str, stage: str, source: Source | None, text: ScriptText | None
+) -> Program:
+    kinds = {variable.name_hint: function for variable, function in mod.functions.items()}
+    kernels = {n: extract_kernel(n, f) for n, f in kinds.items() if isinstance(f, tirx.PrimFunc)}
+    relax_functions = {n: f for n, f in kinds.items() if isinstance(f, relax.Function)}
+    facts = ModuleFacts(
+        kernels=kernels,
+        functions=frozenset(relax_functions),
+        externs={n: str(f.global_symbol) for n, f in kinds.items() if isinstance(f, relax.ExternFunc)},
+        lowered=any(_is_lowered(f.body, kernels) for f in relax_functions.values()),
+        devices=_devices(mod),
+    )
+    functions: dict[str, Function] = {}
+    for function_name, function in relax_functions.items():
+        places = NO_PLACES if text is None else text.places(function_name)
+        functions[function_name] = extract_function(function_name, function, facts, places)
+    return Program(name=name, functions=functions, kernels=kernels, stage=stage, source=source)
+
+
+def _devices(mod: ir.IRModule) -> tuple[Any, ...]:
+    return tuple(mod.global_infos["vdevice"]) if "vdevice" in mod.global_infos else ()
+
+
+def _is_lowered(body: Any, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether a function holds memory operators or direct kernel calls; looks no further than the first."""
+    return any(_is_low_level(call, kernels) for call in _calls(body))
+
+
+def _is_low_level(call: Any, kernels: Mapping[str, Kernel]) -> bool:
+    op = call.op
+    if type(op) is ir.Op:
+        return op.name in MEMORY_OPERATORS
+    return type(op) is ir.GlobalVar and op.name_hint in kernels
+
+
+def _calls(body: Any) -> Iterator[Any]:
+    if type(body) is not relax.SeqExpr:
+        return
+    for block in body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if type(value) is ir.Call:
+                yield value
+            elif type(value) is relax.If:
+                yield from _calls(value.true_branch)
+                yield from _calls(value.false_branch)

@@ -1,0 +1,147 @@
+"""Packed functions: what is known of those in TVM's runtime, and of any other by its declared result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from symalloc.program.model import (
+    Alias,
+    Assert,
+    CallPacked,
+    Instruction,
+    MakeTuple,
+    Ownership,
+    TakeField,
+)
+from symalloc.program.types import Type
+from symalloc.relax.extract.context import Context, Head
+from symalloc.relax.extract.memory_operators import (
+    ensure_zero_offset,
+    place_tensor,
+    reserve_storage,
+    reshape,
+    take_view,
+)
+from symalloc.relax.extract.types import holds_memory
+
+__all__ = ["call_packed"]
+
+
+def call_packed(context: Context, head: Head, name: str, arguments: Any, *, pure: bool) -> Instruction:
+    """A call of the packed function `name` with TVM's `arguments`; raises NotASizeError."""
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(context, head, None, arguments)  # type: ignore[no-any-return]
+    if name in _CLOSURES:
+        return context.not_understood(head, "a call of a closure", arguments)
+    return CallPacked(
+        **head,
+        name=name,
+        arguments=context.operands(arguments),
+        ownership=_ownership(name, head["var"].type),
+        pure=pure or name in _READ_ONLY,
+        writes=_WRITES.get(name, frozenset()),
+    )
+
+
+def _ownership(name: str, result: Type) -> Ownership:
+    if not holds_memory(result) or name in _FRESH:
+        return Ownership.FRESH
+    return Ownership.ARGUMENT if name in _RETURNS_ARGUMENT else Ownership.UNKNOWN
+
+
+def _assert(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return Assert(**head, condition=context.condition(arguments[0]))
+
+
+def _alias(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return Alias(**head, source=context.operand(arguments[0]))
+
+
+def _storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    size, device, dtype, scope = arguments[0], arguments[1], arguments[2], arguments[3]
+    return reserve_storage(context, head, "vm", size, device, scope, dtype)
+
+
+def _make_tuple(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    return MakeTuple(**head, fields=context.operands(arguments))
+
+
+def _take_field(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    index = context.constant(arguments[1], "a tuple index")
+    return TakeField(**head, source=context.operand(arguments[0]), index=index)
+
+
+_SPECIAL: Mapping[str, Any] = {
+    "relax.run.assert_op": _assert,
+    "runtime.TVMTensorCreateView": take_view,
+    "vm.builtin.alloc_storage": _storage,
+    "vm.builtin.alloc_tensor": place_tensor,
+    "vm.builtin.copy": _alias,  # despite its name it returns its argument
+    "vm.builtin.ensure_zero_offset": ensure_zero_offset,
+    "vm.builtin.make_tuple": _make_tuple,
+    "vm.builtin.reshape": reshape,
+    "vm.builtin.tuple_getitem": _take_field,
+}
+_CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
+# The lists below follow the definitions in TVM's runtime (src/runtime/vm/*.cc, relax/op/{base,set}.py).
+_FRESH = frozenset(
+    {
+        "relax.run.nonzero",
+        "relax.run.shape_to_tensor",
+        "relax.run.unique",
+        "vm.builtin.alloc_shape_heap",
+        "vm.builtin.attention_kv_cache_create",
+        "vm.builtin.multinomial_from_uniform",
+        "vm.builtin.null_value",
+        "vm.builtin.paged_attention_kv_cache_create",
+        "vm.builtin.rnn_state_create",
+        "vm.builtin.to_device",
+    }
+)
+_RETURNS_ARGUMENT = frozenset(
+    {
+        "vm.builtin.attention_kv_cache_append",
+        "vm.builtin.attention_kv_cache_append_mla_kv",
+        "vm.builtin.attention_kv_cache_merge_attn_output_inplace",
+        "vm.builtin.attention_kv_cache_update",
+        "vm.builtin.attention_kv_cache_window_override",
+        "vm.builtin.attention_kv_cache_window_override_with_sinks",
+        "vm.builtin.rnn_state_set",
+    }
+)
+_READ_ONLY = frozenset(
+    {
+        "relax.run.nonzero",
+        "relax.run.print",
+        "relax.run.shape_to_tensor",
+        "relax.run.unique",
+        "vm.builtin.check_func_info",
+        "vm.builtin.check_prim_value_info",
+        "vm.builtin.check_shape_info",
+        "vm.builtin.check_string_info",
+        "vm.builtin.check_tensor_info",
+        "vm.builtin.check_tuple_info",
+        "vm.builtin.debug_print",
+        "vm.builtin.match_prim_value",
+        "vm.builtin.match_shape",
+        "vm.builtin.multinomial_from_uniform",
+        "vm.builtin.read_if_cond",
+        "vm.builtin.sample_top_p_from_logits",
+        "vm.builtin.shape_of",
+        "vm.builtin.tensor_to_shape",
+        "vm.builtin.to_device",
+    }
+)
+# argument indices that these write; what is not here is judged by purity alone
+_WRITES: Mapping[str, frozenset[int]] = {
+    "vm.builtin.apply_presence_and_frequency_penalty": frozenset({0}),
+    "vm.builtin.apply_repetition_penalty": frozenset({0}),
+    "vm.builtin.apply_softmax_with_temperature": frozenset({0}),
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": frozenset({4}),
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": frozenset({5}),
+    "vm.builtin.attention_kv_cache_cross_attention": frozenset({4, 5}),
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": frozenset({1, 2}),
+    "vm.builtin.attention_kv_cache_self_attention": frozenset({6, 7}),
+}

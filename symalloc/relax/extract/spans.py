@@ -1,0 +1,278 @@
+"""Where the bindings of a function stand in a text: by the spans TVM keeps on calls, else by the syntax tree.
+
+TVM gives spans to calls only, and loses them in many passes.  The rest is found by walking the statements of the
+function's `def` in step with its bindings.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from tvm import relax
+
+from symalloc.program.span import Source, Span
+
+__all__ = ["NO_PLACES", "Places", "ScriptText"]
+
+_NOWHERE: tuple[None, str] = (None, "")
+
+
+class Places(Protocol):
+    """Tells where the bindings of one function stand; asked in the order of the bindings."""
+
+    @property
+    def definition(self) -> Span | None:
+        """The `def` line."""
+
+    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+        """The span of a binding, and its text in one line."""
+
+    def branch(self, *, taken: bool) -> AbstractContextManager[None]:
+        """While entered, bindings are those of a branch of the If asked for last."""
+
+
+class _NoPlaces:
+    """The places of a function without text."""
+
+    definition: Span | None = None
+
+    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+        return _NOWHERE
+
+    def branch(self, *, taken: bool) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+NO_PLACES: Places = _NoPlaces()
+
+
+class ScriptText:
+    """A text with its syntax tree, from which the places of functions are taken.
+
+    `trust_spans`: whether the spans on TVM's calls point into this very text.
+    """
+
+    def __init__(self, source: Source, module: str, *, trust_spans: bool) -> None:
+        self.file = source.file
+        self.lines = source.text.splitlines()
+        self.trust_spans = trust_spans
+        self._definitions = _definitions(source.text, module)
+
+    def places(self, function: str) -> Places:
+        """The places of the Relax function of that name; none where the text has no such `def`."""
+        node = self._definitions.get(function)
+        return NO_PLACES if node is None else _ScriptPlaces(self, node)
+
+    def span(self, node: ast.AST, end: ast.AST | None = None) -> Span:
+        """The span of a syntax node, or from `node` up to the end of `end`."""
+        first: Any = node
+        last: Any = end or node
+        return Span(
+            file=self.file,
+            line=first.lineno,
+            column=self._column(first.lineno, first.col_offset),
+            end_line=last.end_lineno,
+            end_column=self._column(last.end_lineno, last.end_col_offset),
+        )
+
+    def _column(self, line: int, byte_offset: int) -> int:
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        return (
+            byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="ignore"))
+        ) + 1
+
+    def text(self, span: Span) -> str:
+        """What stands at a span, in one line."""
+        if not 1 <= span.line <= span.end_line <= len(self.lines):
+            return ""
+        if span.line == span.end_line:
+            return self.lines[span.line - 1][span.column - 1 : span.end_column - 1]
+        first = self.lines[span.line - 1][span.column - 1 :]
+        middle = self.lines[span.line : span.end_line - 1]
+        last = self.lines[span.end_line - 1][: span.end_column - 1]
+        return re.sub(r"\s+", " ", " ".join([first, *middle, last])).strip()
+
+
+def _definitions(text: str, module: str) -> Mapping[str, ast.FunctionDef]:
+    """The functions of a text by name; those inside the class `module` go before others."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return {}
+    found: dict[str, ast.FunctionDef] = {}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    ordered = [node for node in classes if node.name == module] or classes
+    for scope in (*ordered, tree):
+        for node in scope.body:
+            if isinstance(node, ast.FunctionDef):
+                found.setdefault(node.name, node)
+    return found
+
+
+# -- statements --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A statement that makes bindings; `target` is the name that it binds, `_` for an expression statement."""
+
+    node: ast.stmt
+    target: str
+
+    @property
+    def is_if(self) -> bool:
+        return isinstance(self.node, ast.If)
+
+    @property
+    def value(self) -> ast.expr | None:
+        return getattr(self.node, "value", None)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[_Statement]:
+    for node in body:
+        match node:
+            case ast.With():
+                yield from _statements(node.body)
+            case ast.If():
+                yield _Statement(node, "")
+            case (
+                ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
+            ):
+                if not _declares_only(node):
+                    yield _Statement(node, name)
+            case ast.Expr(value=ast.Call()):
+                if not _declares_only(node):
+                    yield _Statement(node, "_")
+            case ast.Return(value=ast.expr()) | ast.FunctionDef():
+                yield _Statement(node, getattr(node, "name", ""))
+
+
+_DECLARATIONS = frozenset(
+    {
+        "func_attr",
+        "func_ret_value",
+        "func_ret_ty",
+        "output",
+        "int64",
+        "int32",
+        "bool",
+        "dynamic",
+        "var",
+        "symbolic",
+    }
+)
+
+
+def _declares_only(node: ast.Assign | ast.AnnAssign | ast.Expr) -> bool:
+    """`m = T.int64()`, `cls = Module`, `R.output(…)`: no binding comes of these."""
+    match node.value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr=name)):
+            return name in _DECLARATIONS
+        case ast.Name() if isinstance(node, ast.Assign):
+            return any(isinstance(t, ast.Name) and t.id == "cls" for t in node.targets)
+    return False
+
+
+class _ScriptPlaces:
+    """The places of one function."""
+
+    def __init__(self, text: ScriptText, node: ast.FunctionDef) -> None:
+        self._text = text
+        self._node = node
+        self._statements = list(_statements(node.body))
+        self._next = 0
+        self._last_if: ast.If | None = None
+
+    @cached_property
+    def definition(self) -> Span | None:
+        """The `def` line, from the keyword to the end of the name."""
+        start = self._text.span(self._node)
+        end = start.column + len("def ") + len(self._node.name)
+        return Span(
+            file=start.file, line=start.line, column=start.column, end_line=start.line, end_column=end
+        )
+
+    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+        """See Places."""
+        if type(value) is relax.If:
+            return self._if_place()
+        given = self._given_span(value)
+        statement = self._advance(var.name, given)
+        span = given or (None if statement is None else self._statement_span(statement))
+        return (span, self._text.text(span)) if span is not None else _NOWHERE
+
+    @contextmanager
+    def branch(self, *, taken: bool) -> Iterator[None]:
+        """See Places."""
+        saved = self._statements, self._next, self._last_if
+        node = self._last_if
+        body = [] if node is None else node.body if taken else node.orelse
+        self._statements, self._next = list(_statements(body)), 0
+        yield
+        self._statements, self._next, self._last_if = saved
+
+    def _given_span(self, value: Any) -> Span | None:
+        span = getattr(value, "span", None) if self._text.trust_spans else None
+        if span is None or not 1 <= span.line <= len(self._text.lines):
+            return None
+        return Span(
+            file=self._text.file,
+            line=span.line,
+            column=span.column,
+            end_line=span.end_line,
+            end_column=span.end_column,
+        )
+
+    def _if_place(self) -> tuple[Span | None, str]:
+        for i in range(self._next, len(self._statements)):
+            node = self._statements[i].node
+            if isinstance(node, ast.If):
+                self._next, self._last_if = i + 1, node
+                span = self._text.span(node, node.test)
+                return span, self._text.text(span)
+        self._last_if = None
+        return _NOWHERE
+
+    def _advance(self, name: str, given: Span | None) -> _Statement | None:
+        """The statement that a binding belongs to; one that it was not named by stays the next (it is a part of it)."""
+        found = self._by_line(given.line) if given is not None else self._by_name(name)
+        if found is None:
+            found = next(
+                (i for i in range(self._next, len(self._statements)) if not self._statements[i].is_if), None
+            )
+            if found is None:
+                return None
+        statement = self._statements[found]
+        self._next = found + 1 if _names(statement.target, name) else found
+        return statement
+
+    def _by_line(self, line: int) -> int | None:
+        for i in range(self._next, len(self._statements)):
+            node = self._statements[i].node
+            if node.lineno <= line <= (node.end_lineno or node.lineno):
+                return i
+        return None
+
+    def _by_name(self, name: str) -> int | None:
+        ahead = range(self._next, len(self._statements))
+        if ahead and _names(self._statements[self._next].target, name):
+            return self._next
+        return next((i for i in ahead if self._statements[i].target == name), None)
+
+    def _statement_span(self, statement: _Statement) -> Span:
+        value = statement.value
+        return self._text.span(value if isinstance(value, ast.Call) else statement.node)
+
+
+def _names(target: str, name: str) -> bool:
+    """Whether a statement that binds `target` is one for a variable called `name`: TVM prints a second `x` as `x_1`."""
+    if target == name:
+        return True
+    return target.startswith(name) and target[len(name) :].lstrip("_").isdigit()

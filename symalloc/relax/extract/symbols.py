@@ -1,0 +1,81 @@
+"""The symbolic variables of one function: their names, where they get their value, what bound scalars stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from symalloc.program.model import Origin
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr, symbol
+
+__all__ = ["Symbols"]
+
+_SIZES = (Origin.DIMENSION, Origin.CAST)
+
+
+class Symbols:
+    """Names every symbolic variable of a function once: two variables called `n` become `n` and `n_1`.
+
+    Variables are told apart by identity.
+    """
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
+        self._values: dict[int, Expr] = {}
+        self._flags: dict[int, Condition] = {}
+        self._kept: list[Any] = []  # keeps the variables alive, for their addresses are the keys
+
+    def resolve(self, var: Any) -> Expr:
+        """The expression of an integer variable; one that nothing has defined becomes an undefined symbol."""
+        found = self._values.get(var.__chandle__())
+        return self._declare(var, Origin.UNDEFINED) if found is None else found
+
+    def resolve_flag(self, var: Any) -> Condition | None:
+        """The condition of a boolean variable, where it is known."""
+        return self._flags.get(var.__chandle__())
+
+    def define(self, var: Any, origin: Origin) -> str | None:
+        """`var` gets its value by `origin` here; returns its name where this is its first definition."""
+        found = self._values.get(var.__chandle__())
+        if found is None:
+            return self._declare(var, origin).as_symbol
+        name = found.as_symbol
+        if name is None or name not in self.origins:
+            return None
+        known = self.origins[name]
+        if known is Origin.UNDEFINED or (known is Origin.SCALAR and origin is Origin.DIMENSION):
+            self.origins[name] = origin
+        return name if known is Origin.UNDEFINED else None
+
+    def bind(self, var: Any, value: Expr) -> None:
+        """The integer variable `var` stands for `value`."""
+        self._values[var.__chandle__()] = value
+        self._kept.append(var)
+
+    def bind_flag(self, var: Any, condition: Condition) -> None:
+        """The boolean variable `var` stands for `condition`."""
+        self._flags[var.__chandle__()] = condition
+        self._kept.append(var)
+
+    def is_size(self, name: str) -> bool:
+        """Whether the symbol is an extent, and hence >= 0."""
+        return self.origins.get(name) in _SIZES
+
+    def _declare(self, var: Any, origin: Origin) -> Expr:
+        original = var.name
+        name = self._fresh(original)
+        self.origins[name] = origin
+        self.original[name] = original
+        value = symbol(name)
+        self.bind(var, value)
+        return value
+
+    def _fresh(self, original: str) -> str:
+        base = original if original.isidentifier() else re.sub(r"\W", "_", f"_{original}")
+        name, count = base, 0
+        while name in self.origins:
+            count += 1
+            name = f"{base}_{count}"
+        return name

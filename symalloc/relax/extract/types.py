@@ -1,0 +1,154 @@
+"""TVM's types to ours, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import ir, relax
+
+from symalloc.program.model import Origin
+from symalloc.program.types import (
+    DType,
+    FunctionType,
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+)
+from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.tir_form import NotASizeError, TirForm
+from symalloc.size.expr import Expr
+
+__all__ = ["OPAQUE", "VOID", "Types", "holds_memory", "to_dtype"]
+
+OPAQUE = OpaqueType()
+VOID = TupleType(fields=())
+_FUNCTION = FunctionType()
+_DTYPES: dict[str, DType] = {}
+
+
+def to_dtype(dtype: Any) -> DType | None:
+    """An element type; None for TVM's unknown one (`void`)."""
+    name = str(dtype)
+    found = _DTYPES.get(name)
+    if found is None:
+        if not name or name == "void" or dtype.bits == 0:
+            return None
+        found = _DTYPES[name] = DType(name, dtype.bits, dtype.lanes)
+    return found
+
+
+def holds_memory(type_: Type) -> bool:
+    """Whether a value of the type may hold a tensor's memory (an opaque object may)."""
+    if isinstance(type_, TupleType):
+        return any(map(holds_memory, type_.fields))
+    return not isinstance(type_, ShapeType | ScalarType)
+
+
+class Types:
+    """Converts the types of one function; `devices` are the module's virtual devices in order."""
+
+    def __init__(self, form: TirForm, symbols: Symbols, devices: Sequence[Any] = ()) -> None:
+        self._form = form
+        self._symbols = symbols
+        self._devices = devices
+        self._known: dict[int, tuple[Any, Type]] = {}
+        self._shapes: dict[int, tuple[Any, tuple[Expr, ...] | None]] = {}
+
+    def of(self, type_: Any) -> Type:
+        """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
+        handle = type_.__chandle__()
+        found = self._known.get(handle)
+        if found is not None:
+            return found[1]
+        rule = _RULES.get(type(type_))
+        result = OPAQUE if rule is None else rule(self, type_)
+        self._known[handle] = (type_, result)
+        return result
+
+    def shape(self, shape: Any) -> tuple[Expr, ...]:
+        """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
+        handle = shape.__chandle__()
+        found = self._shapes.get(handle)
+        if found is None:
+            found = self._shapes[handle] = (shape, self._convert_shape(shape))
+        if found[1] is None:
+            raise NotASizeError("a shape whose extents are not known")
+        return found[1]
+
+    def shape_or_none(self, shape: Any) -> tuple[Expr, ...] | None:
+        """As `shape`, None where the extents are unknown or have no exact form."""
+        if shape is None:
+            return None
+        try:
+            return self.shape(shape)
+        except NotASizeError:
+            return None
+
+    def _convert_shape(self, shape: Any) -> tuple[Expr, ...] | None:
+        values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
+        return None if values is None else self.extents(values)
+
+    def extents(self, values: Any) -> tuple[Expr, ...]:
+        """Each extent as an expression; raises NotASizeError."""
+        convert = self._form.expr
+        return tuple([convert(values[i]) for i in range(len(values))])
+
+    def define(self, type_: Any, origin: Origin) -> frozenset[str]:
+        """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
+        values: Any = ()
+        if type(type_) is relax.TensorType:
+            shape = type_.shape
+            values = shape.values if type(shape) is relax.ShapeExpr else ()
+        elif type(type_) is relax.ShapeType:
+            values = type_.values or ()
+        elif type(type_) is ir.TupleType:
+            return frozenset().union(*(self.define(field, origin) for field in type_.fields))
+        names = {self._symbols.define(v, origin) for v in values if type(v) in (ir.Var, relax.DataflowVar)}
+        return frozenset(name for name in names if name is not None)
+
+    # -- one rule a kind of type ----------------------------------------------------------------------------
+
+    def tensor(self, type_: Any) -> TensorType:
+        """A TensorType of TVM."""
+        dtype, ndim, device = type_.dtype, type_.ndim, type_.vdevice
+        index, scope = (
+            (0, "global") if device is None else (self._device_index(device), str(device.memory_scope))
+        )
+        return TensorType(
+            shape=self.shape_or_none(type_.shape),
+            dtype=None if dtype is None else to_dtype(dtype.dtype),
+            ndim=ndim if ndim >= 0 else None,
+            device=index,
+            scope=scope or "global",
+        )
+
+    def _device_index(self, device: Any) -> int:
+        return next((i for i, known in enumerate(self._devices) if known.same_as(device)), 0)
+
+    def _shape_type(self, type_: Any) -> ShapeType:
+        values, ndim = type_.values, type_.ndim
+        try:
+            extents = None if values is None else self.extents(values)
+        except NotASizeError:
+            extents = None
+        return ShapeType(values=extents, ndim=ndim if ndim >= 0 else None)
+
+    def _scalar(self, type_: Any) -> ScalarType:
+        return ScalarType(value=None, dtype=to_dtype(type_.dtype))
+
+    def _tuple(self, type_: Any) -> TupleType:
+        fields = type_.fields
+        return TupleType(fields=tuple([self.of(fields[i]) for i in range(len(fields))]))
+
+
+_RULES: dict[type, Any] = {
+    relax.TensorType: Types.tensor,
+    relax.ShapeType: Types._shape_type,
+    ir.PrimType: Types._scalar,
+    ir.TupleType: Types._tuple,
+    relax.FuncType: lambda _, type_: _FUNCTION,
+}

@@ -1,0 +1,430 @@
+"""TVM's scalar expressions to size expressions and conditions and back, exactly.
+
+TVM computes in int64 (or int32) and wraps; the forms here are mathematical integers.  What has no exact form raises
+`NotASizeError`; nothing is approximated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.ir.prim import expr as prim
+
+from symalloc.size.condition import (
+    FALSE,
+    TRUE,
+    And,
+    Condition,
+    Or,
+    Relation,
+    conjunction,
+    disjunction,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
+    negate,
+)
+from symalloc.size.expr import (
+    ONE,
+    ZERO,
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    Select,
+    Symbol,
+    constant,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    select,
+)
+
+__all__ = ["NotASizeError", "TirForm", "condition_to_prim", "to_prim"]
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class NotASizeError(ValueError):
+    """A scalar expression that has no exact form as a size expression or condition; the text says why."""
+
+
+def _never(_: object) -> None:
+    return None
+
+
+class TirForm:
+    """Translates the scalar expressions of one function; keeps what it has translated, by identity.
+
+    `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean variable (None where it has
+    none), `nonnegative` whether a symbol is known to be >= 0 (truncating division then is floor division).
+    """
+
+    def __init__(
+        self,
+        resolve: Callable[[Any], Expr],
+        resolve_flag: Callable[[Any], Condition | None] = _never,
+        nonnegative: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._resolve = resolve
+        self._resolve_flag = resolve_flag
+        self._nonnegative = nonnegative
+        self._known: dict[int, tuple[Any, Expr]] = {}  # the node is kept, or its address could be used again
+
+    def expr(self, node: Any) -> Expr:
+        """The size expression of the integer expression `node`; raises NotASizeError."""
+        kind = type(node)
+        if kind is prim.IntImm:
+            return constant(node.value)
+        if kind is ir.Var:
+            _require_integer(node)
+            return self._resolve(node)
+        handle = node.__chandle__() if hasattr(node, "__chandle__") else 0
+        found = self._known.get(handle)
+        if found is not None:
+            return found[1]
+        rule = _EXPR_RULES.get(kind)
+        if rule is None:
+            raise NotASizeError(f"`{kind.__name__}` is no integer expression that sizes are made of")
+        result = rule(self, node)
+        self._known[handle] = (node, result)
+        return result
+
+    def condition(self, node: Any) -> Condition:
+        """The condition of the boolean expression `node`; raises NotASizeError."""
+        kind = type(node)
+        rule = _CONDITION_RULES.get(kind)
+        if rule is None:
+            raise NotASizeError(f"`{kind.__name__}` is no condition on sizes")
+        return rule(self, node)
+
+    def is_nonnegative(self, expr: Expr) -> bool:
+        """Whether every value of `expr` is >= 0, seen from its form; False where that is not plain."""
+        return all(
+            coefficient > 0 and all(power % 2 == 0 or self._atom_is_nonnegative(a) for a, power in monomial)
+            for monomial, coefficient in expr.terms.items()
+        )
+
+    def _atom_is_nonnegative(self, atom: Atom) -> bool:
+        match atom:
+            case Symbol(name=name):
+                return self._nonnegative(name)
+            case FloorDiv(numerator=numerator, denominator=denominator):
+                return self.is_nonnegative(numerator) and self.is_nonnegative(denominator)
+            case Mod(denominator=denominator):
+                return self.is_nonnegative(denominator)
+            case Min(operands=operands):
+                return all(map(self.is_nonnegative, operands))
+            case Max(operands=operands):
+                return any(map(self.is_nonnegative, operands))
+            case Select(then=then, otherwise=otherwise):
+                return self.is_nonnegative(then) and self.is_nonnegative(otherwise)
+
+    # -- truncating division --------------------------------------------------------------------------------
+
+    def truncated_quotient(self, numerator: Expr, denominator: Expr) -> Expr:
+        """C's `numerator / denominator`, rounding towards zero, by floor divisions of known signs."""
+        if self.is_nonnegative(denominator):
+            return self._quotient_by_positive(numerator, denominator)
+        value = denominator.as_constant
+        if value is not None:
+            return -self._quotient_by_positive(numerator, -denominator)
+        return select(
+            gt(denominator, 0),
+            self._quotient_by_positive(numerator, denominator),
+            -self._quotient_by_positive(numerator, -denominator),
+        )
+
+    def _quotient_by_positive(self, numerator: Expr, denominator: Expr) -> Expr:
+        towards_zero = floordiv(numerator, denominator)
+        if self.is_nonnegative(numerator):
+            return towards_zero
+        return select(ge(numerator, 0), towards_zero, -floordiv(-numerator, denominator))
+
+
+# -- expressions -------------------------------------------------------------------------------------------
+
+
+def _require_integer(node: Any) -> None:
+    dtype = getattr(node.ty, "dtype", None)
+    if dtype is None or not _is_integer(dtype):
+        raise NotASizeError(f"`{node.name}` is no integer")
+
+
+def _is_integer(dtype: Any) -> bool:
+    name = str(dtype)
+    return name.startswith(("int", "uint")) and "x" not in name
+
+
+def _binary(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirForm, Any], Expr]:
+    def rule(form: TirForm, node: Any) -> Expr:
+        return combine(form.expr(node.a), form.expr(node.b))
+
+    return rule
+
+
+def _divide(form: TirForm, node: Any) -> Expr:
+    return form.truncated_quotient(form.expr(node.a), form.expr(node.b))
+
+
+def _remainder(form: TirForm, node: Any) -> Expr:
+    numerator, denominator = form.expr(node.a), form.expr(node.b)
+    if form.is_nonnegative(numerator) and form.is_nonnegative(denominator):
+        return mod(numerator, denominator)
+    return numerator - denominator * form.truncated_quotient(numerator, denominator)
+
+
+def _shift_amount(form: TirForm, node: Any) -> int:
+    amount = form.expr(node.b).as_constant
+    if amount is None or not 0 <= amount < 63:
+        raise NotASizeError("a shift by other than a constant from 0 to 62")
+    return amount
+
+
+def _shift_left(form: TirForm, node: Any) -> Expr:
+    return form.expr(node.a) * 2 ** _shift_amount(form, node)
+
+
+def _shift_right(form: TirForm, node: Any) -> Expr:
+    return floordiv(form.expr(node.a), 2 ** _shift_amount(form, node))
+
+
+def _bitwise_and(form: TirForm, node: Any) -> Expr:
+    """`x & (2**k - 1)` is `x % 2**k`, and `x & -(2**k)` is `x - x % 2**k`, in two's complement."""
+    left, right = form.expr(node.a), form.expr(node.b)
+    if left.as_constant is not None:
+        left, right = right, left
+    mask = right.as_constant
+    if mask is not None and mask >= 0 and mask & (mask + 1) == 0:
+        return mod(left, mask + 1)
+    if mask is not None and mask < 0 and -mask & (-mask - 1) == 0:
+        return left - mod(left, -mask)
+    raise NotASizeError("a bitwise and with other than a mask of low or of high bits")
+
+
+def _select(form: TirForm, node: Any) -> Expr:
+    return select(form.condition(node.condition), form.expr(node.true_value), form.expr(node.false_value))
+
+
+def _cast(form: TirForm, node: Any) -> Expr:
+    source, target = node.value.ty.dtype, node.ty.dtype
+    if str(source) == "bool" and _is_integer(target):
+        return select(form.condition(node.value), ONE, ZERO)
+    if not (_is_integer(source) and _is_integer(target)):
+        raise NotASizeError(f"a cast from {source} to {target}")
+    value = form.expr(node.value)
+    if not _keeps_value(form, value, str(source), source.bits, str(target), target.bits):
+        raise NotASizeError(f"a cast from {source} to {target}, which may change the value")
+    return value
+
+
+def _keeps_value(form: TirForm, value: Expr, source: str, bits: int, target: str, target_bits: int) -> bool:
+    unsigned = target.startswith("u")
+    number = value.as_constant
+    if number is not None:
+        return number in (
+            range(2**target_bits) if unsigned else range(-(2 ** (target_bits - 1)), 2 ** (target_bits - 1))
+        )
+    if source.startswith("u") == unsigned:
+        return target_bits >= bits
+    return target_bits > bits and (not unsigned or form.is_nonnegative(value))
+
+
+def _call(form: TirForm, node: Any) -> Expr:
+    name = getattr(node.op, "name", None)
+    arguments = node.args
+    if name == "prim.if_then_else":
+        return select(form.condition(arguments[0]), form.expr(arguments[1]), form.expr(arguments[2]))
+    if name == "prim.likely":
+        return form.expr(arguments[0])
+    raise NotASizeError(f"a call of {name or 'a function'} inside a size")
+
+
+_EXPR_RULES: Mapping[type, Callable[[TirForm, Any], Expr]] = {
+    prim.Add: _binary(lambda a, b: a + b),
+    prim.Sub: _binary(lambda a, b: a - b),
+    prim.Mul: _binary(lambda a, b: a * b),
+    prim.FloorDiv: _binary(floordiv),
+    prim.FloorMod: _binary(mod),
+    prim.Min: _binary(minimum),
+    prim.Max: _binary(maximum),
+    prim.Div: _divide,
+    prim.Mod: _remainder,
+    prim.LShift: _shift_left,
+    prim.RShift: _shift_right,
+    prim.BitwiseAnd: _bitwise_and,
+    prim.Select: _select,
+    prim.Cast: _cast,
+    ir.Call: _call,
+}
+
+# -- conditions ---------------------------------------------------------------------------------------------
+
+
+def _relation(relate: Callable[[Expr, Expr], Condition]) -> Callable[[TirForm, Any], Condition]:
+    def rule(form: TirForm, node: Any) -> Condition:
+        return relate(form.expr(node.a), form.expr(node.b))
+
+    return rule
+
+
+def _equality(negated: bool) -> Callable[[TirForm, Any], Condition]:
+    """`==` and `!=` also compare conditions with each other."""
+
+    def rule(form: TirForm, node: Any) -> Condition:
+        if str(node.a.ty.dtype) != "bool":
+            same = eq(form.expr(node.a), form.expr(node.b))
+        else:
+            left, right = form.condition(node.a), form.condition(node.b)
+            same = disjunction((conjunction((left, right)), conjunction((negate(left), negate(right)))))
+        return negate(same) if negated else same
+
+    return rule
+
+
+def _flag_constant(form: TirForm, node: Any) -> Condition:
+    return TRUE if node.value else FALSE
+
+
+def _flag(form: TirForm, node: Any) -> Condition:
+    found = form._resolve_flag(node)
+    if found is None:
+        raise NotASizeError(f"`{node.name}` is no condition on sizes")
+    return found
+
+
+def _condition_cast(form: TirForm, node: Any) -> Condition:
+    if str(node.ty.dtype) != "bool":
+        raise NotASizeError("an integer where a condition is expected")
+    inner = node.value
+    return form.condition(inner) if str(inner.ty.dtype) == "bool" else ne(form.expr(inner), 0)
+
+
+def _condition_select(form: TirForm, test: Any, then: Any, otherwise: Any) -> Condition:
+    condition, yes, no = form.condition(test), form.condition(then), form.condition(otherwise)
+    return disjunction((conjunction((condition, yes)), conjunction((negate(condition), no))))
+
+
+def _condition_call(form: TirForm, node: Any) -> Condition:
+    name = getattr(node.op, "name", None)
+    if name == "prim.likely":
+        return form.condition(node.args[0])
+    if name == "prim.if_then_else":
+        return _condition_select(form, *node.args)
+    raise NotASizeError(f"a call of {name or 'a function'} inside a condition")
+
+
+_CONDITION_RULES: Mapping[type, Callable[[TirForm, Any], Condition]] = {
+    prim.LE: _relation(le),
+    prim.LT: _relation(lt),
+    prim.GE: _relation(ge),
+    prim.GT: _relation(gt),
+    prim.EQ: _equality(negated=False),
+    prim.NE: _equality(negated=True),
+    prim.And: lambda form, node: conjunction((form.condition(node.a), form.condition(node.b))),
+    prim.Or: lambda form, node: disjunction((form.condition(node.a), form.condition(node.b))),
+    prim.Not: lambda form, node: negate(form.condition(node.a)),
+    prim.IntImm: _flag_constant,
+    prim.Cast: _condition_cast,
+    prim.Select: lambda form, node: _condition_select(
+        form, node.condition, node.true_value, node.false_value
+    ),
+    ir.Var: _flag,
+    ir.Call: _condition_call,
+}
+
+# -- back to TVM --------------------------------------------------------------------------------------------
+
+
+def to_prim(expr: Expr, variables: Mapping[str, Any]) -> Any:
+    """`expr` as a TVM expression in int64 over `variables`; raises KeyError for a symbol that is not among them.
+
+    Raises NotASizeError where a coefficient lies outside int64.
+    """
+    total = None
+    for monomial, coefficient in sorted(expr.terms.items(), key=lambda term: term[1] < 0):
+        term = _term(monomial, coefficient if total is None else abs(coefficient), variables)
+        if total is None:
+            total = term
+        else:
+            total = total - term if coefficient < 0 else total + term
+    return _literal(0) if total is None else total
+
+
+def condition_to_prim(condition: Condition, variables: Mapping[str, Any]) -> Any:
+    """`condition` as a TVM boolean expression over `variables`; raises as `to_prim` does."""
+    match condition:
+        case Relation(operator="<=", expr=expr):
+            left, right = _sides(expr, variables)
+            return left <= right
+        case Relation(operator=operator, expr=expr):
+            left, right = _sides(expr, variables)
+            return prim.EQ(left, right) if operator == "==" else prim.NE(left, right)
+        case And(operands=operands):
+            return _join(prim.And, operands, variables, neutral=True)
+        case Or(operands=operands):
+            return _join(prim.Or, operands, variables, neutral=False)
+    raise TypeError(f"not a condition: {condition!r}")
+
+
+def _join(kind: Any, operands: tuple[Condition, ...], variables: Mapping[str, Any], *, neutral: bool) -> Any:
+    if not operands:
+        return prim.IntImm("bool", int(neutral))
+    result = condition_to_prim(operands[0], variables)
+    for operand in operands[1:]:
+        result = kind(result, condition_to_prim(operand, variables))
+    return result
+
+
+def _sides(expr: Expr, variables: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The positive and the negative terms of `expr`, so that `left <= right` reads well."""
+    left = Expr({m: c for m, c in expr.terms.items() if c > 0})
+    right = Expr({m: -c for m, c in expr.terms.items() if c < 0})
+    return to_prim(left, variables), to_prim(right, variables)
+
+
+def _literal(value: int) -> Any:
+    if value not in _INT64:
+        raise NotASizeError(f"{value} does not fit in int64")
+    return prim.IntImm("int64", value)
+
+
+def _term(monomial: Monomial, coefficient: int, variables: Mapping[str, Any]) -> Any:
+    factors = [_atom(atom, variables) for atom, power in monomial for _ in range(power)]
+    if coefficient != 1 or not factors:
+        factors.append(_literal(coefficient))
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def _atom(atom: Atom, variables: Mapping[str, Any]) -> Any:
+    match atom:
+        case Symbol(name=name):
+            return variables[name]
+        case FloorDiv():
+            return tirx.floordiv(to_prim(atom.numerator, variables), to_prim(atom.denominator, variables))
+        case Mod():
+            return tirx.floormod(to_prim(atom.numerator, variables), to_prim(atom.denominator, variables))
+        case Min() | Max():
+            combine = tirx.min if isinstance(atom, Min) else tirx.max
+            result = to_prim(atom.operands[0], variables)
+            for operand in atom.operands[1:]:
+                result = combine(result, to_prim(operand, variables))
+            return result
+        case Select():
+            return tirx.if_then_else(
+                condition_to_prim(atom.condition, variables),
+                to_prim(atom.then, variables),
+                to_prim(atom.otherwise, variables),
+            )
