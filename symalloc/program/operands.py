@@ -1,0 +1,86 @@
+"""What an instruction refers to: its operands, and the variables in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from symalloc.program.model import (
+    Alias,
+    AllocTensor,
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    CallTIR,
+    If,
+    Instruction,
+    Kill,
+    MakeTuple,
+    MatchCast,
+    NotUnderstood,
+    Operand,
+    TakeField,
+    TupleValue,
+    Var,
+    View,
+)
+from symalloc.program.types import OpaqueType, ShapeType, TensorType, TupleType, Type
+
+__all__ = ["operands_of", "type_of", "variables_in", "variables_of"]
+
+_OPERANDS: dict[type, Callable[[Any], tuple[Operand, ...]]] = {
+    AllocTensor: lambda i: (i.storage,),
+    Alias: lambda i: (i.source,),
+    MatchCast: lambda i: (i.source,),
+    View: lambda i: (i.source,),
+    TakeField: lambda i: (i.source,),
+    MakeTuple: lambda i: i.fields,
+    CallKernel: lambda i: i.arguments,
+    CallPacked: lambda i: i.arguments,
+    CallFunction: lambda i: i.arguments,
+    CallOperator: lambda i: i.arguments,
+    CallTIR: lambda i: i.inputs,
+    Kill: lambda i: (i.target,),
+    If: lambda i: (i.test,),
+    NotUnderstood: lambda i: i.reads,
+}
+
+
+def operands_of(instruction: Instruction) -> tuple[Operand, ...]:
+    """The operands of `instruction`, in order; of an If its test only (its blocks are steps of their own)."""
+    getter = _OPERANDS.get(type(instruction))
+    return getter(instruction) if getter is not None else ()
+
+
+def variables_in(operand: Operand) -> Iterator[Var]:
+    """The variables of `operand`, those inside tuple literals too."""
+    pending = [operand]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Var):
+            yield current
+        elif isinstance(current, TupleValue):
+            pending.extend(reversed(current.items))
+
+
+def variables_of(instruction: Instruction) -> tuple[Var, ...]:
+    """The variables that `instruction` uses, in order."""
+    return tuple([v for o in operands_of(instruction) for v in ((o,) if type(o) is Var else variables_in(o))])
+
+
+def type_of(operand: Operand) -> Type:
+    """The type of an operand; opaque for literals that hold no memory."""
+    if isinstance(operand, Var) or hasattr(operand, "type"):
+        found: Type = operand.type
+        return found
+    if isinstance(operand, TupleValue):
+        return TupleType(fields=tuple(map(type_of, operand.items)))
+    values = getattr(operand, "values", None)
+    return ShapeType(values=values, ndim=len(values)) if values is not None else OpaqueType()
+
+
+def tensor_type(operand: Operand) -> TensorType | None:
+    """The type of an operand that is a tensor; None for anything else."""
+    found = type_of(operand)
+    return found if isinstance(found, TensorType) else None

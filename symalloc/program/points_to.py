@@ -1,0 +1,331 @@
+"""Finds what every variable of a function points to, tuple field by tuple field.
+
+One pass over the steps: a variable is bound once, so its value is known when it is used.  The value of an
+If is a CHOICE between what its two blocks yield; analyses that know which branch they are on take it
+apart again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any
+
+from symalloc.program.flow import Flow, Mark
+from symalloc.program.model import (
+    Alias,
+    AllocFresh,
+    AllocStorage,
+    AllocTensor,
+    CallFunction,
+    CallOperator,
+    CallPacked,
+    CallTIR,
+    Instruction,
+    MakeTuple,
+    MatchCast,
+    NotUnderstood,
+    Operand,
+    Ownership,
+    TakeField,
+    Var,
+    View,
+)
+from symalloc.program.pointers import Doubt, PointsTo, value_of
+from symalloc.program.regions import EMPTY, Cell, Fields, Kind, Region, Value, bits_of, fold, targets
+from symalloc.program.summary import FunctionSummary, Returned, align
+from symalloc.program.types import (
+    DType,
+    FunctionType,
+    ScalarType,
+    ShapeType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+)
+from symalloc.size.expr import Expr, product
+
+__all__ = ["byte_count", "points_to"]
+
+
+@lru_cache(maxsize=4096)
+def byte_count(shape: tuple[Expr, ...], dtype: DType) -> Expr:
+    """The bytes of a tensor, as TVM's planner counts them."""
+    return product(shape) * dtype.itemsize
+
+
+def points_to(
+    flow: Flow, summaries: Mapping[str, FunctionSummary], parameters: Mapping[str, tuple[Type, ...]]
+) -> PointsTo:
+    """What the variables of a function point to, given what its callees do and the types of their
+    parameters.
+    """
+    return _Builder(flow, summaries, parameters).build()
+
+
+class _Builder:
+    """Binds variable after variable."""
+
+    def __init__(
+        self, flow: Flow, summaries: Mapping[str, FunctionSummary], parameters: Mapping[str, tuple[Type, ...]]
+    ) -> None:
+        self.flow, self.summaries, self.parameters = flow, summaries, parameters
+        self.regions: list[Region] = []
+        self.values: dict[Var, Value] = {}
+        self.doubts: list[Doubt] = []
+        self.of_kind = dict.fromkeys(Kind, 0)
+        self.made = 0
+
+    def build(self) -> PointsTo:
+        function = self.flow.function
+        for param in function.params:
+            self.values[param] = self.fresh(param.type, param, None, given=True)
+        given = tuple(cell for param in function.params for cell in align(self.values[param], param.type))
+        made = [self.step(index) for index in range(len(self.flow.steps))]
+        above, below = self.relations()
+        return PointsTo(
+            flow=self.flow,
+            regions=tuple(self.regions),
+            values=self.values,
+            made=made,
+            above=above,
+            below=below,
+            storages=self.of_kind[Kind.STORAGE],
+            choices=self.of_kind[Kind.CHOICE],
+            views=self.of_kind[Kind.VIEW],
+            result=self.value(self.flow.steps[-1].operand),
+            given=given,
+            doubts=tuple(self.doubts),
+        )
+
+    def step(self, index: int) -> int:
+        """Binds what step `index` binds; returns the regions that it makes and fills."""
+        step, self.made = self.flow.steps[index], 0
+        instruction = step.instruction
+        if instruction is None:
+            return 0
+        if step.mark is Mark.PLAIN:
+            transfer = _TRANSFER.get(type(instruction))
+            self.values[instruction.var] = EMPTY if transfer is None else transfer(self, instruction)
+        elif step.mark is Mark.JOIN:
+            then = self.value(self.flow.steps[self.flow.joins[step.first][0]].operand)
+            self.values[instruction.var] = self.either(
+                then, self.value(step.operand), step.first, instruction
+            )
+        return self.made
+
+    def relations(self) -> tuple[list[int], list[int]]:
+        """For each region: what it is part of, and its parts; itself among both."""
+        above: list[int] = []
+        below = [1 << region.index for region in self.regions]
+        for region in self.regions:
+            bit = 1 << region.index
+            above.append(bit if region.parent is None else bit | above[region.parent])
+            parent = region.parent
+            while parent is not None:
+                below[parent] |= bit
+                parent = self.regions[parent].parent
+        return above, below
+
+    # -- regions --------------------------------------------------------------------------------
+
+    def value(self, operand: Operand | None) -> Value:
+        return value_of(self.values, operand)
+
+    def add(self, kind: Kind, var: Var, *, parent: Region | None = None, **fields: Any) -> int:
+        """A new region; returns its bit."""
+        index = len(self.regions)
+        root, above = (index, None) if parent is None else (parent.root, parent.index)
+        self.regions.append(
+            Region(index=index, kind=kind, name=var.name, var=var, root=root, parent=above, **fields)
+        )
+        self.of_kind[kind] |= 1 << index
+        return 1 << index
+
+    def fresh(self, kind: Type, var: Var, instruction: Instruction | None, *, given: bool = False) -> Value:
+        """New memory for a value of type `kind`, one region a leaf."""
+        if isinstance(kind, TupleType):
+            return Fields(tuple(self.fresh(field, var, instruction, given=given) for field in kind.fields))
+        if isinstance(kind, ShapeType | ScalarType | FunctionType):
+            return EMPTY
+        if isinstance(kind, StorageType):
+            return Cell(self.add(Kind.STORAGE, var, instruction=instruction, given=True), 0)
+        what = Kind.PARAMETER if given else Kind.FRESH
+        nbytes = _bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        bit = self.add(what, var, instruction=instruction, given=given, nbytes=nbytes)
+        if not given:
+            self.made |= bit
+        return Cell(bit, 0)
+
+    def placed(
+        self, kind: Kind, source: Value, instruction: Instruction, offset: Expr | None, nbytes: Expr | None
+    ) -> tuple[int, int]:
+        """A region inside each region that `source` may be: (sure, maybe)."""
+        sure = maybe = 0
+        for target in targets(self.regions, *bits_of(source)):
+            parent = self.regions[target.region]
+            bit = self.add(
+                kind,
+                instruction.var,
+                parent=parent,
+                instruction=instruction,
+                given=parent.given,
+                offset=_sum(parent.offset, offset),
+                nbytes=nbytes,
+                sides=target.sides,
+            )
+            sure, maybe = (sure | bit, maybe) if target.certain else (sure, maybe | bit)
+        return sure, maybe
+
+    def either(self, then: Value, other: Value, choice: int, instruction: Instruction) -> Value:
+        """The value of an If."""
+        if isinstance(then, Fields) and isinstance(other, Fields):
+            pairs = zip_longest(then.items, other.items, fillvalue=EMPTY)
+            return Fields(tuple(self.either(a, b, choice, instruction) for a, b in pairs))
+        a, b = _collapsed(then), _collapsed(other)
+        offset = a.offset if a.offset == b.offset else None
+        if (a.sure, a.maybe) == (b.sure, b.maybe):
+            return Cell(a.sure, a.maybe, offset)
+        bit = self.add(Kind.CHOICE, instruction.var, instruction=instruction, sources=(a, b), choice=choice)
+        return Cell(bit, 0, offset)
+
+    # -- instructions --------------------------------------------------------------------------------
+
+    def alloc_storage(self, instruction: AllocStorage) -> Value:
+        return Cell(
+            self.add(Kind.STORAGE, instruction.var, instruction=instruction, nbytes=instruction.size), 0
+        )
+
+    def alloc_tensor(self, instruction: AllocTensor) -> Value:
+        nbytes = _bytes(instruction.shape, instruction.dtype)
+        source = self.value(instruction.storage)
+        sure, maybe = self.placed(Kind.TENSOR, source, instruction, instruction.offset, nbytes)
+        if not sure and not maybe:
+            sure = self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes)
+        return Cell(sure, maybe, instruction.offset)
+
+    def alloc_fresh(self, instruction: AllocFresh) -> Value:
+        nbytes = _bytes(instruction.shape, instruction.dtype)
+        return Cell(self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes), 0)
+
+    def view(self, instruction: View) -> Value:
+        source = _collapsed(self.value(instruction.source))
+        if instruction.kind == "ensure_zero_offset":
+            return Cell(source.sure, source.maybe)
+        if instruction.kind == "reshape":
+            return source
+        nbytes = _bytes(instruction.shape, instruction.dtype)
+        sure, maybe = self.placed(Kind.VIEW, source, instruction, instruction.offset, nbytes)
+        return Cell(sure, maybe, _sum(source.offset, instruction.offset))
+
+    def take_field(self, instruction: TakeField) -> Value:
+        source = self.value(instruction.source)
+        if isinstance(source, Cell):
+            return source
+        return source.items[instruction.index] if 0 <= instruction.index < len(source.items) else EMPTY
+
+    def call_tir(self, instruction: CallTIR) -> Value:
+        fields: list[Value] = []
+        for index, output in enumerate(instruction.outputs):
+            donor = instruction.inplace[index] if index < len(instruction.inplace) else None
+            if donor is not None and 0 <= donor < len(instruction.inputs):
+                fields.append(self.value(instruction.inputs[donor]))
+            else:
+                fields.append(self.fresh(output, instruction.var, instruction))
+        if not fields:
+            return self.fresh(instruction.var.type, instruction.var, instruction)
+        return Fields(tuple(fields)) if isinstance(instruction.var.type, TupleType) else fields[0]
+
+    def call_packed(self, instruction: CallPacked) -> Value:
+        if instruction.ownership is Ownership.FRESH:
+            return self.fresh(instruction.var.type, instruction.var, instruction)
+        sure, maybe = self.all_of(instruction.arguments)
+        if instruction.ownership is Ownership.ARGUMENT:
+            return Cell(sure, maybe, None)
+        return self.doubtful(instruction, instruction.name, sure | maybe)
+
+    def call_operator(self, instruction: CallOperator) -> Value:
+        return self.fresh(instruction.var.type, instruction.var, instruction)
+
+    def not_understood(self, instruction: NotUnderstood) -> Value:
+        sure, maybe = self.all_of(instruction.reads)
+        return self.doubtful(instruction, instruction.what, sure | maybe)
+
+    def call_function(self, instruction: CallFunction) -> Value:
+        summary = self.summaries.get(instruction.name)
+        kinds = self.parameters.get(instruction.name)
+        if summary is None or kinds is None:
+            sure, maybe = self.all_of(instruction.arguments)
+            return self.doubtful(instruction, instruction.name, sure | maybe)
+        pairs = zip(instruction.arguments, kinds, strict=False)
+        cells = [cell for argument, kind in pairs for cell in align(self.value(argument), kind)]
+        made = self.fresh(instruction.var.type, instruction.var, instruction)
+        entries = iter(summary.results)
+        return _mapped(made, lambda cell: self.returned(cell, next(entries, None), cells))
+
+    def returned(self, made: Cell, entry: Returned | None, cells: list[Cell]) -> Cell:
+        """One leaf of a callee's result: `made` stands for fresh memory, `cells` are the leaves of the
+        arguments.
+        """
+        if entry is None or not (entry.sure or entry.maybe):
+            return made
+        sure, maybe = (made.sure, made.maybe) if entry.fresh else (0, 0)
+        for leaf, cell in enumerate(cells):
+            if entry.sure >> leaf & 1:
+                sure, maybe = sure | cell.sure, maybe | cell.maybe
+            elif entry.maybe >> leaf & 1:
+                maybe |= cell.sure | cell.maybe
+        return Cell(sure & ~self.of_kind[Kind.STORAGE], maybe & ~self.of_kind[Kind.STORAGE], None)
+
+    def all_of(self, operands: tuple[Operand, ...]) -> tuple[int, int]:
+        """All that the operands point to; no storages, which hold nothing of their own."""
+        sure = maybe = 0
+        for operand in operands:
+            a, b = bits_of(self.value(operand))
+            sure, maybe = sure | a, maybe | b
+        return sure & ~self.of_kind[Kind.STORAGE], maybe & ~self.of_kind[Kind.STORAGE]
+
+    def doubtful(self, instruction: Instruction, name: str, regions: int) -> Value:
+        """The result of a call that may return one of `regions`."""
+        made = self.fresh(instruction.var.type, instruction.var, instruction)
+        if not regions or not any(cell.sure for cell in fold(made)):
+            return made
+        self.doubts.append(Doubt(name=name, regions=regions))
+        return _mapped(made, lambda cell: Cell(cell.sure, regions, None) if cell.sure else cell)
+
+
+def _bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+    return None if shape is None or dtype is None else byte_count(shape, dtype)
+
+
+def _sum(left: Expr | None, right: Expr | None) -> Expr | None:
+    return None if left is None or right is None else left + right
+
+
+def _collapsed(value: Value) -> Cell:
+    return value if isinstance(value, Cell) else Cell(*bits_of(value), None)
+
+
+def _mapped(value: Value, change: Callable[[Cell], Cell]) -> Value:
+    if isinstance(value, Fields):
+        return Fields(tuple(_mapped(item, change) for item in value.items))
+    return change(value)
+
+
+_TRANSFER: dict[type, Callable[[_Builder, Any], Value]] = {
+    Alias: lambda builder, i: builder.value(i.source),
+    AllocFresh: _Builder.alloc_fresh,
+    AllocStorage: _Builder.alloc_storage,
+    AllocTensor: _Builder.alloc_tensor,
+    CallFunction: _Builder.call_function,
+    CallOperator: _Builder.call_operator,
+    CallPacked: _Builder.call_packed,
+    CallTIR: _Builder.call_tir,
+    MakeTuple: lambda builder, i: Fields(tuple(builder.value(field) for field in i.fields)),
+    MatchCast: lambda builder, i: builder.value(i.source),
+    NotUnderstood: _Builder.not_understood,
+    TakeField: _Builder.take_field,
+    View: _Builder.view,
+}

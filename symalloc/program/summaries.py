@@ -1,0 +1,121 @@
+"""Summaries of all functions of a program: a fixed point from below, callees first, recursion included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from symalloc.program.effects import Effect, effects
+from symalloc.program.flow import Flow, flatten
+from symalloc.program.model import CallFunction, Program
+from symalloc.program.pointers import PointsTo
+from symalloc.program.points_to import points_to
+from symalloc.program.regions import Cell
+from symalloc.program.summary import NOTHING, FunctionSummary, Returned, align
+from symalloc.program.types import Type
+
+__all__ = ["Analysis", "analyse", "callees_first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What is known of one function: its steps, where its variables point, what each step does to memory."""
+
+    flow: Flow
+    points: PointsTo
+    effects: Sequence[Effect]
+
+
+def analyse(program: Program) -> dict[str, Analysis]:
+    """The analyses of all functions of `program`, callees before callers where there is no recursion."""
+    flows = {name: flatten(function) for name, function in program.functions.items()}
+    callees = {name: _called(flow) & flows.keys() for name, flow in flows.items()}
+    parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
+    order = callees_first(callees)
+    summaries = dict.fromkeys(order, NOTHING)
+    found: dict[str, Analysis] = {}
+    pending = dict.fromkeys(order)
+    while pending:
+        name = next(iter(pending))
+        del pending[name]
+        found[name] = _analysis(program, flows[name], summaries, parameters)
+        summary = _summary(found[name])
+        if summary != summaries[name]:
+            summaries[name] = summary
+            pending.update(dict.fromkeys(n for n in order if name in callees[n]))
+    return {name: found[name] for name in order}
+
+
+def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """The functions so ordered that callees stand before callers, but for recursion."""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    for root in callees:
+        stack = [(root, iter(sorted(callees[root])))] if root not in entered else []
+        entered.add(root)
+        while stack:
+            name, rest = stack[-1]
+            following = next((n for n in rest if n not in entered), None)
+            if following is None:
+                order[name] = None
+                stack.pop()
+            else:
+                entered.add(following)
+                stack.append((following, iter(sorted(callees[following]))))
+    return tuple(order)
+
+
+def _called(flow: Flow) -> set[str]:
+    return {s.instruction.name for s in flow.steps if isinstance(s.instruction, CallFunction)}
+
+
+def _analysis(
+    program: Program,
+    flow: Flow,
+    summaries: Mapping[str, FunctionSummary],
+    parameters: Mapping[str, tuple[Type, ...]],
+) -> Analysis:
+    points = points_to(flow, summaries, parameters)
+    return Analysis(flow=flow, points=points, effects=effects(program, points, summaries))
+
+
+def _summary(analysis: Analysis) -> FunctionSummary:
+    """What callers must know of an analysed function."""
+    points = analysis.points
+    leaf_of = {
+        region: leaf
+        for leaf, cell in enumerate(points.given)
+        for region in (cell.sure.bit_length() - 1,)
+        if cell.sure
+    }
+    results = align(points.result, points.flow.function.result_type)
+    writes = maybe_writes = 0
+    for effect in analysis.effects:
+        writes |= effect.writes
+        maybe_writes |= effect.maybe_writes
+    sure, maybe = _leaves(points, leaf_of, Cell(writes, maybe_writes))[:2]
+    return FunctionSummary(
+        results=tuple(_returned(points, leaf_of, cell) for cell in results),
+        writes=sure,
+        maybe_writes=maybe & ~sure,
+    )
+
+
+def _returned(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> Returned:
+    sure, maybe, fresh = _leaves(points, leaf_of, cell)
+    return Returned(sure=sure, maybe=maybe & ~sure, fresh=fresh)
+
+
+def _leaves(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> tuple[int, int, bool]:
+    """The parameter leaves behind a cell: (sure, maybe); and whether other memory may be behind it."""
+    sure = maybe = 0
+    fresh = False
+    for target in points.targets(cell.sure, cell.maybe):
+        leaf = leaf_of.get(points.regions[target.region].root)
+        if leaf is None:
+            fresh = True
+        elif target.certain:
+            sure |= 1 << leaf
+        else:
+            maybe |= 1 << leaf
+    return sure, maybe, fresh
