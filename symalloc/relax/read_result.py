@@ -1,0 +1,62 @@
+"""What reading a file gives: programs, problems, and the options it was read with.  Imports no TVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from symalloc.program.model import Program
+from symalloc.program.span import Source, Span
+
+__all__ = ["FileResult", "InputError", "Problem", "ReadOptions", "Stage"]
+
+Stage: TypeAlias = Literal["auto", "as-is", "planned", "all"]
+
+
+class InputError(Exception):
+    """An argument names nothing that can be read; the text is meant for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How modules are read.
+
+    `trust`: evaluate whatever the scripts hold, and run the module-level code of a `.py` file where its
+    scripts need it.  `stage`: `as-is` reads a module as it stands, `planned` what TVM's passes make of it,
+    `auto` both where the module holds no memory operations yet, `all` the program after every pass from
+    CallTIRRewrite to LowerRuntimeBuiltin.  `target` is a TVM target.  `timeout`: seconds for one file.
+    `locate`: give programs without source of their own spans into the script that TVM prints (costs the
+    printing).  `workers`: processes at most, None for one per CPU.
+    """
+
+    trust: bool = False
+    stage: Stage = "auto"
+    target: str = "llvm"
+    timeout: float = 300.0
+    locate: bool = True
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that could not be read, or not be lowered: `message` says what and why, `hint` what to do.
+
+    `stage` names the TVM pass where it happened, None while reading.
+    """
+
+    file: str
+    message: str
+    hint: str | None = None
+    span: Span | None = None
+    module: str | None = None
+    stage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """What one file (or one module in memory) gave.  `source` is the user's own text, None for JSON."""
+
+    file: str
+    programs: tuple[Program, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    source: Source | None = None

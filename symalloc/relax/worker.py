@@ -1,0 +1,104 @@
+"""The child's side of reading: a process that reads files and tells its parent what it finds, message by
+message.
+
+Started by `worker_pool` with a pipe; everything that TVM prints goes to the standard error it was started
+with.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from symalloc.program.model import Program
+from symalloc.program.span import Source
+from symalloc.relax.read_result import Problem
+from symalloc.relax.worker_message import Done, Message, Module, Request, Step
+
+__all__ = ["main"]
+
+_MEMORY_SHARE = 0.8  # of the machine's memory: a script that asks for more fails here, not elsewhere
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class _PipeSink:
+    """Sends what is found to the parent as it is found."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def send(self, message: Message) -> None:
+        """Send one message."""
+        self._pipe.send(message)
+
+    def step(self, text: str) -> None:
+        """Say what is about to be done."""
+        self.send(Step(text))
+
+    def module(self, number: int) -> None:
+        """Say which module is about to be read."""
+        self.send(Module(number))
+
+    def source(self, source: Source) -> None:
+        """Hand on the text of the file."""
+        self.send(source)
+
+    def program(self, program: Program) -> None:
+        """Hand on a program."""
+        self.send(program)
+
+    def problem(self, problem: Problem) -> None:
+        """Hand on a problem."""
+        self.send(problem)
+
+
+def main(descriptor: int) -> None:
+    """Serve requests from the pipe with that descriptor until it is closed."""
+    _prepare_process()
+    sink = _PipeSink(Connection(descriptor))
+    pipe = sink._pipe
+    sink.step("starting TVM")
+    from symalloc.relax.read_programs import read_path
+
+    while True:
+        try:
+            request: Request = pipe.recv()
+        except EOFError:
+            return
+        try:
+            read_path(Path(request.file), request.options, sink, request.skip)
+        except MemoryError:
+            sink.problem(Problem(file=request.file, message="reading it takes more memory than there is"))
+        sink.send(Done())
+
+
+def _prepare_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    sys.dont_write_bytecode = True
+    os.dup2(2, 1)  # the pipe is the only way to the parent
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_memory()
+    _die_with_parent()
+
+
+def _limit_memory() -> None:
+    size = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def _die_with_parent() -> None:
+    """On Linux, be killed when the parent dies without having closed the pipe."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
