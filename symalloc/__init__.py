@@ -1,0 +1,79 @@
+"""Verified memory planning for dynamic-shape models in Apache TVM's Relax.
+
+    report = symalloc.lint("model.py", assume=["n <= 2048"])
+    proof = symalloc.prove("4*m <= 16", assume=["m >= 1"])
+
+Names are imported when they are first used: `import symalloc` loads neither TVM nor a solver.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symalloc.api import lint, prove
+    from symalloc.errors import SymallocError, UsageError
+    from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+    from symalloc.prove.verdict import Proof, Verdict
+
+__all__ = [
+    "Diagnostic",
+    "Fix",
+    "Proof",
+    "Report",
+    "Severity",
+    "SymallocError",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "lint",
+    "prove",
+]
+
+_HOMES = {
+    "Diagnostic": "symalloc.lint.diagnostic",
+    "Fix": "symalloc.lint.diagnostic",
+    "Proof": "symalloc.prove.verdict",
+    "Report": "symalloc.lint.diagnostic",
+    "Severity": "symalloc.lint.diagnostic",
+    "SymallocError": "symalloc.errors",
+    "UsageError": "symalloc.errors",
+    "Verdict": "symalloc.prove.verdict",
+    "lint": "symalloc.api",
+    "prove": "symalloc.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("symalloc")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module `symalloc` has no attribute `{name}`")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+class _Face(ModuleType):
+    """Some public functions share their name with a room (`lint`, `prove`, `plan`): the function wins.
+
+    Importing a room sets it as an attribute of this package; that is passed over.  `from symalloc.lint.run
+    import …` works all the same.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

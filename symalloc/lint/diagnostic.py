@@ -45,8 +45,8 @@ class TextEdit:
 class Fix:
     """A change of the source that makes the finding go away.
 
-    `safe`: the program keeps its meaning on every input on which it had one.  `outcome`: the verdict of linting the
-    changed file again (a fix is not offered before that), such as "always valid".
+    `safe`: the program keeps its meaning on every input on which it had one.  `outcome`: the verdict of
+    linting the changed file again (a fix is not offered before that), such as "always valid".
     """
 
     title: str
@@ -59,11 +59,12 @@ class Fix:
 class Diagnostic:
     """One finding.
 
-    `counterexample` is the smallest binding found that breaks the rule, `consequence` its arithmetic ("20 B > 16 B").
-    `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`: whether a check at run
-    time stops the program before the fault.  `reason`: why nothing definite can be said.  `stage`: the pass that
-    brought the finding in, None for the module as it was given.  `label` is the text under the carets.
-    `instruction` is the offending instruction as TVM prints it, for a module without source.
+    `counterexample` is the smallest binding found that breaks the rule, `consequence` its arithmetic ("20 B
+    > 16 B"). `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`:
+    whether a check at run time stops the program before the fault.  `reason`: why nothing definite can be
+    said.  `stage`: the pass that brought the finding in, None for the module as it was given.  `label` is
+    the text under the carets. `instruction` is the offending instruction as TVM prints it, for a module
+    without source.
     """
 
     rule: str
@@ -96,7 +97,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Counts over a report: functions and constraints checked, verdicts, who decided, seconds of wall time."""
+    """Counts over a report: functions, constraints, verdicts, who decided, seconds of wall time."""
 
     functions: int = 0
     constraints: int = 0

@@ -1,4 +1,4 @@
-"""A source line as a terminal shows it: tabs expanded, wide characters counted, control characters escaped."""
+"""A source line as a terminal shows it: tabs expanded, wide characters counted, controls escaped."""
 
 from __future__ import annotations
 

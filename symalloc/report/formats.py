@@ -24,7 +24,7 @@ def render(
     colour: bool = False,
     quiet: bool = False,
 ) -> str:
-    """`report` in the format `form`, one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
+    """`report` in one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
     match form:
         case "text":
             from symalloc.report.text import render_text

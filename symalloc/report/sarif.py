@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS), for code scanning services: one run, rules with help, regions, fixes, stable fingerprints."""
+"""SARIF 2.1.0 (OASIS), for code scanning: one run, rules with help, regions, fixes, stable fingerprints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 
 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
-    """The report as one SARIF log.  Paths below `root` (default: the working directory) are written relative to it."""
+    """The report as one SARIF log; paths below `root` (default: the working directory) become relative."""
     run = _Run(report, rules, (root or Path.cwd()).resolve()).build()
     return (
         json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
@@ -114,7 +114,7 @@ class _Run:
         return {"uri": resolved.as_uri()}
 
     def fingerprint(self, d: Diagnostic) -> str:
-        """Stays the same when lines move: made of the rule, the function and the text of the line, numbered apart."""
+        """Stays the same when lines move: made of the rule, the function and the text of the line."""
         key = "\0".join((d.rule, d.module, d.function, d.stage or "", self.line_of(d) or d.message))
         self.seen[key] += 1
         return hashlib.sha256(f"{key}\0{self.seen[key]}".encode()).hexdigest()[:32]

@@ -55,8 +55,8 @@ def _counts(s: Summary) -> str:
     checks = "check" if s.runtime_check == 1 else "checks"
     constraints = "constraint" if s.constraints == 1 else "constraints"
     return (
-        f"{s.constraints:,} {constraints}: {s.always_valid:,} always valid, "
-        f"{s.always_invalid:,} always invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
+        f"{s.constraints:,} {constraints}: {s.always_valid:,} always valid, {s.always_invalid:,} always "
+        f"invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
     )
 
 

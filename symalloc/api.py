@@ -1,0 +1,118 @@
+"""`symalloc.lint` and `symalloc.prove`: the command line's two questions, asked from Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from symalloc.errors import UsageError
+from symalloc.lint.diagnostic import Diagnostic, Report, Summary
+from symalloc.linting import LintOptions, LintSession, parse_assumptions
+from symalloc.program.span import Source
+from symalloc.prove.domain import Domain
+from symalloc.prove.prover import Prover
+from symalloc.prove.verdict import Proof
+from symalloc.relax.read_result import Stage
+from symalloc.size.parse import SizeSyntaxError, parse_condition
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+__all__ = ["LintTarget", "lint", "prove"]
+
+LintTarget: TypeAlias = Union["IRModule", str, Path]
+
+
+def lint(
+    target: LintTarget | Sequence[LintTarget],
+    *,
+    assume: str | Sequence[str] = (),
+    select: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
+    rules: str | Path | Sequence[str | Path] = (),
+    stage: Stage = "auto",
+    trust: bool = False,
+    strict: bool = False,
+) -> Report:
+    """Lint IRModules, and files, directories or glob patterns given as str or Path.
+
+    A module is checked in this process, files are read in worker processes.  `assume` holds conditions on
+    symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
+    further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
+    `auto` both where it holds no memory operations, `all` every stage.  `trust` lets scripts run whatever
+    they hold.  `strict`: what cannot be decided is an error.
+
+    Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
+    an exception.
+    """
+    options = LintOptions(
+        assume=_texts(assume),
+        select=_texts(select),
+        ignore=_texts(ignore),
+        rules=tuple(map(Path, [rules] if isinstance(rules, str | Path) else rules)),
+        stage=stage,
+        trust=trust,
+        strict=strict,
+    )
+    session = LintSession(options)
+    paths, modules = _sorted_out(target)
+    reports = [session.lint_files(session.files(paths))] if paths else []
+    reports += [session.lint_module(module, name) for name, module in modules]
+    return reports[0] if len(reports) == 1 else _joined(reports)
+
+
+def prove(constraint: str, *, assume: str | Sequence[str] = ()) -> Proof:
+    """Sort `constraint` ("4*m <= 16") into always-valid, always-invalid or runtime-check.
+
+    A symbol is an integer in [0, 2**63 - 1]; `assume` holds further conditions on symbols.  Raises
+    UsageError where a text is no condition.
+    """
+    try:
+        condition = parse_condition(constraint)
+    except SizeSyntaxError as error:
+        raise UsageError(str(error)) from None
+    return Prover().prove(condition, Domain(assumptions=parse_assumptions(_texts(assume))))
+
+
+def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
+    """The paths and the (named) modules among the targets; raises UsageError for anything else."""
+    targets = list(target) if isinstance(target, list | tuple) else [target]
+    if not targets:
+        raise UsageError("nothing to lint: give an IRModule, a path, or a list of these")
+    paths = [str(t) for t in targets if isinstance(t, str | Path)]
+    modules = [t for t in targets if not isinstance(t, str | Path)]
+    for module in modules:
+        if not hasattr(module, "functions_items"):
+            raise UsageError(
+                f"cannot lint a {type(module).__name__}: give an IRModule, a path, or a list of these"
+            )
+    names = ["module"] if len(modules) == 1 else [f"module{i}" for i in range(1, len(modules) + 1)]
+    return paths, list(zip(names, modules, strict=True))
+
+
+def _joined(reports: Iterable[Report]) -> Report:
+    """One report of several."""
+    diagnostics: list[Diagnostic] = []
+    files: list[str] = []
+    sources: dict[str, Source] = {}
+    totals: Counter[str] = Counter()
+    solvers: Counter[str] = Counter()
+    seconds = 0.0
+    for report in reports:
+        diagnostics += report.diagnostics
+        files += report.files
+        sources |= report.sources
+        seconds += report.summary.seconds
+        totals.update({name: getattr(report.summary, name) for name in Summary.__slots__ if name in _COUNTS})
+        solvers.update(report.summary.by_solver)
+    summary = Summary(**totals, by_solver=dict(solvers), seconds=seconds)
+    return Report(diagnostics=tuple(diagnostics), summary=summary, files=tuple(files), sources=sources)
+
+
+_COUNTS = frozenset(Summary.__slots__) - {"by_solver", "seconds"}

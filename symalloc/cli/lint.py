@@ -1,0 +1,194 @@
+"""`symalloc lint`: verify files, show the findings, fix what can be fixed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from symalloc.cli.output import colour_wanted, show, terminal_width
+from symalloc.config import STAGES, Config, find_config, load_config
+from symalloc.errors import UsageError
+from symalloc.files import read_source
+from symalloc.report.formats import FORMATS, render
+
+if TYPE_CHECKING:
+    from symalloc.lint.diagnostic import Report
+    from symalloc.lint.fix_apply import Rewrite
+    from symalloc.linting import LintSession
+
+__all__ = ["lint_command"]
+
+EPILOG = """\
+Exit status: 0 when nothing is found (notes alone do not count, except with --strict), 1 when there are
+errors or warnings, 2 for wrong usage, or when some file could not be read: its SYM902 is shown and the
+other files are linted all the same, but not everything asked for was verified.
+
+Settings come from [tool.symalloc] in the nearest pyproject.toml above the first path; the command line goes
+first. Findings are allowed in the source by `# symalloc: allow(SYM101) -- reason`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """How findings are shown and what becomes of fixes."""
+
+    form: str
+    output: Path | None
+    colour: str
+    quiet: bool
+    statistics: bool
+    apply_fixes: bool
+    unsafe_fixes: bool
+    diff: bool
+    exit_zero: bool
+    strict: bool
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to show findings.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file, whole or not at all.",
+)
+@click.option(
+    "--select", multiple=True, metavar="RULE", help="Only these rules: ids, beginnings (SYM2), names."
+)
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules.")
+@click.option(
+    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder (or file) of further rules."
+)
+@click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "n <= 2048".')
+@click.option(
+    "--stage",
+    type=click.Choice(STAGES),
+    help="as-is: the modules as they stand; planned: what TVM's passes make of them; all: every stage; "
+    "auto (default): as-is, and planned where a module holds no memory operations yet.",
+)
+@click.option(
+    "--trust", is_flag=True, help="Run whatever the scripts hold. Never for code you have not read."
+)
+@click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: also those that may change behaviour."
+)
+@click.option("--diff", is_flag=True, help="Show what --fix would change; write nothing.")
+@click.option("--strict", is_flag=True, help="Notes count; what is unknown or not understood is an error.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found (trouble is still 2).")
+@click.option(
+    "--color", "colour", type=click.Choice(("auto", "always", "never")), default="auto", help="Colours."
+)
+@click.option("--quiet", "-q", is_flag=True, help="No summary line and no progress bar.")
+@click.option(
+    "--statistics", is_flag=True, help="Count findings by rule, and what each layer of the prover decided."
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from here."
+)
+@click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
+def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **options: Any) -> int:
+    """Verify the memory of Relax modules: TVMScript (.py), JSON, directories, glob patterns."""
+    if config and no_config:
+        raise click.UsageError("--config and --no-config exclude each other")
+    file = config or (None if no_config else find_config(paths))
+    session = _session(load_config(file) if file else Config(), options)
+    output = _Output(**{name: options[name] for name in _Output.__slots__})
+    return _lint(session, paths, output)
+
+
+def _session(config: Config, options: dict[str, Any]) -> LintSession:
+    """A session with the command line laid over the configuration."""
+    from symalloc.linting import LintOptions, LintSession
+
+    return LintSession(
+        LintOptions(
+            assume=(*config.assume, *options["assume"]),
+            select=_split(options["select"]) or config.select,
+            ignore=(*config.ignore, *_split(options["ignore"])),
+            rules=(*config.rules, *options["rules"]),
+            stage=options["stage"] or config.stage,
+            trust=options["trust"],
+            strict=options["strict"],
+            exclude=config.exclude,
+            per_file_ignores=config.per_file_ignores,
+        )
+    )
+
+
+def _split(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """`SYM1,SYM2` counts as two."""
+    return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
+
+
+def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
+    from symalloc.cli.progress import Progress
+
+    files = session.files(paths)
+    with Progress("linting", shown=not output.quiet) as progress:
+        report = session.lint_files(files, progress)
+    if output.diff:
+        return _diff(session, report, output)
+    if output.apply_fixes:
+        report = _apply(session, report, files, output)
+    _show(session, report, output)
+    return _status(report, output)
+
+
+def _diff(session: LintSession, report: Report, output: _Output) -> int:
+    changes = "".join(r.diff() for r in session.rewrites(report, unsafe=output.unsafe_fixes))
+    show(changes, output.output)
+    if not changes:
+        click.echo("nothing to fix", err=True)
+    return _status(report, output)
+
+
+def _apply(session: LintSession, report: Report, files: tuple[Path, ...], output: _Output) -> Report:
+    """The findings that are left once the fixes are written."""
+    rewrites = list(session.rewrites(report, unsafe=output.unsafe_fixes))
+    for change in rewrites:
+        _write(change)
+    if not rewrites:
+        return report
+    if not output.quiet:
+        fixed = sum(change.fixes for change in rewrites)
+        click.echo(f"fixed {fixed} finding{'s' * (fixed != 1)} in {len(rewrites)} file(s)", err=True)
+    return session.lint_files(files)
+
+
+def _write(change: Rewrite) -> None:
+    try:
+        read_source(Path(change.file)).write(change.after)
+    except (OSError, UnicodeEncodeError) as error:
+        raise UsageError(f"cannot write {change.file}: {error}") from None
+
+
+def _show(session: LintSession, report: Report, output: _Output) -> None:
+    colour = output.output is None and colour_wanted(output.colour, sys.stdout)
+    text = render(
+        report,
+        output.form,
+        rules=session.settings.rulebook.rules,
+        width=terminal_width(sys.stdout) if output.output is None else None,
+        colour=colour,
+        quiet=output.quiet,
+    )
+    if output.statistics and output.form == "text":
+        from symalloc.report.statistics import render_statistics
+
+        text += render_statistics(report)
+    show(text, output.output)
+
+
+def _status(report: Report, output: _Output) -> int:
+    from symalloc.linting import unread
+
+    if unread(report):
+        return 2
+    found = len(report) > 0 if output.strict else not report.ok
+    return int(found and not output.exit_zero)

@@ -1,0 +1,135 @@
+"""The `symalloc` command: verbs are imported when they are used, and no traceback reaches a user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import NoReturn
+
+import click
+
+from symalloc.errors import SymallocError
+
+__all__ = ["TROUBLE", "cli", "main"]
+
+TROUBLE = 2
+# verb -> what --help says of it, so that no verb need be imported for that
+VERBS = {
+    "lint": "Verify the memory of Relax modules: bounds, lifetimes, shapes.",
+    "prove": "Sort a size constraint into always-valid, always-invalid or runtime-check.",
+    "plan": "Plan the memory of a Relax module and write the planned module.",
+    "run": "Run a Relax module at given sizes, planned.",
+    "rules": "List the rules.",
+    "explain": "Explain one rule, with examples.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in `symalloc/cli/<verb>.py` as `<verb>_command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order in which --help shows them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command = getattr(import_module(f"symalloc.cli.{cmd_name}"), f"{cmd_name}_command")
+        if not isinstance(command, click.Command):
+            raise TypeError(f"symalloc.cli.{cmd_name}.{cmd_name}_command is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the verbs and their one-line helps without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        try:
+            tvm = metadata.version("apache-tvm")
+        except metadata.PackageNotFoundError:
+            tvm = "not installed"
+        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 nothing found, 1 findings (or: not as asked), 2 wrong usage, unreadable input, "
+    "or a fault of symalloc itself.  `symalloc VERB --help` tells more.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the versions of symalloc and TVM.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+def cli(debug: bool) -> None:
+    """Verified memory planning for dynamic-shape models in Apache TVM's Relax."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and exits."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.exit(_run(given))
+    except BrokenPipeError:
+        _close_quietly()
+        sys.exit(TROUBLE)
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit status; everything that can go wrong ends in a line on standard error."""
+    try:
+        status = cli.main(args=arguments, prog_name="symalloc", standalone_mode=False)
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted")
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _usage(error)
+    except SymallocError as error:
+        return _complain(f"error: {error}")
+    except (BrokenPipeError, SystemExit):
+        raise
+    except Exception as error:
+        return _internal(error, debug="--debug" in arguments)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(text: str) -> int:
+    click.echo(text, err=True)
+    return TROUBLE
+
+
+def _usage(error: click.ClickException) -> int:
+    text = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"\nTry `{context.command_path} --help`." if context else ""
+    return _complain(f"error: {text[:1].lower()}{text[1:]}{hint}")
+
+
+def _internal(error: Exception, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    line = traceback.format_exception_only(error)[-1].strip()
+    hint = "" if debug else "; `symalloc --debug …` shows where"
+    return _complain(f"internal error, please report it: {line}{hint}")
+
+
+def _close_quietly() -> None:
+    """Keeps the interpreter from complaining at exit about output that nobody reads any more."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,38 @@
+"""Where output goes: a terminal, a pipe, a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from symalloc.errors import UsageError
+from symalloc.files import write_atomically
+
+__all__ = ["colour_wanted", "show", "terminal_width"]
+
+
+def colour_wanted(choice: str, stream: TextIO) -> bool:
+    """Whether to colour output on `stream`; `choice` is auto, always or never.  Auto respects NO_COLOR."""
+    if choice != "auto":
+        return choice == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Columns of the terminal behind `stream`; None where it is none."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def show(text: str, file: Path | None) -> None:
+    """Writes `text` to `file`, or to standard output; raises UsageError where the file cannot be written."""
+    if file is None:
+        click.echo(text, nl=False, color=True)
+        return
+    try:
+        write_atomically(file, text.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None

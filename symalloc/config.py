@@ -1,0 +1,122 @@
+"""`[tool.symalloc]` in pyproject.toml.
+
+    [tool.symalloc]
+    select = ["SYM1", "SYM2"]
+    ignore = ["SYM205"]
+    assume = ["n <= 2048"]
+    rules = ["house-rules"]          # relative to the file
+    stage = "auto"
+    exclude = ["third_party"]
+    per-file-ignores = { "tests/*" = ["SYM2"] }
+
+The command line overlays what is read here: `select`, `stage` replace, the others add.  `trust` is refused:
+whoever can change this file (a pull request) could otherwise make the linter run the code that it brings.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from symalloc.errors import UsageError
+from symalloc.relax.read_result import Stage
+
+__all__ = ["STAGES", "Config", "find_config", "load_config"]
+
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a project sets for all runs; `file` is where it was read, None for the defaults."""
+
+    file: Path | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    assume: tuple[str, ...] = ()
+    rules: tuple[Path, ...] = ()
+    stage: Stage = "auto"
+    exclude: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_LISTS = ("select", "ignore", "assume", "rules", "exclude")
+_KEYS = (*_LISTS, "stage", "per-file-ignores")
+
+
+def find_config(paths: Sequence[str]) -> Path | None:
+    """The nearest pyproject.toml with a [tool.symalloc] table above the first path or the working directory."""
+    start = (Path(paths[0]) if paths else Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file() and _table(file) is not None:
+            return file
+    return None
+
+
+def load_config(file: Path) -> Config:
+    """The settings in `file`; raises UsageError where it is no TOML or holds what is not understood."""
+    table = _table(file)
+    if table is None:
+        raise UsageError(f"{file}: there is no [tool.symalloc] table")
+    for key in table:
+        _check_key(file, key)
+    lists = {key: _texts(file, key, table.get(key, [])) for key in _LISTS}
+    return Config(
+        file=file,
+        select=lists["select"],
+        ignore=lists["ignore"],
+        assume=lists["assume"],
+        rules=tuple(file.parent / place for place in lists["rules"]),
+        stage=_stage(file, table.get("stage", "auto")),
+        exclude=lists["exclude"],
+        per_file_ignores=_per_file(file, table.get("per-file-ignores", {})),
+    )
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+    found = document.get("tool", {}).get("symalloc")
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f"{file}: tool.symalloc is not a table")
+    return found
+
+
+def _check_key(file: Path, key: str) -> None:
+    if key == "trust":
+        raise UsageError(
+            f"{file}: `trust` cannot be set in a file: a change to the project could then make the linter run "
+            "the code that it brings; give --trust on the command line"
+        )
+    if key not in _KEYS:
+        close = get_close_matches(key.replace("_", "-"), _KEYS, n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(_KEYS)}"
+        raise UsageError(f"{file}: unknown key `{key}` in [tool.symalloc]{hint}")
+
+
+def _texts(file: Path, key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise UsageError(f'{file}: `{key}` must be a list of strings, such as {key} = ["…"]')
+    return tuple(value)
+
+
+def _stage(file: Path, value: object) -> Stage:
+    for stage in STAGES:
+        if value == stage:
+            return stage
+    raise UsageError(f"{file}: `stage` must be one of {', '.join(STAGES)}, not {value!r}")
+
+
+def _per_file(file: Path, value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise UsageError(f'{file}: `per-file-ignores` must be a table, such as {{ "tests/*" = ["SYM2"] }}')
+    return {pattern: _texts(file, f"per-file-ignores.{pattern}", keys) for pattern, keys in value.items()}

@@ -1,0 +1,13 @@
+"""The errors that the public functions raise for what a caller can mend."""
+
+from __future__ import annotations
+
+__all__ = ["SymallocError", "UsageError"]
+
+
+class SymallocError(Exception):
+    """Base of the errors of the public functions; the text is meant for a person."""
+
+
+class UsageError(SymallocError, ValueError):
+    """An argument, option, assumption, rule or configuration makes no sense: the text says which."""

@@ -1,0 +1,60 @@
+"""Reading source files as they are, and writing files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import tokenize
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["SourceFile", "read_source", "write_atomically"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """A Python source file: its text with the line ends it has, and the encoding that it declares."""
+
+    path: Path
+    text: str
+    encoding: str
+
+    def write(self, text: str) -> None:
+        """Replaces the contents; raises OSError, UnicodeEncodeError where the encoding lacks a character."""
+        write_atomically(self.path, text.encode(self.encoding))
+
+
+def read_source(path: Path) -> SourceFile:
+    """The file at `path`; raises OSError, and SyntaxError or UnicodeDecodeError for a wrong encoding."""
+    with path.open("rb") as stream:
+        encoding, _ = tokenize.detect_encoding(stream.readline)
+    return SourceFile(path=path, text=path.read_bytes().decode(encoding), encoding=encoding)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data` in one step: a reader sees the old contents or the new.  Raises OSError.
+
+    Permissions are kept; a link is followed.
+    """
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        temporary.chmod(_mode(target))
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _mode(path: Path) -> int:
+    """The permissions of `path`, or those that a new file gets."""
+    if path.exists():
+        return path.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,109 @@
+"""Fixes are proposed, tried on a copy of the text, linted again, and only then offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from symalloc.lint.diagnostic import Diagnostic, Fix, Report
+from symalloc.lint.fix_apply import apply_edits, improves
+from symalloc.lint.fix_context import FixContext
+from symalloc.lint.fix_guard import insert_assertion
+from symalloc.lint.fix_remove import remove_kill, remove_suppression
+from symalloc.lint.fix_source import Script, parse_script
+from symalloc.lint.fix_storage import grow_storage
+from symalloc.lint.run import AS_IS, Reading, Settings
+from symalloc.program.model import Program
+from symalloc.prove.domain import Domain
+from symalloc.prove.prover import Prover
+
+__all__ = ["FIXERS", "Relint", "with_fixes"]
+
+Fixer = Callable[[FixContext], Fix | None]
+Relint = Callable[[str, Sequence[str]], Sequence[Sequence[Diagnostic]]]
+
+# what rules name in `fixes`
+FIXERS: Mapping[str, Fixer] = {
+    "grow-storage": grow_storage,
+    "insert-assertion": insert_assertion,
+    "remove-kill": remove_kill,
+    "remove-suppression": remove_suppression,
+}
+MAX_CANDIDATES = 64  # per file: each is read and linted again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A fix not yet tried: what it fixes, and the text it makes."""
+
+    diagnostic: Diagnostic
+    fix: Fix
+    text: str
+
+
+def with_fixes(
+    report: Report, readings: Mapping[str, Reading], settings: Settings, prover: Prover, relint: Relint
+) -> Report:
+    """`report` with the fixes that were tried and found good.
+
+    `readings` are those of the files that have findings; `relint` gives the findings in each of some texts,
+    taken as the contents of a file.
+    """
+    tried: dict[int, list[Fix]] = {}
+    for file, reading in readings.items():
+        found = [d for d in report if d.file == file]
+        candidates = list(_candidates(found, reading, settings, prover))[:MAX_CANDIDATES]
+        for candidate in _proved_good(file, found, candidates, relint):
+            tried.setdefault(id(candidate.diagnostic), []).append(candidate.fix)
+    if not tried:
+        return report
+    return replace(
+        report, diagnostics=tuple(replace(d, fixes=tuple(tried.get(id(d), ()))) for d in report.diagnostics)
+    )
+
+
+def _candidates(
+    diagnostics: Sequence[Diagnostic], reading: Reading, settings: Settings, prover: Prover
+) -> Iterator[_Candidate]:
+    source = reading.source
+    script = parse_script(source) if source and source.origin is None else None
+    if source is None or script is None:
+        return
+    for diagnostic in diagnostics:
+        for fixer in _fixers(diagnostic, script, settings):
+            domain = Domain(assumptions=settings.assume)
+            context = FixContext(
+                diagnostic=diagnostic,
+                program=_program(diagnostic, reading),
+                script=script,
+                prover=prover,
+                domain=domain,
+            )
+            fix = fixer(context)
+            if fix is not None:
+                yield _Candidate(diagnostic=diagnostic, fix=fix, text=apply_edits(source.text, fix.edits))
+
+
+def _fixers(diagnostic: Diagnostic, script: Script, settings: Settings) -> Iterator[Fixer]:
+    """The fixers of the finding's rule, where it points into the script."""
+    if diagnostic.span is None or diagnostic.span.file != script.file:
+        return
+    for name in settings.rulebook.get(diagnostic.rule).fixes:
+        if name in FIXERS:
+            yield FIXERS[name]
+
+
+def _program(diagnostic: Diagnostic, reading: Reading) -> Program | None:
+    return next((p for p in reading.programs if p.name == diagnostic.module and p.stage == AS_IS), None)
+
+
+def _proved_good(
+    file: str, before: Sequence[Diagnostic], candidates: Sequence[_Candidate], relint: Relint
+) -> Iterator[_Candidate]:
+    """The candidates after which the finding is gone and nothing new has come; each text is linted once."""
+    texts = list(dict.fromkeys(c.text for c in candidates))
+    after = dict(zip(texts, relint(file, texts), strict=True)) if texts else {}
+    for candidate in candidates:
+        if improves(before, after[candidate.text], candidate.diagnostic):
+            outcome = "always valid" if candidate.diagnostic.verdict else "gone"
+            yield replace(candidate, fix=replace(candidate.fix, outcome=outcome))

@@ -1,0 +1,60 @@
+"""What a fix is made from: the finding, the program it was found in, the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from symalloc.lint.diagnostic import Diagnostic
+from symalloc.lint.fix_source import Script
+from symalloc.program.model import Alias, Block, Function, If, Instruction, Operand, Program, Var
+from symalloc.prove.domain import Domain
+from symalloc.prove.prover import Prover
+
+__all__ = ["FixContext", "instructions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixContext:
+    """One finding to be fixed.  `function` is None for findings that belong to no function."""
+
+    diagnostic: Diagnostic
+    program: Program | None
+    script: Script
+    prover: Prover
+    domain: Domain
+
+    @property
+    def function(self) -> Function | None:
+        """The function that the finding is in."""
+        return self.program.functions.get(self.diagnostic.function) if self.program else None
+
+    def instruction(self) -> Instruction | None:
+        """The instruction that the finding points at."""
+        function = self.function
+        span = self.diagnostic.span
+        if function is None or span is None:
+            return None
+        return next((i for i in instructions(function.body) if i.span == span), None)
+
+    def definition(self, operand: Operand) -> Instruction | None:
+        """The instruction that made `operand`, seen through plain aliases."""
+        function = self.function
+        if function is None:
+            return None
+        made: dict[Var, Instruction] = {i.var: i for i in instructions(function.body)}
+        while isinstance(operand, Var):
+            found = made.get(operand)
+            if not isinstance(found, Alias):
+                return found
+            operand = found.source
+        return None
+
+
+def instructions(block: Block) -> Iterator[Instruction]:
+    """All instructions of `block`, those of both sides of an If after it."""
+    for instruction in block.instructions:
+        yield instruction
+        if isinstance(instruction, If):
+            yield from instructions(instruction.then)
+            yield from instructions(instruction.otherwise)

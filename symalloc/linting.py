@@ -1,0 +1,214 @@
+"""Reading and linting put together: what the command line and the Python functions share."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symalloc.errors import UsageError
+from symalloc.files import read_source
+from symalloc.lint.diagnostic import Diagnostic, Report
+from symalloc.lint.fix import with_fixes
+from symalloc.lint.fix_apply import Rewrite, rewrite
+from symalloc.lint.run import CANNOT_BE_READ, Linter, Settings, matches_file
+from symalloc.program.model import Origin
+from symalloc.prove.domain import INT64_MIN, Domain
+from symalloc.prove.prover import Prover
+from symalloc.prove.verdict import Verdict
+from symalloc.relax.paths import expand
+from symalloc.relax.read_result import FileResult, InputError, ReadOptions, Stage
+from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.error import RuleError
+from symalloc.size.condition import FALSE, Condition
+from symalloc.size.parse import SizeSyntaxError, parse_condition
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+__all__ = ["LintOptions", "LintSession", "parse_assumptions", "unread"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOptions:
+    """What to lint with.  `exclude` holds glob patterns of files and folders; see `Settings` for the rest."""
+
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rules: tuple[Path, ...] = ()
+    stage: Stage = "auto"
+    trust: bool = False
+    strict: bool = False
+    exclude: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:
+    """The conditions that `texts` write; raises UsageError, which quotes the text that is wrong."""
+    parsed = []
+    for text in texts:
+        try:
+            parsed.append(parse_condition(text))
+        except SizeSyntaxError as error:
+            raise UsageError(f"assumption `{text}`: {error.problem}, at column {error.column + 1}") from None
+    return tuple(parsed)
+
+
+def unread(report: Report) -> bool:
+    """Whether something could not be read, so that not everything asked for was verified."""
+    return any(d.rule == CANNOT_BE_READ for d in report)
+
+
+class LintSession:
+    """Lints files or modules with one set of options; the prover's memory is shared between calls."""
+
+    def __init__(self, options: LintOptions) -> None:
+        """Raises UsageError for rules, rule names or assumptions that make no sense."""
+        self.options = options
+        self.prover = Prover()
+        try:
+            self.settings = Settings(
+                rulebook=load_rules(options.rules),
+                assume=parse_assumptions(options.assume),
+                select=options.select,
+                ignore=options.ignore,
+                per_file_ignores=options.per_file_ignores,
+                strict=options.strict,
+                report_unused=options.stage in ("auto", "all"),
+            )
+            self._linter()
+        except RuleError as error:
+            raise UsageError(str(error)) from None
+        self._refuse_contradiction(Domain(default_lower=INT64_MIN))
+
+    # -- what to lint --------------------------------------------------------------------------------------
+
+    def files(self, paths: Sequence[str]) -> tuple[Path, ...]:
+        """The files that `paths` name, less those excluded; raises UsageError where nothing is left."""
+        try:
+            found = expand(paths)
+        except InputError as error:
+            raise UsageError(str(error)) from None
+        kept = tuple(
+            f for f in found if not any(matches_file(str(f), pattern) for pattern in self.options.exclude)
+        )
+        if not kept:
+            raise UsageError(f"all {len(found)} files are excluded by {', '.join(self.options.exclude)}")
+        return kept
+
+    def lint_files(self, files: Sequence[Path], progress: Progress | None = None) -> Report:
+        """The findings in `files`, with fixes; `progress` is called with files in all and files done."""
+        return self._lint(self._read(files), progress and partial(progress, len(files)))
+
+    def lint_module(self, module: IRModule, name: str) -> Report:
+        """The findings in one module in memory; its script is printed only where there are any to show."""
+        from symalloc.relax.read import read_module
+
+        options = self._read_options()
+        linter = self._linter()
+        if linter.add(read_module(module, replace(options, locate=False), name=name)):
+            linter = self._linter()
+            linter.add(read_module(module, options, name=name))
+        report = linter.report()
+        self._check_assumptions(linter, report)
+        return report
+
+    def rewrites(self, report: Report, *, unsafe: bool) -> Iterator[Rewrite]:
+        """The files of `report` that fixes change, fixed until nothing more can be; nothing is written."""
+        for file in report.files:
+            diagnostics = [d for d in report if d.file == file]
+            if any(d.fixes for d in diagnostics):
+                text = read_source(Path(file)).text
+                relint = partial(self._fixed_again, file)
+                changed = rewrite(file, text, diagnostics, relint, unsafe=unsafe)
+                if changed.after != changed.before:
+                    yield changed
+
+    # -- the parts -----------------------------------------------------------------------------------------
+
+    def _lint(self, results: Iterable[FileResult], progress: Callable[[int], None] | None = None) -> Report:
+        linter = self._linter()
+        readings: dict[str, FileResult] = {}
+        for done, reading in enumerate(results, start=1):
+            if any(d.span for d in linter.add(reading)):
+                readings[reading.file] = reading
+            if progress:
+                progress(done)
+        report = linter.report()
+        self._check_assumptions(linter, report)
+        return with_fixes(report, readings, self.settings, self.prover, self._relint)
+
+    def _linter(self) -> Linter:
+        return Linter(self.settings, self.prover)
+
+    def _read_options(self) -> ReadOptions:
+        return ReadOptions(trust=self.options.trust, stage=self.options.stage)
+
+    def _read(self, files: Sequence[Path]) -> Iterator[FileResult]:
+        from symalloc.relax.read import read_files
+
+        yield from read_files(files, self._read_options())
+
+    def _relint(self, file: str, texts: Sequence[str]) -> list[tuple[Diagnostic, ...]]:
+        """The findings in each of `texts`, taken as the contents of `file`."""
+        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
+            return [self._linter().add(reading) for reading in self._read_as(file, texts, folder)]
+
+    def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
+        """The findings in `text`, taken as the contents of `file`, with fixes."""
+        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
+            return self._lint(self._read_as(file, [text], folder)).diagnostics
+
+    def _read_as(self, file: str, texts: Sequence[str], folder: str) -> Iterator[FileResult]:
+        """What each of `texts` gives, read from copies below `folder`, under the name of `file`."""
+        for reading in self._read(_written(folder, file, texts)):
+            yield replace(reading, file=file)
+
+    def _check_assumptions(self, linter: Linter, report: Report) -> None:
+        """Refuses assumptions about symbols that no function has, and those that no dimension can meet."""
+        names = frozenset().union(*(c.symbols for c in self.settings.assume))
+        missing = sorted(names - linter.symbols.keys())
+        if missing and not unread(report):
+            raise UsageError(_unknown_symbol(missing[0], sorted(linter.symbols)))
+        scalars = {name for name in names if Origin.SCALAR in linter.symbols.get(name, ())}
+        self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
+
+    def _refuse_contradiction(self, domain: Domain) -> None:
+        assume = self.settings.assume
+        if (
+            assume
+            and self.prover.prove(FALSE, domain.assuming(assume), explain=False).verdict is Verdict.VACUOUS
+        ):
+            given = ", ".join(f"`{c}`" for c in assume)
+            where = " for dimensions, which are >= 0" if domain.default_lower == 0 else ""
+            raise UsageError(
+                f"the assumptions contradict each other{where}: {given}; nothing would be verified"
+            )
+
+
+def _written(folder: str, file: str, texts: Sequence[str]) -> list[Path]:
+    """Each of `texts` in a file of its own below `folder`, named like `file`."""
+    encoding = read_source(Path(file)).encoding
+    paths = []
+    for index, text in enumerate(texts):
+        path = Path(folder) / str(index) / Path(file).name
+        path.parent.mkdir()
+        path.write_bytes(text.encode(encoding))
+        paths.append(path)
+    return paths
+
+
+def _unknown_symbol(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    if close:
+        hint = f"did you mean `{close[0]}`?"
+    else:
+        hint = f"there are {', '.join(known[:12])}" if known else "there are none"
+    return f"an assumption is about `{name}`, which is a symbol of no linted function; {hint}"
