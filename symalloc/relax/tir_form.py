@@ -1,7 +1,7 @@
 """TVM's scalar expressions to size expressions and conditions and back, exactly.
 
-TVM computes in int64 (or int32) and wraps; the forms here are mathematical integers.  What has no exact form raises
-`NotASizeError`; nothing is approximated.
+TVM computes in int64 (or int32) and wraps; the forms here are mathematical integers.  What has no exact form
+raises `NotASizeError`; nothing is approximated.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _never(_: object) -> None:
 class TirForm:
     """Translates the scalar expressions of one function; keeps what it has translated, by identity.
 
-    `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean variable (None where it has
-    none), `nonnegative` whether a symbol is known to be >= 0 (truncating division then is floor division).
+    `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (None if it has
+    none), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down).
     """
 
     def __init__(
@@ -191,11 +191,11 @@ def _shift_amount(form: TirForm, node: Any) -> int:
 
 
 def _shift_left(form: TirForm, node: Any) -> Expr:
-    return form.expr(node.a) * 2 ** _shift_amount(form, node)
+    return form.expr(node.a) * (1 << _shift_amount(form, node))
 
 
 def _shift_right(form: TirForm, node: Any) -> Expr:
-    return floordiv(form.expr(node.a), 2 ** _shift_amount(form, node))
+    return floordiv(form.expr(node.a), 1 << _shift_amount(form, node))
 
 
 def _bitwise_and(form: TirForm, node: Any) -> Expr:
@@ -346,17 +346,14 @@ _CONDITION_RULES: Mapping[type, Callable[[TirForm, Any], Condition]] = {
 
 
 def to_prim(expr: Expr, variables: Mapping[str, Any]) -> Any:
-    """`expr` as a TVM expression in int64 over `variables`; raises KeyError for a symbol that is not among them.
+    """`expr` as a TVM expression in int64 over `variables`.
 
-    Raises NotASizeError where a coefficient lies outside int64.
+    Raises KeyError for a symbol that is not among them, and NotASizeError for a coefficient outside int64.
     """
     total = None
     for monomial, coefficient in sorted(expr.terms.items(), key=lambda term: term[1] < 0):
         term = _term(monomial, coefficient if total is None else abs(coefficient), variables)
-        if total is None:
-            total = term
-        else:
-            total = total - term if coefficient < 0 else total + term
+        total = term if total is None else total - term if coefficient < 0 else total + term
     return _literal(0) if total is None else total
 
 

@@ -20,6 +20,7 @@ from symalloc.program.model import (
     Ownership,
 )
 from symalloc.program.types import TensorType
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Head, not_a_size
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
 from symalloc.relax.extract.packed import call_packed
@@ -60,31 +61,31 @@ def _global(context: Context, head: Head, call: Any) -> Instruction:
     name = call.op.name_hint
     module = context.module
     if name in module.kernels:
-        return CallKernel(**head, kernel=name, arguments=context.operands(call.args))
+        return CallKernel(**head, kernel=name, arguments=context.operands(elements(call.args)))
     if name in module.functions:
-        return CallFunction(**head, name=name, arguments=context.operands(call.args))
+        return CallFunction(**head, name=name, arguments=context.operands(elements(call.args)))
     symbol = module.externs.get(name)
     if symbol is not None:
-        return call_packed(context, head, symbol, call.args, pure=False)
+        return call_packed(context, head, symbol, elements(call.args), pure=False)
     return not_a_size(f"`{name}`, which the module does not define")
 
 
 def _extern(context: Context, head: Head, call: Any) -> Instruction:
-    return call_packed(context, head, str(call.op.global_symbol), call.args, pure=False)
+    return call_packed(context, head, str(call.op.global_symbol), elements(call.args), pure=False)
 
 
 def _operator(context: Context, head: Head, call: Any) -> Instruction:
-    name = call.op.name
+    name, arguments = call.op.name, elements(call.args)
     rule = _OPERATORS.get(name)
     if rule is not None:
-        return rule(context, head, call, call.args)  # type: ignore[no-any-return]
+        return rule(context, head, call, arguments)  # type: ignore[no-any-return]
     if name.startswith("relax.dist."):
-        return context.not_understood(head, f"the distributed operator `{name}`", call.args)
+        return context.not_understood(head, f"the distributed operator `{name}`", arguments)
     wanted = _ATTRIBUTES.get(name)
     return CallOperator(
         **head,
         name=name,
-        arguments=context.operands(call.args),
+        arguments=context.operands(arguments),
         attributes={} if wanted is None else _attributes(call.attrs, wanted),
     )
 
@@ -130,12 +131,11 @@ def _outputs(context: Context, call: Any) -> tuple[TensorType, ...]:
 def _literal_tuple(context: Context, node: Any) -> tuple[Operand, ...]:
     if type(node) is not ir.Tuple:
         not_a_size("arguments that are no tuple literal")
-    return context.operands(node.fields)
+    return context.operands(elements(node.fields))
 
 
 def _pure_packed(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
-    rest = [arguments[i] for i in range(1, len(arguments))]
-    return call_packed(context, head, _packed_name(arguments[0]), rest, pure=True)
+    return call_packed(context, head, _packed_name(arguments[0]), arguments[1:], pure=True)
 
 
 def _packed_name(callee: Any) -> str:
@@ -148,7 +148,7 @@ def _inplace_packed(context: Context, head: Head, call: Any, arguments: Any) -> 
     return CallPacked(
         **head,
         name=_packed_name(arguments[0]),
-        arguments=context.operands(arguments, 1),
+        arguments=context.operands(arguments[1:]),
         ownership=Ownership.ARGUMENT,
         pure=False,
         writes=frozenset(int(i) for i in call.attrs.inplace_indices if int(i) >= 0),
@@ -167,7 +167,7 @@ def _destination_passing(context: Context, head: Head, call: Any, arguments: Any
 
 def _with_context(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
     packed = arguments[1]
-    inner = packed.fields if type(packed) is ir.Tuple else [packed]
+    inner = elements(packed.fields) if type(packed) is ir.Tuple else [packed]
     return call_packed(context, head, _packed_name(arguments[0]), inner, pure=False)
 
 

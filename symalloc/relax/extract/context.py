@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypedDict
 
@@ -25,6 +25,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.span import Span
 from symalloc.program.types import ScalarType, TensorType
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.types import Types
@@ -50,8 +51,8 @@ class Head(TypedDict):
 class ModuleFacts:
     """What a function must know of its module.
 
-    `functions` are the Relax functions, `externs` the ExternFuncs by the symbol they stand for.  `lowered`: whether
-    the module is past the lowering of operators to calls, so that a remaining R.reshape is a view and not a copy.
+    `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for.  `lowered`:
+    whether operators were lowered to calls already, so that a remaining R.reshape is a view and not a copy.
     """
 
     kernels: Mapping[str, Kernel]
@@ -81,7 +82,7 @@ class Context:
     # -- variables ------------------------------------------------------------------------------------------
 
     def declare(self, var: Any) -> Var:
-        """Our variable for TVM's `var`, which is bound here; a scalar becomes a symbol unless it stands for a value."""
+        """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""
         type_ = self.types.of(var.ty)
         if isinstance(type_, ScalarType):
             type_ = self._scalar_type(var, type_)
@@ -122,10 +123,9 @@ class Context:
         rule = _OPERANDS.get(kind)
         return self._scalar(node) if rule is None else rule(self, node)
 
-    def operands(self, nodes: Any, start: int = 0) -> tuple[Operand, ...]:
-        """The operands of a TVM array, from index `start`."""
-        convert = self.operand
-        return tuple([convert(nodes[i]) for i in range(start, len(nodes))])
+    def operands(self, nodes: Iterable[Any]) -> tuple[Operand, ...]:
+        """The operands of several arguments."""
+        return tuple([self.operand(node) for node in nodes])
 
     def _free_variable(self, node: Any) -> Operand:
         """A symbol used as a value, or a variable that no binding of this function defines."""
@@ -144,8 +144,8 @@ class Context:
     def _shape(self, node: Any) -> Operand:
         return ShapeValue(self.types.shape(node))
 
-    def _tuple(self, node: Any) -> Operand:
-        return TupleValue(self.operands(node.fields))
+    def _tuple_literal(self, node: Any) -> Operand:
+        return TupleValue(self.operands(elements(node.fields)))
 
     def _constant(self, node: Any) -> Operand:
         handle = node.__chandle__()
@@ -221,7 +221,7 @@ def _small_integers(value: Any, type_: TensorType) -> tuple[int, ...] | None:
 
 _OPERANDS: dict[type, Any] = {
     relax.ShapeExpr: Context._shape,
-    ir.Tuple: Context._tuple,
+    ir.Tuple: Context._tuple_literal,
     ir.GenericConst: Context._constant,
     ir.StringImm: lambda _, node: Text(str(node.value)),
     ir.GlobalVar: lambda _, node: FunctionRef(node.name_hint),

@@ -23,6 +23,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.span import Span
 from symalloc.program.types import StorageType
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.spans import NO_PLACES, Places
@@ -79,11 +80,9 @@ class FunctionExtractor(Context):
     def _sequence(self, body: Any) -> Operand:
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
-        blocks = body.blocks
-        for i in range(len(blocks)):
-            bindings = blocks[i].bindings
-            for j in range(len(bindings)):
-                self._binding(bindings[j])
+        for block in elements(body.blocks):
+            for binding in elements(block.bindings):
+                self._binding(binding)
         return self._value_operand(body.body)
 
     def _value_operand(self, node: Any) -> Operand:
@@ -133,7 +132,7 @@ class FunctionExtractor(Context):
         )
 
     def _bind_scalar(self, var: Any, value: Any, span: Span | None, text: str) -> bool:
-        """A scalar bound to an expression stands for it wherever it is used; False where it has no exact form."""
+        """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
         try:
             if str(var.ty.dtype) == "bool":
                 self.symbols.bind_flag(var, self.form.condition(value))
@@ -162,7 +161,7 @@ class FunctionExtractor(Context):
         return Alias(**head, source=source)
 
     def _tuple(self, head: Head, value: Any) -> Instruction:
-        return MakeTuple(**head, fields=self.operands(value.fields))
+        return MakeTuple(**head, fields=self.operands(elements(value.fields)))
 
     def _field(self, head: Head, value: Any) -> Instruction:
         return TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))

@@ -14,25 +14,33 @@ from symalloc.program.model import (
     CallKernel,
     Instruction,
     Kill,
-    Operand,
     Scalar,
     Var,
     View,
 )
 from symalloc.program.types import DType, StorageType, TensorType
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Head, not_a_size
 from symalloc.relax.extract.types import to_dtype
 from symalloc.size.expr import ZERO, Expr, product
 
-__all__ = ["MEMORY_OPERATORS", "place_tensor", "reserve_storage", "reshape", "take_view"]
+__all__ = [
+    "MEMORY_OPERATORS",
+    "ensure_zero_offset",
+    "place_tensor",
+    "reserve_vm_storage",
+    "reshape",
+    "take_view",
+]
 
 _STORAGE = StorageType()
 
 
-def reserve_storage(
+def _reserve_storage(
     context: Context,
     head: Head,
     dialect: Literal["memory", "vm"],
+    *,
     size: Any,
     device: Any,
     scope: Any,
@@ -73,13 +81,14 @@ def _known_dtype(context: Context, node: Any) -> DType:
 
 
 def _memory_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
-    size, device, scope, dtype = arguments[0], arguments[1], arguments[2], arguments[3]
-    return reserve_storage(context, head, "memory", size, device, scope, dtype)
+    size, device, scope, dtype = (arguments[i] for i in range(4))
+    return _reserve_storage(context, head, "memory", size=size, device=device, scope=scope, dtype=dtype)
 
 
-def _vm_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
-    size, device, dtype, scope = arguments[0], arguments[1], arguments[2], arguments[3]
-    return reserve_storage(context, head, "vm", size, device, scope, dtype)
+def reserve_vm_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """R.vm.alloc_storage and vm.builtin.alloc_storage: (size, device, dtype, scope)."""
+    size, device, dtype, scope = (arguments[i] for i in range(4))
+    return _reserve_storage(context, head, "vm", size=size, device=device, scope=scope, dtype=dtype)
 
 
 def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
@@ -138,18 +147,16 @@ def _same_bytes(
     return View(**head, source=context.operand(source), shape=shape, dtype=dtype, offset=ZERO, kind=kind)
 
 
-def call_kernel_dynamically(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
-    """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument are passed as scalars."""
+def _call_kernel_dynamically(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+    """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
     callee, packed = arguments[0], arguments[1]
     if type(packed) is not ir.Tuple or len(packed.fields) == 0:
         not_a_size("R.vm.call_tir_dyn with arguments that are no tuple literal")
-    fields = packed.fields
-    last = fields[len(fields) - 1]
-    tensors: tuple[Operand, ...] = context.operands(fields)[:-1]
-    scalars = tuple(Scalar(extent) for extent in context.types.shape(last))
+    *tensors, shape = elements(packed.fields)
+    scalars = tuple(Scalar(extent) for extent in context.types.shape(shape))
     if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("R.vm.call_tir_dyn of a function that is no PrimFunc of the module")
-    return CallKernel(**head, kernel=callee.name_hint, arguments=tensors + scalars)
+    return CallKernel(**head, kernel=callee.name_hint, arguments=context.operands(tensors) + scalars)
 
 
 MEMORY_OPERATORS: Mapping[str, Any] = {
@@ -159,9 +166,9 @@ MEMORY_OPERATORS: Mapping[str, Any] = {
     "relax.memory.kill_tensor": _kill("tensor"),
     "relax.memory.view": take_view,
     "relax.memory.ensure_zero_offset": ensure_zero_offset,
-    "relax.vm.alloc_storage": _vm_storage,
+    "relax.vm.alloc_storage": reserve_vm_storage,
     "relax.vm.alloc_tensor": place_tensor,
     "relax.vm.kill_object": _kill("object"),
-    "relax.vm.call_tir_dyn": call_kernel_dynamically,
+    "relax.vm.call_tir_dyn": _call_kernel_dynamically,
     "relax.builtin.alloc_tensor": _fresh_tensor,
 }

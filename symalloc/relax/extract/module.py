@@ -9,6 +9,7 @@ from tvm import ir, relax, tirx
 
 from symalloc.program.model import Function, Kernel, Program
 from symalloc.program.span import Source
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import ModuleFacts
 from symalloc.relax.extract.functions import extract_function
 from symalloc.relax.extract.kernels import extract_kernel
@@ -21,8 +22,8 @@ __all__ = ["extract", "locate"]
 def extract(mod: ir.IRModule, *, name: str, stage: str = "as-is", source: Source | None = None) -> Program:
     """The memory program of `mod`.
 
-    `name` is the module's name in its file; `stage` says after which pass the module was read; `source` is the
-    text that it was parsed from: with it every instruction has a span and a text, without it none has.
+    `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the text
+    it was parsed from, every instruction has a span and a text; without it none has.
     """
     text = None if source is None else ScriptText(source, name, trust_spans=source.origin is None)
     return _program(mod, name, stage, source, text)
@@ -77,7 +78,7 @@ def _calls(body: Any) -> Iterator[Any]:
     if type(body) is not relax.SeqExpr:
         return
     for block in body.blocks:
-        for binding in block.bindings:
+        for binding in elements(block.bindings):
             value = binding.value
             if type(value) is ir.Call:
                 yield value

@@ -19,7 +19,7 @@ from symalloc.relax.extract.context import Context, Head
 from symalloc.relax.extract.memory_operators import (
     ensure_zero_offset,
     place_tensor,
-    reserve_storage,
+    reserve_vm_storage,
     reshape,
     take_view,
 )
@@ -59,11 +59,6 @@ def _alias(context: Context, head: Head, call: Any, arguments: Any) -> Instructi
     return Alias(**head, source=context.operand(arguments[0]))
 
 
-def _storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
-    size, device, dtype, scope = arguments[0], arguments[1], arguments[2], arguments[3]
-    return reserve_storage(context, head, "vm", size, device, scope, dtype)
-
-
 def _make_tuple(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
     return MakeTuple(**head, fields=context.operands(arguments))
 
@@ -76,7 +71,7 @@ def _take_field(context: Context, head: Head, call: Any, arguments: Any) -> Inst
 _SPECIAL: Mapping[str, Any] = {
     "relax.run.assert_op": _assert,
     "runtime.TVMTensorCreateView": take_view,
-    "vm.builtin.alloc_storage": _storage,
+    "vm.builtin.alloc_storage": reserve_vm_storage,
     "vm.builtin.alloc_tensor": place_tensor,
     "vm.builtin.copy": _alias,  # despite its name it returns its argument
     "vm.builtin.ensure_zero_offset": ensure_zero_offset,

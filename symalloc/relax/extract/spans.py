@@ -1,7 +1,7 @@
 """Where the bindings of a function stand in a text: by the spans TVM keeps on calls, else by the syntax tree.
 
-TVM gives spans to calls only, and loses them in many passes.  The rest is found by walking the statements of the
-function's `def` in step with its bindings.
+TVM gives spans to calls only, and loses them in many passes.  The rest is found by walking the statements of
+the function's `def` in step with its bindings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -83,9 +83,9 @@ class ScriptText:
 
     def _column(self, line: int, byte_offset: int) -> int:
         text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return (
-            byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="ignore"))
-        ) + 1
+        if text.isascii():
+            return byte_offset + 1
+        return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
 
     def text(self, span: Span) -> str:
         """What stands at a span, in one line."""
@@ -108,8 +108,8 @@ def _definitions(text: str, module: str) -> Mapping[str, ast.FunctionDef]:
     found: dict[str, ast.FunctionDef] = {}
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     ordered = [node for node in classes if node.name == module] or classes
-    for scope in (*ordered, tree):
-        for node in scope.body:
+    for body in (*(node.body for node in ordered), tree.body):
+        for node in body:
             if isinstance(node, ast.FunctionDef):
                 found.setdefault(node.name, node)
     return found
@@ -120,7 +120,7 @@ def _definitions(text: str, module: str) -> Mapping[str, ast.FunctionDef]:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A statement that makes bindings; `target` is the name that it binds, `_` for an expression statement."""
+    """A statement that makes bindings; `target` is the name bound, `_` for an expression statement."""
 
     node: ast.stmt
     target: str
@@ -195,9 +195,7 @@ class _ScriptPlaces:
         """The `def` line, from the keyword to the end of the name."""
         start = self._text.span(self._node)
         end = start.column + len("def ") + len(self._node.name)
-        return Span(
-            file=start.file, line=start.line, column=start.column, end_line=start.line, end_column=end
-        )
+        return replace(start, end_line=start.line, end_column=end)
 
     def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
         """See Places."""
@@ -241,14 +239,13 @@ class _ScriptPlaces:
         return _NOWHERE
 
     def _advance(self, name: str, given: Span | None) -> _Statement | None:
-        """The statement that a binding belongs to; one that it was not named by stays the next (it is a part of it)."""
+        """The statement a binding belongs to; it stays the next where it names another (a nested call)."""
         found = self._by_line(given.line) if given is not None else self._by_name(name)
         if found is None:
-            found = next(
-                (i for i in range(self._next, len(self._statements)) if not self._statements[i].is_if), None
-            )
-            if found is None:
-                return None
+            ahead = range(self._next, len(self._statements))
+            found = next((i for i in ahead if not self._statements[i].is_if), None)
+        if found is None:
+            return None
         statement = self._statements[found]
         self._next = found + 1 if _names(statement.target, name) else found
         return statement
@@ -267,12 +264,19 @@ class _ScriptPlaces:
         return next((i for i in ahead if self._statements[i].target == name), None)
 
     def _statement_span(self, statement: _Statement) -> Span:
-        value = statement.value
-        return self._text.span(value if isinstance(value, ast.Call) else statement.node)
+        """The value, but all of `y = x`: there the value alone says little."""
+        value, node = statement.value, statement.node
+        whole = value is None or (isinstance(node, ast.Assign) and not isinstance(value, ast.Call))
+        return self._text.span(node if whole or value is None else value)
 
 
 def _names(target: str, name: str) -> bool:
-    """Whether a statement that binds `target` is one for a variable called `name`: TVM prints a second `x` as `x_1`."""
+    """Whether a statement that binds `target` is one for a variable `name`.
+
+    TVM prints a second `x` as `x_1`, and what is called `_12` as an expression statement.
+    """
     if target == name:
         return True
+    if target == "_":
+        return name.strip("_0123456789") == ""
     return target.startswith(name) and target[len(name) :].lstrip("_").isdigit()

@@ -1,4 +1,4 @@
-"""The symbolic variables of one function: their names, where they get their value, what bound scalars stand for."""
+"""The symbolic variables of one function: names, where they get their value, what bound scalars stand for."""
 
 from __future__ import annotations
 

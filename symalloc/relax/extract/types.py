@@ -18,6 +18,7 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.expr import Expr
@@ -95,7 +96,7 @@ class Types:
     def extents(self, values: Any) -> tuple[Expr, ...]:
         """Each extent as an expression; raises NotASizeError."""
         convert = self._form.expr
-        return tuple([convert(values[i]) for i in range(len(values))])
+        return tuple([convert(value) for value in elements(values)])
 
     def define(self, type_: Any, origin: Origin) -> frozenset[str]:
         """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
@@ -115,15 +116,12 @@ class Types:
     def tensor(self, type_: Any) -> TensorType:
         """A TensorType of TVM."""
         dtype, ndim, device = type_.dtype, type_.ndim, type_.vdevice
-        index, scope = (
-            (0, "global") if device is None else (self._device_index(device), str(device.memory_scope))
-        )
         return TensorType(
             shape=self.shape_or_none(type_.shape),
             dtype=None if dtype is None else to_dtype(dtype.dtype),
             ndim=ndim if ndim >= 0 else None,
-            device=index,
-            scope=scope or "global",
+            device=0 if device is None else self._device_index(device),
+            scope="global" if device is None else str(device.memory_scope) or "global",
         )
 
     def _device_index(self, device: Any) -> int:
@@ -141,8 +139,7 @@ class Types:
         return ScalarType(value=None, dtype=to_dtype(type_.dtype))
 
     def _tuple(self, type_: Any) -> TupleType:
-        fields = type_.fields
-        return TupleType(fields=tuple([self.of(fields[i]) for i in range(len(fields))]))
+        return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
 
 
 _RULES: dict[type, Any] = {
