@@ -52,7 +52,7 @@ def plan_function(function: Function, program: Program, prover: Prover) -> Plan:
     )
     faults = validate(plan, domain, prover)
     if faults:
-        raise PlanRefusedError(function.name, faults)
+        raise PlanRefusedError.of(function.name, faults)
     return plan
 
 

@@ -44,14 +44,21 @@ class Fault:
 
 
 class PlanRefusedError(Exception):
-    """A plan that does not validate.  `function` names whose plan it is, `faults` says what is wrong with
-    it.
+    """A plan that does not validate; `faults` says what is wrong with it.
+
+    Built from the text alone where it has crossed TVM's pass runner, which keeps nothing else:  `faults`
+    is empty then.
     """
 
-    def __init__(self, function: str, faults: tuple[Fault, ...]) -> None:
+    def __init__(self, message: str, faults: tuple[Fault, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults
+
+    @classmethod
+    def of(cls, function: str, faults: tuple[Fault, ...]) -> PlanRefusedError:
+        """The refusal of the plan for `function`, naming the first of its faults."""
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(f"the plan for `{function}` is refused: {faults[0]}{more}")
-        self.function, self.faults = function, faults
+        return cls(f"the plan for `{function}` is refused: {faults[0]}{more}", faults)
 
 
 def validate(plan: Plan, domain: Domain, prover: Prover) -> tuple[Fault, ...]:

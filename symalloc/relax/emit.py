@@ -93,9 +93,7 @@ class _Writer:
         test = condition_to_prim(conjunction(g.check for g in guards), self.variables)
         wanted = " and ".join(str(g.condition) for g in guards)
         values = ", ".join(f"{name} = {{}}" for name in names)
-        message = (
-            f"{function}: the memory that these shapes need cannot be addressed: need {wanted}; got {values}"
-        )
+        message = f"{function}: these shapes need more bytes than 64 bits count: got {values}; need {wanted}"
         arguments = [test, StringImm(message), *(self.variables[n] for n in names)]
         call = Call(relax.ExternFunc(ASSERT), arguments, ty_args=[relax.TupleType([])])
         yield self.bind("guard", call)

@@ -11,7 +11,7 @@ from tvm.relax import backend, transform
 
 from symalloc.relax.plan_pass import PlanMemory
 
-__all__ = ["Flavour", "pipeline", "pipeline_with", "stages_before_planning"]
+__all__ = ["Flavour", "finishing_pipeline", "lower", "pipeline", "stages_before_planning"]
 
 Flavour: TypeAlias = Literal["default", "target"]
 
@@ -22,18 +22,28 @@ def pipeline(target: str | tvm.target.Target = "llvm", *, flavour: Flavour = "de
     `default` is TVM's "default" pipeline; `target` is `relax.get_default_pipeline(target)`, which fuses
     operators.
     """
-    return pipeline_with([PlanMemory()], target, flavour=flavour)
+    chosen = tvm.target.Target(target)
+    before, after = stages_before_planning(chosen, flavour), _stages_after_planning(chosen, flavour)
+    return _together([*before, PlanMemory(), *after], chosen)
 
 
-def pipeline_with(
-    planner: Sequence[tvm.transform.Pass], target: str | tvm.target.Target, *, flavour: Flavour = "default"
+def lower(
+    module: tvm.IRModule, target: str | tvm.target.Target, *, flavour: Flavour = "default"
+) -> tvm.IRModule:
+    """`module` as it is where memory is planned: behind CallTIRRewrite."""
+    chosen = tvm.target.Target(target)
+    return _together(stages_before_planning(chosen, flavour), chosen)(module)
+
+
+def finishing_pipeline(
+    target: str | tvm.target.Target, *, flavour: Flavour = "default"
 ) -> tvm.transform.Pass:
-    """The pipeline with the passes `planner` in place of StaticPlanBlockMemory (none: every tensor by
-    itself).
-    """
-    target = tvm.target.Target(target)
-    passes = [*stages_before_planning(target, flavour=flavour), *planner, *_after_planning(target, flavour)]
+    """The passes behind memory planning: what no planner has placed gets a storage each."""
+    chosen = tvm.target.Target(target)
+    return _together(_stages_after_planning(chosen, flavour), chosen)
 
+
+def _together(passes: Sequence[tvm.transform.Pass], target: tvm.target.Target) -> tvm.transform.Pass:
     @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
     def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         with target:
@@ -43,7 +53,7 @@ def pipeline_with(
 
 
 def stages_before_planning(
-    target: tvm.target.Target, *, flavour: Flavour = "default"
+    target: tvm.target.Target, flavour: Flavour = "default"
 ) -> list[tvm.transform.Pass]:
     """The passes that take a module to where memory is planned, CallTIRRewrite last."""
     if flavour == "target":
@@ -63,7 +73,7 @@ def stages_before_planning(
     ]
 
 
-def _after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
+def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
     if flavour == "target":
         finalize = relax.pipeline.finalize_passes(target)
         return [p for p in finalize if p.info.name != "StaticPlanBlockMemory"]

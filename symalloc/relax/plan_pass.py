@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from symalloc.plan.model import Plan
 from symalloc.plan.planner import plan_function
+from symalloc.plan.validate import PlanRefusedError
 from symalloc.program.model import Function, Origin
 from symalloc.program.types import ShapeType, TensorType, TupleType, Type
 from symalloc.prove.prover import Prover
@@ -19,6 +21,8 @@ from symalloc.relax.extract import extract
 from symalloc.size.expr import Expr
 
 __all__ = ["PlanMemory", "PlannedModule", "plan_lowered"]
+
+tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ def _only(seen: Function, names: Container[str]) -> Function:
     return replace(seen, symbols=origins)
 
 
-@tvm.transform.module_pass(opt_level=0, name="PlanMemory")  # type: ignore[untyped-decorator]
+@tvm.transform.module_pass(opt_level=0, name="PlanMemory")
 class PlanMemory:
     """Plans memory: one proved arena per function, device and scope.
 

@@ -1,0 +1,207 @@
+"""Runs one function of a Relax module on the CPU, planned by PlanMemory, and compares it with the
+unplanned module.
+
+Everything here runs TVM and generated code in this process; `run_isolated` keeps a crash out of the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from symalloc.plan.floor import floor_bytes, live_sums
+from symalloc.plan.model import Plan
+from symalloc.plan.validate import PlanRefusedError
+from symalloc.prove.prover import Prover
+from symalloc.relax.extract import extract
+from symalloc.relax.pipeline import Flavour, finishing_pipeline, lower
+from symalloc.relax.plan_pass import plan_lowered
+from symalloc.relax.run_inputs import Argument, RunError, ShapeArgument, random_arguments
+from symalloc.relax.stages import error_text
+
+__all__ = ["Output", "RunResult", "run_module"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One tensor that came back: extents in elements, and the element type's name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run gave.
+
+    `arena_bytes` and `floor_bytes` are those of the function that was run, under its binding.
+    `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
+    whether it was asked at all.  `seconds` holds the time of each repetition.
+    """
+
+    function: str
+    binding: Mapping[str, int]
+    outputs: tuple[Output, ...]
+    arena_bytes: int
+    floor_bytes: int
+    seconds: tuple[float, ...]
+    checked: bool = False
+    difference: str | None = None
+
+
+def run_module(
+    module: tvm.IRModule,
+    binding: Mapping[str, int],
+    *,
+    function: str | None = None,
+    check: bool = False,
+    seed: int = 0,
+    repeat: int = 1,
+    target: str = "llvm",
+    flavour: Flavour = "default",
+) -> RunResult:
+    """Plans `module`, runs `function` (the only one where None) on random arguments at `binding`.
+
+    With `check` the module is also run with every tensor in memory of its own, and all outputs, and
+    arguments that may have been written, are compared bit for bit.  Raises RunError.
+    """
+    name = _chosen(module, function)
+    arguments = random_arguments(extract(module, name="module").functions[name], binding, seed)
+    try:
+        lowered = lower(module, target, flavour=flavour)
+        planned = plan_lowered(lowered, Prover())
+    except PlanRefusedError as error:
+        raise RunError(str(error)) from None
+    except Exception as error:  # a pass raises whatever it raises
+        raise RunError(f"TVM cannot lower the module: {error_text(error)}") from None
+    times: list[float] = []
+    found = _execute(planned.module, name, arguments, target, flavour, repeat, times)
+    difference = None
+    if check:
+        difference = _difference(found, _execute(lowered, name, arguments, target, flavour, 1, []))
+    plan = planned.plans[name]
+    return RunResult(
+        function=name,
+        binding=dict(binding),
+        outputs=tuple(Output(shape=a.shape, dtype=str(a.dtype)) for a in found.outputs),
+        arena_bytes=plan.arena_bytes(binding),
+        floor_bytes=_floor(plan, binding),
+        seconds=tuple(times),
+        checked=check,
+        difference=difference,
+    )
+
+
+def _chosen(module: tvm.IRModule, function: str | None) -> str:
+    names = [str(v.name_hint) for v, f in module.functions_items() if _public(f)]
+    if function is None and len(names) == 1:
+        return names[0]
+    if function is None and "main" in names:
+        return "main"
+    if function is not None and function in names:
+        return function
+    if not names:
+        raise RunError("the module has no public Relax function to run")
+    if function is None:
+        raise RunError(
+            f"the module has {len(names)} functions; choose one with --function: {', '.join(names)}"
+        )
+    raise RunError(f"the module has no public function `{function}`; it has {', '.join(names)}")
+
+
+def _public(function: Any) -> bool:
+    return isinstance(function, relax.Function) and bool(function.attrs and "global_symbol" in function.attrs)
+
+
+def _floor(plan: Plan, binding: Mapping[str, int]) -> int:
+    return sum(floor_bytes(live_sums([p.buffer for p in a.placements]), binding) for a in plan.arenas)
+
+
+# -- execution ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    outputs: tuple[np.ndarray, ...]
+    arguments: tuple[np.ndarray, ...]
+
+
+def _execute(
+    lowered: tvm.IRModule,
+    function: str,
+    arguments: Sequence[Argument],
+    target: str,
+    flavour: Flavour,
+    repeat: int,
+    times: list[float],
+) -> _Found:
+    """Builds what CallTIRRewrite (and a planner) left, calls it; the last result is kept, arguments are
+    fresh each.
+    """
+    device = tvm.cpu()
+    try:
+        executable = relax.build(lowered, target, relax_pipeline=finishing_pipeline(target, flavour=flavour))
+        machine = relax.VirtualMachine(executable, device)
+    except Exception as error:  # the code generator and the linker raise several kinds
+        raise RunError(f"TVM cannot build the module: {error_text(error)}") from None
+    for _ in range(repeat):
+        passed = [_to_tvm(a) for a in arguments]
+        started = perf_counter()
+        try:
+            result = machine[function](*passed)
+        except Exception as error:  # a kernel, a guard, a packed function
+            raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
+        times.append(perf_counter() - started)
+    return _Found(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)))
+
+
+def _to_tvm(argument: Argument) -> Any:
+    if isinstance(argument, ShapeArgument):
+        return tvm.runtime.ShapeTuple(argument)
+    if isinstance(argument, tuple):
+        return tuple(_to_tvm(item) for item in argument)
+    return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """The tensors (and shapes, as arrays) in a result, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value.numpy()]
+    if isinstance(value, tvm.runtime.ShapeTuple):
+        return [np.array(list(value), dtype="int64")]
+    if isinstance(value, int | float):
+        return [np.array(value)]
+    try:
+        items = list(value)
+    except TypeError:
+        return []  # an object that holds no numbers
+    return [array for item in items for array in _arrays(item)]
+
+
+def _difference(ours: _Found, theirs: _Found) -> str | None:
+    """Where the two differ in bits; None where they do not."""
+    for what, left, right in (
+        ("output", ours.outputs, theirs.outputs),
+        ("argument", ours.arguments, theirs.arguments),
+    ):
+        if len(left) != len(right):
+            return f"{len(left)} {what}s against {len(right)} of the unplanned module"
+        for index, (a, b) in enumerate(zip(left, right, strict=True)):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return f"{what} {index} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
+            if a.tobytes() != b.tobytes():
+                return f"{what} {index} differs in {_changed(a, b)} of {a.size} elements"
+    return None
+
+
+def _changed(left: np.ndarray, right: np.ndarray) -> int:
+    """How many elements differ in bits."""
+    itemsize = left.dtype.itemsize
+    bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
+    return int((bits[0] != bits[1]).any(axis=1).sum())
