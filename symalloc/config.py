@@ -49,7 +49,7 @@ _KEYS = (*_LISTS, "stage", "per-file-ignores")
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
-    """The nearest pyproject.toml with a [tool.symalloc] table above the first path or the working directory."""
+    """The nearest pyproject.toml with a [tool.symalloc] table, above the first path or from here."""
     start = (Path(paths[0]) if paths else Path.cwd()).resolve()
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
@@ -94,8 +94,8 @@ def _table(file: Path) -> dict[str, Any] | None:
 def _check_key(file: Path, key: str) -> None:
     if key == "trust":
         raise UsageError(
-            f"{file}: `trust` cannot be set in a file: a change to the project could then make the linter run "
-            "the code that it brings; give --trust on the command line"
+            f"{file}: `trust` cannot be set in a file: a change to the project could then make the linter "
+            "run the code that it brings; give --trust on the command line"
         )
     if key not in _KEYS:
         close = get_close_matches(key.replace("_", "-"), _KEYS, n=1)

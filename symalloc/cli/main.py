@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module, metadata
 from typing import NoReturn
 
@@ -43,6 +44,17 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"symalloc.cli.{cmd_name}.{cmd_name}_command is no command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments start with; an unknown name fails with the nearest one."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            close = get_close_matches(name, VERBS, n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            ctx.fail(f"no such command: `{name}`{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the verbs and their one-line helps without importing them."""

@@ -182,7 +182,7 @@ def _underline_rows(placed: Sequence[_Placed], room: int | None) -> Iterator[Tex
 
 
 def _fits(item: _Placed, room: int | None) -> bool:
-    return room is None or item.end + 1 + cell_len(item.mark.text) <= room or item.start < CONTEXT
+    return room is None or item.end + 1 + cell_len(item.mark.text) <= room
 
 
 def _underline(placed: Sequence[_Placed]) -> Text:

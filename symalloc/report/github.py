@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symalloc.lint.diagnostic import Diagnostic, Report, Severity
+from symalloc.report.cells import visible
 from symalloc.report.places import file_span, full_message
 
 __all__ = ["render_github"]
@@ -40,7 +41,7 @@ def _body(diagnostic: Diagnostic) -> str:
         )
     if diagnostic.precondition:
         lines.append(f"holds only when: {diagnostic.precondition}")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _data(text: str) -> str:

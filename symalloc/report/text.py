@@ -22,6 +22,7 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.
 FRAME = "bold blue"
 SECONDARY = "bold blue"
 NARROWEST = 40
+NO_BREAK = "\xa0"
 
 
 def render_text(
@@ -83,6 +84,11 @@ class _Finding:
             spans.append(diagnostic.span)
         self.gutter = max((len(str(s.end_line)) for s in spans), default=1)
 
+    @property
+    def room(self) -> int | None:
+        """Cells right of the gutter."""
+        return None if self.width is None else self.width - self.gutter - 3
+
     def render(self) -> Text:
         lines = [self.header(), *self.body(), *self.remarks(), Text("")]
         return Text("\n").join([*lines, Text("")])
@@ -120,8 +126,7 @@ class _Finding:
 
     def source(self, file: str, marks: Sequence[Mark]) -> Iterator[Text]:
         source = self.report.sources.get(file)
-        room = None if self.width is None else self.width - self.gutter - 3
-        rows = excerpt(source.text, marks, room) if source else []
+        rows = excerpt(source.text, marks, self.room) if source else []
         if rows:
             yield self.bar(None, Text(""))
         for row in rows:
@@ -129,7 +134,9 @@ class _Finding:
 
     def row(self, row: Row) -> Text:
         if row.gap:
-            return Text().append(f"{'...':<{self.gutter + 3}}", FRAME).append_text(row.text)
+            gap = Text().append(f"{'...':<{self.gutter + 3}}", FRAME).append_text(row.text)
+            gap.rstrip()
+            return gap
         return self.bar(row.number, row.text)
 
     def bar(self, number: int | None, text: Text) -> Text:
@@ -147,10 +154,10 @@ class _Finding:
             place.append(f"function `{d.function}`" + (f" of `{d.module}`" if d.module and d.file else ""))
         yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(", ".join(place)))
         if d.instruction:
-            text = visible(d.instruction)
+            mark = Mark(span=_whole(d.instruction), text=d.label, style=self.style, glyph="^")
             yield self.bar(None, Text(""))
-            yield self.bar(None, Text(text))
-            yield self.bar(None, Text(f"{'^' * len(text)} {visible(d.label)}".rstrip(), self.style))
+            for row in excerpt(d.instruction, [mark], self.room):
+                yield self.bar(None, row.text)
 
     def remarks(self) -> Iterator[Text]:
         for title, text in self.remark_texts():
@@ -165,15 +172,16 @@ class _Finding:
         if self.width is None or len(text) + indent <= self.width:
             return text
         margin = " " * (self.gutter + 5)
+        kept = text.replace("fix (", f"fix{NO_BREAK}(")
         lines = wrap(
-            text, self.width, initial_indent=" " * indent, subsequent_indent=margin, break_long_words=False
+            kept, self.width, initial_indent=" " * indent, subsequent_indent=margin, break_long_words=False
         )
-        return "\n".join(lines).lstrip()
+        return "\n".join(lines).lstrip().replace(NO_BREAK, " ")
 
     def remark_texts(self) -> Iterator[tuple[str, str]]:
         d = self.diagnostic
         if d.stage:
-            yield "introduced by", self.introduction(d.stage)
+            yield "note", self.introduction(d.stage)
         if d.counterexample is not None:
             yield _counterexample(d)
         if d.precondition:
@@ -188,7 +196,8 @@ class _Finding:
     def introduction(self, stage: str) -> str:
         span = self.diagnostic.span
         printed = span is not None and origin_of(self.report, span)
-        return f"{stage}, the lines are those of the script TVM prints after it" if printed else stage
+        lines = "; the lines are those of the script that TVM prints after it" if printed else ""
+        return f"introduced by {stage}{lines}"
 
 
 def _counterexample(d: Diagnostic) -> tuple[str, str]:
@@ -208,3 +217,8 @@ def _enforcement(d: Diagnostic) -> str:
 def _offer(fix: Fix) -> str:
     outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
     return f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"
+
+
+def _whole(instruction: str) -> Span:
+    """The span of a text of one line."""
+    return Span(file="", line=1, column=1, end_line=1, end_column=len(instruction) + 1)

@@ -1,0 +1,44 @@
+"""The formats of one line a finding: concise and github."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from report import samples
+from symalloc.report.concise import render_concise
+from symalloc.report.github import render_github
+
+Golden = Callable[[str, str], None]
+
+
+def test_concise(golden: Golden) -> None:
+    golden("report.concise", render_concise(samples.report(*samples.ALL, samples.HOSTILE)))
+
+
+def test_github(golden: Golden) -> None:
+    golden("report.github", render_github(samples.report(*samples.ALL, samples.HOSTILE)))
+
+
+def test_one_line_each() -> None:
+    findings = (*samples.ALL, samples.HOSTILE)
+    for render in (render_concise, render_github):
+        assert render(samples.report(*findings)).count("\n") == len(findings)
+
+
+def test_github_escapes_what_would_end_a_property() -> None:
+    (line,) = render_github(samples.report(samples.HOSTILE)).splitlines()
+    properties, _, message = line.removeprefix("::").partition("::")
+    assert "file=dir with space/ü%2C%3A.py" in properties
+    assert "%0A" in message and "%25" in message
+
+
+def test_a_place_in_a_printed_script_is_no_line_of_the_file() -> None:
+    for render in (render_concise, render_github):
+        text = render(samples.report(samples.FROM_PASS))
+        assert samples.PRINTED not in text
+        assert ":10:" not in text and "line=10" not in text
+        assert "introduced by StaticPlanBlockMemory" in text
+
+
+def test_nothing_found_is_nothing_written() -> None:
+    assert render_concise(samples.report()) == render_github(samples.report()) == ""

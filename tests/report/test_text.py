@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from report import samples
+from symalloc.lint.diagnostic import Summary
+from symalloc.report.text import render_summary, render_text
+
+Golden = Callable[[str, str], None]
+
+
+def test_whole_report(golden: Golden) -> None:
+    golden("report.txt", render_text(samples.report(*samples.ALL)))
+
+
+def test_narrow_terminal(golden: Golden) -> None:
+    golden("report-80.txt", render_text(samples.report(*samples.ALL), width=80))
+
+
+def test_colours(golden: Golden) -> None:
+    golden("report-colour.txt", render_text(samples.report(samples.OUTGROWN, samples.WIDE), colour=True))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_source_is_cut_to_the_terminal(width: int) -> None:
+    text = render_text(samples.report(samples.OUTGROWN, samples.TABBED), width=width, quiet=True)
+    source = [line for line in text.split("\n") if " | " in line]
+    assert source
+    assert max(map(cell_len, source)) <= width
+
+
+def test_carets_stand_below_what_they_mark() -> None:
+    for finding, marked in ((samples.OUTGROWN, "R.memory.alloc_tensor"), (samples.TABBED, "R.call_packed")):
+        lines = render_text(samples.report(finding)).split("\n")
+        carets = next(i for i, line in enumerate(lines) if "^" in line)
+        assert lines[carets - 1].index(marked) == lines[carets].index("^")
+
+
+def test_carets_count_cells_of_wide_characters() -> None:
+    lines = render_text(samples.report(samples.WIDE)).split("\n")
+    carets = next(i for i, line in enumerate(lines) if "^" in line)
+    before = lines[carets - 1][: lines[carets - 1].index("alloc, R.str")]
+    assert cell_len(before) == lines[carets].index("^")
+
+
+def test_no_terminal_escape_gets_through() -> None:
+    text = render_text(samples.report(samples.HOSTILE))
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
+    assert "\\x1b[31mred" in text
+
+
+def test_without_colour_there_are_no_escapes() -> None:
+    assert "\x1b" not in render_text(samples.report(*samples.ALL))
+
+
+def test_a_span_outside_the_text_shows_no_source() -> None:
+    lost = replace(samples.PLAIN, span=replace(samples.span(10, "R.memory"), line=400, end_line=400))
+    text = render_text(samples.report(lost))
+    assert f"--> {samples.FILE}:400:" in text
+    assert "^" not in text
+
+
+def test_quiet_leaves_the_summary_out() -> None:
+    assert "always valid" not in render_text(samples.report(samples.PLAIN), quiet=True)
+
+
+def test_summary_counts_in_the_singular() -> None:
+    one = Summary(constraints=1, runtime_check=1)
+    report = replace(samples.report(samples.OUTGROWN), summary=one)
+    assert render_summary(report) == (
+        "1 constraint: 0 always valid, 0 always invalid, 1 run-time check (0 guarded), 0 unknown. "
+        "1 fixable with --fix"
+    )
+
+
+def test_summary_names_unsafe_fixes() -> None:
+    unsafe = replace(samples.PLAIN, fixes=(samples.GUARD,))
+    assert render_summary(samples.report(unsafe)).endswith("1 with --fix --unsafe-fixes")
+    both = samples.report(samples.OUTGROWN, unsafe)
+    assert render_summary(both).endswith("1 fixable with --fix, 1 more with --fix --unsafe-fixes")
