@@ -45,10 +45,15 @@ class Quantity:
     raises KeyError where one has no value.
     """
 
-    text: str
+    node: ast.expr
     unit: Unit | None
     names: frozenset[str]
     compute: Callable[[Values], Expr]
+
+    @property
+    def text(self) -> str:
+        """The expression as it was written."""
+        return _source(self.node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +146,7 @@ class _Compiler:
             known = ", ".join(self.quantities) or "no quantities"
             problem = f"unknown name `{name}`; this site offers {known}"
             raise LanguageError(problem, nearest(name, list(self.quantities)))
-        return Quantity(text=name, unit=unit, names=frozenset((name,)), compute=lambda values: values[name])
+        return Quantity(node=node, unit=unit, names=frozenset((name,)), compute=lambda values: values[name])
 
     def operation(self, node: ast.expr, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
         kind = type(operator)
@@ -152,7 +157,7 @@ class _Compiler:
             raise LanguageError("`/` is not a size operation; use `//`")
         if kind not in _PRODUCTS:
             raise LanguageError(f"`{_source(node)}` is not part of the constraint language")
-        if kind is not ast.Mult and right.text == "0":
+        if kind is not ast.Mult and _constant(right) == 0:
             raise LanguageError(f"`{_source(node)}` divides by zero")
         return _combined(node, _UNITS[kind](left, right), (left, right), _PRODUCTS[kind])
 
@@ -204,12 +209,21 @@ class _Compiler:
 
 
 def _source(node: ast.expr) -> str:
-    return ast.unparse(node)
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
+    return ast.unparse(node)  # slow: only for messages
+
+
+def _constant(quantity: Quantity) -> int | None:
+    return None if quantity.names else quantity.compute({}).as_constant
 
 
 def _literal(node: ast.expr, value: int) -> Quantity:
     expr = constant(value)
-    return Quantity(text=_source(node), unit=None, names=frozenset(), compute=lambda _: expr)
+    return Quantity(node=node, unit=None, names=frozenset(), compute=lambda _: expr)
 
 
 def _power(node: ast.expr, base: ast.expr, exponent: ast.expr) -> Quantity:
@@ -225,15 +239,13 @@ def _combined(
     names = frozenset().union(*(part.names for part in parts))
     if len(parts) == 2:
         a, b = parts[0].compute, parts[1].compute
-        return Quantity(text=_source(node), unit=unit, names=names, compute=lambda v: combine(a(v), b(v)))
+        return Quantity(node=node, unit=unit, names=names, compute=lambda v: combine(a(v), b(v)))
     computes = [part.compute for part in parts]
-    return Quantity(
-        text=_source(node), unit=unit, names=names, compute=lambda v: combine(*(c(v) for c in computes))
-    )
+    return Quantity(node=node, unit=unit, names=names, compute=lambda v: combine(*(c(v) for c in computes)))
 
 
 def _rounded(node: ast.expr, value: Quantity, multiple: Quantity) -> Quantity:
-    step = multiple.compute({}).as_constant if not multiple.names else None
+    step = _constant(multiple)
     if step is None or step < 1:
         raise LanguageError(f"`{_source(node)}`: round_up needs a positive integer as its multiple")
     return _combined(node, value.unit, (value,), lambda v: round_up(v, step))
