@@ -11,7 +11,7 @@ __all__ = ["write_condition", "write_expr"]
 def write_expr(expr: Expr) -> str:
     """`expr` over the script's own symbols; products put the factor last, as shapes are read (`m * 4`)."""
     text = ""
-    for monomial, coefficient in sorted(expr.terms.items(), key=lambda term: (not term[0], term[1] < 0)):
+    for monomial, coefficient in sorted(expr.terms.items(), key=lambda term: (term[1] < 0, not term[0])):
         term = _term(monomial, abs(coefficient))
         sign = "-" if coefficient < 0 else "+"
         text = f"{text} {sign} {term}" if text else term if coefficient > 0 else f"0 - {term}"
@@ -27,6 +27,8 @@ def write_condition(condition: Condition) -> str:
             right = Expr({m: -c for m, c in expr.terms.items() if c < 0 and m})
             if not left.terms and operator == "<=":
                 return f"{write_expr(right)} >= {offset}"
+            if not left.terms:
+                left, right, offset = right, left, -offset
             return f"{write_expr(left)} {operator} {write_expr(right - offset)}"
         case And(operands=operands) if operands:
             return _joined("T.And", operands)

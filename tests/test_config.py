@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from symalloc.config import Config, find_config, load_config
+from symalloc.errors import UsageError
+
+
+def _write(folder: Path, table: str) -> Path:
+    file = folder / "pyproject.toml"
+    file.write_text(table, encoding="utf-8")
+    return file
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    file = _write(
+        tmp_path,
+        """
+[tool.symalloc]
+select = ["SYM1"]
+ignore = ["SYM105"]
+assume = ["n <= 2048"]
+rules = ["house-rules"]
+stage = "as-is"
+exclude = ["third_party"]
+per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
+""",
+    )
+    assert load_config(file) == Config(
+        file=file,
+        select=("SYM1",),
+        ignore=("SYM105",),
+        assume=("n <= 2048",),
+        rules=(tmp_path / "house-rules",),
+        stage="as-is",
+        exclude=("third_party",),
+        per_file_ignores={"tests/*": ("SYM2", "SYM3")},
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("[tool.symalloc]\ntrust = true", ["`trust` cannot be set in a file", "--trust"]),
+        ("[tool.symalloc]\nselct = []", ["unknown key `selct`", "did you mean `select`?"]),
+        ("[tool.symalloc]\nper_file_ignores = {}", ["did you mean `per-file-ignores`?"]),
+        ("[tool.symalloc]\nzzz = 1", ["unknown key `zzz`", "known are select"]),
+        ("[tool.symalloc]\nselect = 'SYM1'", ["`select` must be a list of strings"]),
+        ("[tool.symalloc]\nstage = 'later'", ["`stage` must be one of auto, as-is, planned, all"]),
+        ("[tool.symalloc]\nper-file-ignores = []", ["`per-file-ignores` must be a table"]),
+        ("[tool]\nsymalloc = 3", ["tool.symalloc is not a table"]),
+        ("[tool.symalloc\n", ["not valid TOML"]),
+        ("[tool.other]", ["there is no [tool.symalloc] table"]),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, table: str, words: list[str]) -> None:
+    file = _write(tmp_path, table)
+    with pytest.raises(UsageError) as caught:
+        load_config(file)
+    assert str(file) in str(caught.value)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_the_nearest_file_with_a_table_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    outer = _write(tmp_path, "[tool.symalloc]\n")
+    _write(tmp_path / "a", "[tool.other]\n")
+    model = inner / "model.py"
+    model.touch()
+    assert find_config([str(model)]) == outer
+    nearer = _write(inner, "[tool.symalloc]\n")
+    assert find_config([str(model)]) == nearer
+
+
+def test_no_file_no_config(tmp_path: Path) -> None:
+    assert find_config([str(tmp_path)]) is None
