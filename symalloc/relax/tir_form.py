@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import ir, relax, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.size.condition import (
@@ -65,8 +65,8 @@ def _never(_: object) -> None:
 class TirForm:
     """Translates the scalar expressions of one function; keeps what it has translated, by identity.
 
-    `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (None if it has
-    none), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down).
+    `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (or
+    None), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down).
     """
 
     def __init__(
@@ -85,19 +85,28 @@ class TirForm:
         kind = type(node)
         if kind is prim.IntImm:
             return constant(node.value)
-        if kind is ir.Var:
-            _require_integer(node)
-            return self._resolve(node)
-        handle = node.__chandle__() if hasattr(node, "__chandle__") else 0
-        found = self._known.get(handle)
-        if found is not None:
-            return found[1]
         rule = _EXPR_RULES.get(kind)
         if rule is None:
             raise NotASizeError(f"`{kind.__name__}` is no integer expression that sizes are made of")
-        result = rule(self, node)
-        self._known[handle] = (node, result)
-        return result
+        handle = node.__chandle__()
+        found = self._known.get(handle)
+        if found is None:
+            found = self._known[handle] = (node, rule(self, node))
+        return found[1]
+
+    def variable(self, node: Any) -> Expr:
+        """The expression of a variable; raises NotASizeError for one that is no integer scalar."""
+        type_ = node.ty
+        if type(type_) is not ir.PrimType or not _is_integer(type_.dtype):
+            raise NotASizeError(f"`{node.name}` is no integer scalar")
+        return self._resolve(node)
+
+    def flag(self, node: Any) -> Condition:
+        """The condition of a boolean variable; raises NotASizeError for one of which nothing is known."""
+        found = self._resolve_flag(node)
+        if found is None:
+            raise NotASizeError(f"`{node.name}` is no condition on sizes")
+        return found
 
     def condition(self, node: Any) -> Condition:
         """The condition of the boolean expression `node`; raises NotASizeError."""
@@ -152,12 +161,6 @@ class TirForm:
 
 
 # -- expressions -------------------------------------------------------------------------------------------
-
-
-def _require_integer(node: Any) -> None:
-    dtype = getattr(node.ty, "dtype", None)
-    if dtype is None or not _is_integer(dtype):
-        raise NotASizeError(f"`{node.name}` is no integer")
 
 
 def _is_integer(dtype: Any) -> bool:
@@ -265,6 +268,8 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, Any], Expr]] = {
     prim.Select: _select,
     prim.Cast: _cast,
     ir.Call: _call,
+    ir.Var: TirForm.variable,
+    relax.DataflowVar: TirForm.variable,
 }
 
 # -- conditions ---------------------------------------------------------------------------------------------
@@ -293,13 +298,6 @@ def _equality(negated: bool) -> Callable[[TirForm, Any], Condition]:
 
 def _flag_constant(form: TirForm, node: Any) -> Condition:
     return TRUE if node.value else FALSE
-
-
-def _flag(form: TirForm, node: Any) -> Condition:
-    found = form._resolve_flag(node)
-    if found is None:
-        raise NotASizeError(f"`{node.name}` is no condition on sizes")
-    return found
 
 
 def _condition_cast(form: TirForm, node: Any) -> Condition:
@@ -338,7 +336,8 @@ _CONDITION_RULES: Mapping[type, Callable[[TirForm, Any], Condition]] = {
     prim.Select: lambda form, node: _condition_select(
         form, node.condition, node.true_value, node.false_value
     ),
-    ir.Var: _flag,
+    ir.Var: TirForm.flag,
+    relax.DataflowVar: TirForm.flag,
     ir.Call: _condition_call,
 }
 

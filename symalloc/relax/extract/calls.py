@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import ir, relax
@@ -21,7 +21,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import TensorType
 from symalloc.relax.extract.arrays import elements
-from symalloc.relax.extract.context import Context, Head, not_a_size
+from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
 from symalloc.relax.extract.packed import call_packed
 from symalloc.relax.tir_form import NotASizeError
@@ -78,7 +78,7 @@ def _operator(context: Context, head: Head, call: Any) -> Instruction:
     name, arguments = call.op.name, elements(call.args)
     rule = _OPERATORS.get(name)
     if rule is not None:
-        return rule(context, head, call, arguments)  # type: ignore[no-any-return]
+        return rule(context, head, call, arguments)
     if name.startswith("relax.dist."):
         return context.not_understood(head, f"the distributed operator `{name}`", arguments)
     wanted = _ATTRIBUTES.get(name)
@@ -104,7 +104,8 @@ _CALLEES: Mapping[type, Any] = {
 # -- operators that call ------------------------------------------------------------------------------------
 
 
-def _call_tir(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _call_tir(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     callee = arguments[0]
     if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("a callee that is no PrimFunc of the module")
@@ -134,7 +135,8 @@ def _literal_tuple(context: Context, node: Any) -> tuple[Operand, ...]:
     return context.operands(elements(node.fields))
 
 
-def _pure_packed(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _pure_packed(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return call_packed(context, head, _packed_name(arguments[0]), arguments[1:], pure=True)
 
 
@@ -144,7 +146,8 @@ def _packed_name(callee: Any) -> str:
     return str(callee.global_symbol)
 
 
-def _inplace_packed(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _inplace_packed(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return CallPacked(
         **head,
         name=_packed_name(arguments[0]),
@@ -155,7 +158,8 @@ def _inplace_packed(context: Context, head: Head, call: Any, arguments: Any) -> 
     )
 
 
-def _destination_passing(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _destination_passing(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return CallPacked(
         **head,
         name=_packed_name(arguments[0]),
@@ -165,13 +169,15 @@ def _destination_passing(context: Context, head: Head, call: Any, arguments: Any
     )
 
 
-def _with_context(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _with_context(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     packed = arguments[1]
     inner = elements(packed.fields) if type(packed) is ir.Tuple else [packed]
     return call_packed(context, head, _packed_name(arguments[0]), inner, pure=False)
 
 
-def _python_function(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _python_function(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return CallPacked(
         **head,
         name=str(getattr(arguments[0], "value", "a Python function")),
@@ -181,28 +187,30 @@ def _python_function(context: Context, head: Head, call: Any, arguments: Any) ->
     )
 
 
-def _closure(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+def _closure(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return context.not_understood(head, "a closure", _tensor_arguments(call))
 
 
 # -- operators with a meaning of their own -----------------------------------------------------------------
 
 
-def _assert(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _assert(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return Assert(**head, condition=context.condition(arguments[0]))
 
 
-def _same_value(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _same_value(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return Alias(**head, source=context.operand(arguments[0]))
 
 
-def _reshape(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+def _reshape(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     if context.module.lowered:
         return reshape(context, head, call, arguments)
     return CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))
 
 
-_OPERATORS: Mapping[str, Any] = {
+_OPERATORS: Mapping[str, Handler] = {
     **MEMORY_OPERATORS,
     "relax.assert_op": _assert,
     "relax.call_builtin_with_ctx": _with_context,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypedDict
+from typing import Any, NoReturn, TypeAlias, TypedDict
 
 from tvm import ir, relax, runtime
 from tvm.ir.prim import expr as prim
@@ -33,7 +33,7 @@ from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["VARIABLES", "Context", "Head", "ModuleFacts", "not_a_size"]
+__all__ = ["VARIABLES", "Context", "Handler", "Head", "ModuleFacts", "not_a_size", "takes"]
 
 VARIABLES = (ir.Var, relax.DataflowVar)
 _MAX_CONSTANT_ELEMENTS = 64
@@ -172,6 +172,10 @@ class Context:
         value = self.form.expr(node).as_constant
         return not_a_size(f"{what} that is no constant") if value is None else value
 
+    def text(self, node: Any, what: str) -> str:
+        """A string argument that must be a literal; raises NotASizeError naming `what`."""
+        return str(node.value) if type(node) is ir.StringImm else not_a_size(f"{what} that is no literal")
+
     def dtype_of(self, node: Any) -> Any:
         """The dtype that an `R.dtype(…)` argument holds; raises NotASizeError for anything else."""
         if type(node) is not ir.GenericConst or isinstance(node.value, runtime.Tensor):
@@ -202,6 +206,23 @@ class Context:
     def known_extents(self, var: Var) -> tuple[Expr, ...] | None:
         """The extents that the type of a variable tells."""
         return var.type.shape if isinstance(var.type, TensorType) else None
+
+
+Handler: TypeAlias = Callable[[Context, Head, Any, Sequence[Any]], Instruction]
+
+
+def takes(least: int) -> Callable[[Handler], Handler]:
+    """A handler of calls with at least so many arguments; fewer are not understood."""
+
+    def wrap(handler: Handler) -> Handler:
+        def checked(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+            if len(arguments) < least:
+                not_a_size(f"{len(arguments)} arguments where {least} are needed")
+            return handler(context, head, call, arguments)
+
+        return checked
+
+    return wrap
 
 
 def not_a_size(reason: str) -> NoReturn:

@@ -64,7 +64,8 @@ class FunctionExtractor(Context):
 
     def _declared(self, attrs: Any, key: str) -> dict[str, int]:
         """Bounds that an attribute declares, by our names; they hold for the symbols of the signature."""
-        bounds = {} if attrs is None or key not in attrs else {str(k): int(v) for k, v in attrs[key].items()}
+        given = attrs[key].items() if attrs is not None and key in attrs else ()
+        bounds = {str(name): int(bound) for name, bound in given}
         original = self.symbols.original
         return {ours: bounds[theirs] for ours, theirs in original.items() if theirs in bounds}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from tvm import ir
@@ -20,7 +20,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import DType, StorageType, TensorType
 from symalloc.relax.extract.arrays import elements
-from symalloc.relax.extract.context import Context, Head, not_a_size
+from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.types import to_dtype
 from symalloc.size.expr import ZERO, Expr, product
 
@@ -57,13 +57,14 @@ def _reserve_storage(
         **head,
         size=total,
         device=context.constant(device, "a device index"),
-        scope=str(scope.value),
+        scope=context.text(scope, "a memory scope"),
         dtype=element,
         dialect=dialect,
     )
 
 
-def place_tensor(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(4)
+def place_tensor(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
     return AllocTensor(
         **head,
@@ -80,35 +81,40 @@ def _known_dtype(context: Context, node: Any) -> DType:
     return not_a_size("a tensor of unknown dtype") if found is None else found
 
 
-def _memory_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(4)
+def _memory_storage(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     size, device, scope, dtype = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "memory", size=size, device=device, scope=scope, dtype=dtype)
 
 
-def reserve_vm_storage(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(4)
+def reserve_vm_storage(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """R.vm.alloc_storage and vm.builtin.alloc_storage: (size, device, dtype, scope)."""
     size, device, dtype, scope = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "vm", size=size, device=device, scope=scope, dtype=dtype)
 
 
-def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(3)
+def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return AllocFresh(
         **head,
         shape=context.types.shape_or_none(arguments[0]),
         dtype=_known_dtype(context, arguments[1]),
         device=context.constant(arguments[2], "a device index"),
-        scope=str(arguments[3].value) if len(arguments) > 3 else "global",
+        scope=context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
     )
 
 
-def _kill(kind: Literal["tensor", "storage", "object"]) -> Any:
-    def handler(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+def _kill(kind: Literal["tensor", "storage", "object"]) -> Handler:
+    @takes(1)
+    def handler(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
         return Kill(**head, target=context.operand(arguments[0]), kind=kind)
 
     return handler
 
 
-def take_view(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def take_view(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
     absent = context.is_absent
     given = [None if i >= len(arguments) or absent(arguments[i]) else arguments[i] for i in (1, 2, 3)]
@@ -125,12 +131,14 @@ def take_view(context: Context, head: Head, call: Any, arguments: Any) -> Instru
     )
 
 
-def ensure_zero_offset(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def ensure_zero_offset(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """The same bytes where the offset is a multiple of 64, else a copy."""
     return _same_bytes(context, head, arguments[0], context.known_extents(head["var"]), "ensure_zero_offset")
 
 
-def reshape(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def reshape(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
     return _same_bytes(context, head, arguments[0], context.types.shape(arguments[1]), "reshape")
 
@@ -147,7 +155,10 @@ def _same_bytes(
     return View(**head, source=context.operand(source), shape=shape, dtype=dtype, offset=ZERO, kind=kind)
 
 
-def _call_kernel_dynamically(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _call_kernel_dynamically(
+    context: Context, head: Head, call: Any, arguments: Sequence[Any]
+) -> Instruction:
     """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
     callee, packed = arguments[0], arguments[1]
     if type(packed) is not ir.Tuple or len(packed.fields) == 0:
@@ -159,7 +170,7 @@ def _call_kernel_dynamically(context: Context, head: Head, call: Any, arguments:
     return CallKernel(**head, kernel=callee.name_hint, arguments=context.operands(tensors) + scalars)
 
 
-MEMORY_OPERATORS: Mapping[str, Any] = {
+MEMORY_OPERATORS: Mapping[str, Handler] = {
     "relax.memory.alloc_storage": _memory_storage,
     "relax.memory.alloc_tensor": place_tensor,
     "relax.memory.kill_storage": _kill("storage"),

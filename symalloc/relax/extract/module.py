@@ -22,8 +22,8 @@ __all__ = ["extract", "locate"]
 def extract(mod: ir.IRModule, *, name: str, stage: str = "as-is", source: Source | None = None) -> Program:
     """The memory program of `mod`.
 
-    `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the text
-    it was parsed from, every instruction has a span and a text; without it none has.
+    `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
+    text it was parsed from, instructions have spans and texts; without it none has.
     """
     text = None if source is None else ScriptText(source, name, trust_spans=source.origin is None)
     return _program(mod, name, stage, source, text)

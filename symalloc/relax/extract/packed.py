@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symalloc.program.model import (
@@ -15,7 +15,7 @@ from symalloc.program.model import (
     TakeField,
 )
 from symalloc.program.types import Type
-from symalloc.relax.extract.context import Context, Head
+from symalloc.relax.extract.context import Context, Handler, Head, takes
 from symalloc.relax.extract.memory_operators import (
     ensure_zero_offset,
     place_tensor,
@@ -28,11 +28,13 @@ from symalloc.relax.extract.types import holds_memory
 __all__ = ["call_packed"]
 
 
-def call_packed(context: Context, head: Head, name: str, arguments: Any, *, pure: bool) -> Instruction:
+def call_packed(
+    context: Context, head: Head, name: str, arguments: Sequence[Any], *, pure: bool
+) -> Instruction:
     """A call of the packed function `name` with TVM's `arguments`; raises NotASizeError."""
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(context, head, None, arguments)  # type: ignore[no-any-return]
+        return special(context, head, None, arguments)
     if name in _CLOSURES:
         return context.not_understood(head, "a call of a closure", arguments)
     return CallPacked(
@@ -51,24 +53,27 @@ def _ownership(name: str, result: Type) -> Ownership:
     return Ownership.ARGUMENT if name in _RETURNS_ARGUMENT else Ownership.UNKNOWN
 
 
-def _assert(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _assert(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return Assert(**head, condition=context.condition(arguments[0]))
 
 
-def _alias(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(1)
+def _alias(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return Alias(**head, source=context.operand(arguments[0]))
 
 
-def _make_tuple(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+def _make_tuple(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     return MakeTuple(**head, fields=context.operands(arguments))
 
 
-def _take_field(context: Context, head: Head, call: Any, arguments: Any) -> Instruction:
+@takes(2)
+def _take_field(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     index = context.constant(arguments[1], "a tuple index")
     return TakeField(**head, source=context.operand(arguments[0]), index=index)
 
 
-_SPECIAL: Mapping[str, Any] = {
+_SPECIAL: Mapping[str, Handler] = {
     "relax.run.assert_op": _assert,
     "runtime.TVMTensorCreateView": take_view,
     "vm.builtin.alloc_storage": reserve_vm_storage,
@@ -87,7 +92,11 @@ _FRESH = frozenset(
         "relax.run.shape_to_tensor",
         "relax.run.unique",
         "vm.builtin.alloc_shape_heap",
+        "vm.builtin.attention_kv_cache_attention_with_fused_qkv",
+        "vm.builtin.attention_kv_cache_attention_with_shared_kv",
+        "vm.builtin.attention_kv_cache_cross_attention",
         "vm.builtin.attention_kv_cache_create",
+        "vm.builtin.attention_kv_cache_self_attention",
         "vm.builtin.multinomial_from_uniform",
         "vm.builtin.null_value",
         "vm.builtin.paged_attention_kv_cache_create",

@@ -58,6 +58,7 @@ class Types:
         self._devices = devices
         self._known: dict[int, tuple[Any, Type]] = {}
         self._shapes: dict[int, tuple[Any, tuple[Expr, ...] | None]] = {}
+        self._elements: dict[int, tuple[Any, DType | None]] = {}
 
     def of(self, type_: Any) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
@@ -118,11 +119,18 @@ class Types:
         dtype, ndim, device = type_.dtype, type_.ndim, type_.vdevice
         return TensorType(
             shape=self.shape_or_none(type_.shape),
-            dtype=None if dtype is None else to_dtype(dtype.dtype),
+            dtype=None if dtype is None else self._element(dtype),
             ndim=ndim if ndim >= 0 else None,
             device=0 if device is None else self._device_index(device),
             scope="global" if device is None else str(device.memory_scope) or "global",
         )
+
+    def _element(self, type_: Any) -> DType | None:
+        handle = type_.__chandle__()
+        found = self._elements.get(handle)
+        if found is None:
+            found = self._elements[handle] = (type_, to_dtype(type_.dtype))
+        return found[1]
 
     def _device_index(self, device: Any) -> int:
         return next((i for i, known in enumerate(self._devices) if known.same_as(device)), 0)
@@ -136,7 +144,7 @@ class Types:
         return ShapeType(values=extents, ndim=ndim if ndim >= 0 else None)
 
     def _scalar(self, type_: Any) -> ScalarType:
-        return ScalarType(value=None, dtype=to_dtype(type_.dtype))
+        return ScalarType(value=None, dtype=self._element(type_))
 
     def _tuple(self, type_: Any) -> TupleType:
         return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
