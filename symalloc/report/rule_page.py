@@ -1,0 +1,114 @@
+"""One rule explained: what it demands, why, what breaks it, what does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from symalloc.report.rule_table import severity_text
+from symalloc.rulebook.book import Rule
+from symalloc.rulebook.schema import BadExample
+from symalloc.rulebook.sites import SITE_KINDS
+
+__all__ = ["render_rule_page"]
+
+WIDTH = 100
+
+
+def render_rule_page(
+    rule: Rule, *, every: bool = False, colour: bool = False, width: int | None = None
+) -> str:
+    """The page of `rule` for a terminal of `width` columns; `every`: all examples, not one of each kind."""
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        force_terminal=colour,
+        no_color=not colour,
+        width=min(width or WIDTH, WIDTH),
+        highlight=False,
+    )
+    for part in _parts(rule, every):
+        console.print(part, soft_wrap=bool(part.no_wrap))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def _parts(rule: Rule, every: bool) -> Iterator[Text]:
+    yield _title(rule)
+    yield Text()
+    for paragraph in rule.doc.split("\n\n"):
+        yield _prose(paragraph)
+        yield Text()
+    for bad in rule.bad if every else rule.bad[:1]:
+        yield from _example(f"Found: {bad.name}", bad.module, rule)
+        yield from _answer(rule, bad)
+        yield Text()
+    for good in rule.good if every else rule.good[:1]:
+        yield from _example(f"Fine: {good.name}", good.module, rule)
+        yield Text()
+    yield from _footer(rule, every)
+
+
+def _title(rule: Rule) -> Text:
+    site = SITE_KINDS[rule.site]
+    asked = rule.constraint or rule.relation or ""
+    return Text.assemble(
+        (f"{rule.id} {rule.name}", "bold"),
+        f" ({severity_text(rule)})\n",
+        (f"at: {site.description}\n", "dim"),
+        ("must hold: " if rule.constraint else "looked for: ", "dim"),
+        (asked, "cyan"),
+    )
+
+
+def _prose(paragraph: str) -> Text:
+    """A paragraph on one line, to be wrapped anew, with what stands between backticks as code."""
+    text = Text()
+    for piece in re.split(r"(`[^`]*`)", " ".join(paragraph.split())):
+        text.append(piece, style="cyan" if piece.startswith("`") else "")
+    return text
+
+
+def _example(title: str, module: str, rule: Rule) -> Iterator[Text]:
+    yield Text(title, style="bold")
+    code = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(module.strip())
+    code.rstrip()
+    for line in code.split("\n", allow_blank=True):
+        yield Text("    ", no_wrap=True, overflow="ignore").append_text(line)
+
+
+def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
+    """What the linter says of a bad example, as far as the rule states it (and its test checks it)."""
+    expect = bad.expect
+    if expect.message:
+        yield Text.assemble((f"{rule.severity}[{rule.id}]", "bold red"), f": {expect.message}")
+    if expect.verdict:
+        yield Text(f"  = verdict: {expect.verdict}")
+    if expect.counterexample is not None:
+        values = ", ".join(f"{name} = {value}" for name, value in expect.counterexample.items())
+        yield Text(f"  = counterexample: {values}")
+    if expect.precondition:
+        yield Text(f"  = holds only when: {expect.precondition}")
+
+
+def _footer(rule: Rule, every: bool) -> Iterator[Text]:
+    hidden = 0 if every else max(len(rule.bad) - 1, 0) + max(len(rule.good) - 1, 0)
+    if hidden:
+        yield Text(
+            f"{hidden} more example{'s' if hidden > 1 else ''}: symalloc explain {rule.id} --all", style="dim"
+        )
+    if rule.fixes:
+        yield Text(f"Offered fixes (--fix): {', '.join(rule.fixes)}")
+    for reference in rule.references:
+        yield Text(f"See {_address(reference)}")
+    yield Text(f"Allow one finding: # symalloc: allow({rule.id})", style="dim")
+
+
+def _address(reference: str) -> str:
+    """`apache/tvm#17322` as a link; anything else as it is."""
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+)#(\d+)", reference)
+    return f"https://github.com/{found[1]}/issues/{found[2]}" if found else reference

@@ -1,0 +1,56 @@
+"""All rules at a glance: a table for the terminal, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+from symalloc.rulebook.book import Rule, Rulebook
+
+__all__ = ["render_rule_json", "render_rule_table", "severity_text"]
+
+
+def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:
+    """One rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for rule in book.rules:
+        table.add_row(rule.id, rule.name, severity_text(rule), rule.summary.replace("`", ""))
+    stream = StringIO()
+    Console(
+        file=stream, force_terminal=colour, no_color=not colour, width=width or 1000, highlight=False
+    ).print(table)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def render_rule_json(book: Rulebook) -> str:
+    """An array of objects, one a rule, without documentation and examples."""
+    return json.dumps([_entry(rule) for rule in book.rules], indent=2) + "\n"
+
+
+def severity_text(rule: Rule) -> str:
+    """`error`, or `error/note` where a finding that depends on the shape is milder; `-` for none."""
+    if rule.severity_at_runtime == rule.severity:
+        return rule.severity
+    return f"{rule.severity}/{rule.severity_at_runtime or '-'}"
+
+
+def _entry(rule: Rule) -> dict[str, object]:
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "severity": rule.severity,
+        "severity_at_runtime": rule.severity_at_runtime,
+        "site": rule.site,
+        "constraint": rule.constraint,
+        "relation": rule.relation,
+        "summary": rule.summary,
+        "fixes": list(rule.fixes),
+        "references": list(rule.references),
+    }
