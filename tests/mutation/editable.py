@@ -1,0 +1,129 @@
+"""A Relax function taken apart into lists that can be changed, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+
+__all__ = ["EditableFunction", "Sequence", "Step", "rebuild", "take_apart"]
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """Steps in order, and the expression that they end with."""
+
+    steps: list[Step]
+    result: Any
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One binding; `branches` holds both sides where the value is an If, `cast` the type where it is a match_cast."""
+
+    var: Any
+    value: Any
+    cast: Any = None
+    branches: tuple[Sequence, Sequence] | None = None
+
+    @property
+    def operator(self) -> str:
+        """The operator's or the callee's name, or the empty string."""
+        op = getattr(self.value, "op", None)
+        if op is None:
+            return ""
+        if isinstance(op, tvm.ir.GlobalVar):
+            return str(op.name_hint)
+        return str(getattr(op, "name", getattr(op, "global_symbol", "")))
+
+    def calls_global(self) -> bool:
+        """Whether it calls a function or kernel of the module."""
+        return isinstance(getattr(self.value, "op", None), tvm.ir.GlobalVar)
+
+
+@dataclass(eq=False, slots=True)
+class EditableFunction:
+    """A function whose body is a tree of steps.  `renamed` maps variables that a mutation gave another type."""
+
+    original: Any
+    body: Sequence
+    renamed: dict[Any, Any] = field(default_factory=dict)
+
+    def sequences(self) -> Iterator[Sequence]:
+        """The body and every branch in it."""
+        pending = [self.body]
+        while pending:
+            here = pending.pop()
+            yield here
+            pending += [side for step in here.steps if step.branches for side in step.branches]
+
+    def find(self, test: Callable[[Step], bool]) -> list[tuple[Sequence, int]]:
+        """Where steps stand that satisfy `test`."""
+        return [(s, i) for s in self.sequences() for i, step in enumerate(s.steps) if test(step)]
+
+
+def take_apart(function: Any) -> EditableFunction:
+    """The function as lists."""
+    return EditableFunction(original=function, body=_sequence(function.body))
+
+
+def _sequence(body: Any) -> Sequence:
+    if type(body).__name__ != "SeqExpr":
+        return Sequence([], body)
+    return Sequence([_step(b) for block in body.blocks for b in block.bindings], body.body)
+
+
+def _step(binding: Any) -> Step:
+    value = binding.value
+    if type(binding).__name__ == "MatchCast":
+        return Step(binding.var, value, cast=binding.ty)
+    if type(value).__name__ == "If":
+        return Step(binding.var, value, branches=(_sequence(value.true_branch), _sequence(value.false_branch)))
+    return Step(binding.var, value)
+
+
+def rebuild(edited: EditableFunction) -> Any:
+    """A Relax function of what the lists hold now."""
+    function, names = edited.original, edited.renamed
+    body = _rebuild_sequence(edited.body, names)
+    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+
+def _rebuild_sequence(sequence: Sequence, names: dict[Any, Any]) -> Any:
+    bindings = [_rebuild_step(step, names) for step in sequence.steps]
+    return relax.SeqExpr([relax.BindingBlock(bindings)], replace(sequence.result, names))
+
+
+def _rebuild_step(step: Step, names: dict[Any, Any]) -> Any:
+    var = names.get(step.var, step.var)
+    if step.branches:
+        then, otherwise = (_rebuild_sequence(side, names) for side in step.branches)
+        return relax.VarBinding(var, relax.If(replace(step.value.cond, names), then, otherwise))
+    value = replace(step.value, names)
+    if step.cast is not None:
+        return relax.MatchCast(var, value, step.cast)
+    return relax.VarBinding(var, value)
+
+
+def replace(expression: Any, names: dict[Any, Any]) -> Any:
+    """`expression` with Relax variables replaced."""
+    if not names:
+        return expression
+    kind = type(expression).__name__
+    if kind == "Var":
+        return names.get(expression, expression)
+    if kind == "Tuple":
+        return relax.Tuple([replace(item, names) for item in expression.fields])
+    if kind == "TupleGetItem":
+        return relax.TupleGetItem(replace(expression.tuple_value, names), expression.index)
+    if kind == "Call":
+        return with_arguments(expression, [replace(a, names) for a in expression.args])
+    return expression
+
+
+def with_arguments(call: Any, arguments: list[Any]) -> Any:
+    """The same call of other arguments."""
+    return relax.Call(call.op, arguments, call.attrs, call.ty_args)

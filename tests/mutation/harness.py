@@ -1,0 +1,111 @@
+"""Plant faults, ask the interpreter and the linter, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from mutation.editable import rebuild, take_apart
+from mutation.operators import OPERATORS
+from mutation.oracle import Fault, examine
+from mutation.subjects import Subject
+
+__all__ = ["FITTING", "OUT_OF_SCOPE", "Mutant", "Outcome", "judge", "mutants"]
+
+# which rules may report a fault of a kind
+FITTING: Mapping[str, frozenset[str]] = {
+    "exceeds": frozenset({"SYM101"}),
+    "view-exceeds": frozenset({"SYM107", "SYM101"}),
+    "negative-offset": frozenset({"SYM102"}),
+    "negative-extent": frozenset({"SYM103"}),
+    "negative-size": frozenset({"SYM101", "SYM103", "SYM108"}),
+    "misaligned": frozenset({"SYM104"}),
+    "byte-offset": frozenset({"SYM104", "SYM303"}),
+    "kernel-argument": frozenset({"SYM303", "SYM106"}),
+    "overwritten": frozenset({"SYM203"}),
+    "use-after-kill": frozenset({"SYM201"}),
+    "double-kill": frozenset({"SYM202"}),
+    "not-in-scope": frozenset({"SYM204"}),
+    "reshape": frozenset({"SYM302"}),
+}
+# a kernel reads what nobody wrote: wrong numbers, but no rule of memory is broken
+OUT_OF_SCOPE = frozenset({"unwritten"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A module with one change."""
+
+    subject: str
+    operator: str
+    change: str
+    function: str
+    module: tvm.IRModule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the interpreter and the linter say of one mutant; `rules` are those of error-level findings."""
+
+    mutant: Mutant
+    faults: tuple[Fault, ...]
+    rules: frozenset[str]
+
+    @property
+    def real(self) -> bool:
+        """Whether it can go wrong in a way that is the linter's business."""
+        return any(f.kind not in OUT_OF_SCOPE for f in self.faults)
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nothing at all was seen to go wrong."""
+        return not self.faults
+
+    @property
+    def found(self) -> bool:
+        """Whether the linter reports an error."""
+        return bool(self.rules)
+
+    @property
+    def fitting(self) -> bool:
+        """Whether one of the errors is of a rule that fits one of the faults."""
+        return any(self.rules & FITTING.get(f.kind, frozenset()) for f in self.faults)
+
+
+def mutants(subjects: Iterable[Subject], *, tries: int, seed: int) -> Iterator[Mutant]:
+    """For every subject and operator, up to `tries` different mutants; the same for the same seed."""
+    for name, mod in subjects:
+        for operator in OPERATORS:
+            yield from _mutants_of(name, mod, operator, tries, seed)
+
+
+def _mutants_of(name: str, mod: tvm.IRModule, operator: str, tries: int, seed: int) -> Iterator[Mutant]:
+    random = Random(f"{name} {operator} {seed}")
+    functions = [g for g, f in mod.functions_items() if isinstance(f, relax.Function)]
+    seen: set[str] = set()
+    for _ in range(tries):
+        target = random.choice(functions)
+        edited = take_apart(mod[target])
+        change = OPERATORS[operator](edited, random)
+        if change is None or change in seen:
+            continue
+        seen.add(change)
+        mutated = tvm.IRModule(dict(mod.functions_items()) | {target: rebuild(edited)}, attrs=mod.attrs)
+        yield Mutant(
+            subject=name, operator=operator, change=change, function=str(target.name_hint), module=mutated
+        )
+
+
+def judge(mutant: Mutant, *, seed: int = 0) -> Outcome:
+    """Both answers on one mutant."""
+    import symalloc
+
+    faults = examine(mutant.module, seed=seed)
+    report: Any = symalloc.lint(mutant.module, stage="as-is")
+    rules = frozenset(d.rule for d in report if d.severity == "error")
+    return Outcome(mutant=mutant, faults=tuple(faults), rules=rules)

@@ -1,0 +1,100 @@
+"""What a PrimFunc does to its buffers, read off TVM's own tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Access", "Parameter", "parameters"]
+
+
+@dataclass(slots=True)
+class Access:
+    """Whether a buffer's first access is a read (`needs` what it held before), and whether it is `written`."""
+
+    needs: bool = False
+    written: bool = False
+
+    def read(self) -> None:
+        """Note a read."""
+        self.needs = self.needs or not self.written
+
+    def write(self) -> None:
+        """Note a write."""
+        self.written = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of a kernel: a scalar where `shape` is None, otherwise a buffer."""
+
+    var: Any
+    shape: tuple[Any, ...] | None
+    dtype: str
+    needs: bool = False
+    written: bool = False
+    any_offset: bool = False
+
+
+def parameters(function: Any) -> tuple[Parameter, ...]:
+    """The parameters of `function`, in order."""
+    buffers = [p for p in function.params if type(p.ty).__name__ == "BufferType"]
+    accesses = {_key(p): Access() for p in buffers}
+    _walk(function.body, accesses)
+    return tuple(_parameter(p, accesses.get(_key(p))) for p in function.params)
+
+
+def _parameter(var: Any, access: Access | None) -> Parameter:
+    if access is None:
+        return Parameter(var=var, shape=None, dtype=str(var.ty.dtype))
+    offset = var.ty.elem_offset
+    return Parameter(
+        var=var,
+        shape=tuple(var.ty.shape),
+        dtype=str(var.ty.dtype.dtype),
+        needs=access.needs,
+        written=access.written,
+        any_offset=type(offset).__name__ == "Var",
+    )
+
+
+def _key(var: Any) -> int:
+    return hash(var)
+
+
+def _walk(node: Any, accesses: dict[int, Access]) -> None:
+    kind = type(node).__name__
+    if kind == "BufferStore":
+        for part in (node.value, node.indices):
+            _walk(part, accesses)
+        if access := accesses.get(_key(node.buffer)):
+            access.write()
+        return
+    if kind == "SBlock":
+        for part in (node.init, node.body):
+            _walk(part, accesses)
+        return
+    if kind == "TensorLoad":
+        if access := accesses.get(_key(node.source)):
+            access.read()
+        _walk(node.indices, accesses)
+        return
+    if kind == "Var":  # the buffer as a whole, handed to an intrinsic that may do anything with it
+        if access := accesses.get(_key(node)):
+            access.read()
+            access.write()
+        return
+    _walk_children(node, accesses)
+
+
+def _walk_children(node: Any, accesses: dict[int, Access]) -> None:
+    if node is None or isinstance(node, (int, float, str, bool)):
+        return
+    info = getattr(type(node), "__tvm_ffi_type_info__", None)
+    names = [] if info is None else [f.name for f in info.fields if f.name not in ("span", "ty", "reads", "writes")]
+    if names:
+        for name in names:
+            _walk(getattr(node, name, None), accesses)
+    elif type(node).__name__ in ("Array", "list", "tuple"):
+        for item in node:
+            _walk(item, accesses)
