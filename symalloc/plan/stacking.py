@@ -32,12 +32,13 @@ def stack(
     """The stacking of a greedy best-fit packing by size at `binding`: largest first, each into the
     tightest gap.
 
-    Deterministic: ties go to the longer life, then to the lower id.
+    Deterministic: ties go to the one that begins first, which is optimal where all sizes are equal, then to the lower
+    id.
     """
     sizes = {b.id: b.size.evaluate(binding) for b in buffers}
-    spans = {b.id: sum(end - begin for begin, end in b.live) for b in buffers}
+    begins = {b.id: min((begin for begin, _ in b.live), default=0) for b in buffers}
     offsets: dict[int, int] = {}
-    for current in sorted(sizes, key=lambda i: (-sizes[i], -spans[i], i)):
+    for current in sorted(sizes, key=lambda i: (-sizes[i], begins[i], i)):
         taken = sorted((offsets[j], offsets[j] + sizes[j]) for j in neighbours[current] if j in offsets)
         offsets[current] = _best_gap(taken, sizes[current])
     order = tuple(sorted(sizes, key=lambda i: (offsets[i], offsets[i] + sizes[i], i)))
