@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from symalloc.prove.domain import Domain
 from symalloc.prove.inquiry import Inquiry, Outcome
+from symalloc.prove.sampling import satisfies
 from symalloc.prove.smallest import minimise_point
 from symalloc.prove.verdict import Proof, Verdict
 
@@ -31,7 +32,7 @@ def _smallest(inquiry: Inquiry, outcome: Outcome) -> dict[str, int] | None:
         failing = region.points
     point = minimise_point(
         failing,
-        lambda p: all(f.evaluate(p) for f in region.facts) and not inquiry.holds.evaluate(p),
+        lambda p: satisfies(p, (*region.facts, inquiry.fails)),
         region.box.lower,
         steps=400,
     )

@@ -15,6 +15,7 @@ from symalloc.prove.univariate import Exact, solve_exactly
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.condition import Condition, Or
 from symalloc.size.defined import fails, holds
+from symalloc.size.expr import Expr
 
 __all__ = ["Inquiry", "Outcome", "decide_claim", "inhabited"]
 
@@ -33,12 +34,16 @@ class Inquiry:
     @staticmethod
     def about(constraint: Condition, region: Region) -> Inquiry:
         """The inquiry whether `constraint` holds over `region`."""
-        reduced = region.reduce(constraint)
+
+        def positive(divisor: Expr) -> bool:
+            return region.positive(region.reduce_expr(divisor))
+
+        # obligations first: a substitution may fold the relation that they belong to
         return Inquiry(
             constraint=constraint,
             region=region,
-            holds=holds(reduced, region.positive),
-            fails=fails(reduced, region.positive),
+            holds=region.reduce(holds(constraint, positive)),
+            fails=region.reduce(fails(constraint, positive)),
         )
 
 

@@ -12,6 +12,7 @@ from symalloc.prove.budget import Budget
 from symalloc.prove.domain import Domain
 from symalloc.prove.explain import explain_proof
 from symalloc.prove.inquiry import Inquiry, Outcome, decide_claim, inhabited
+from symalloc.prove.region import Region
 from symalloc.prove.solver import Solver
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.prove.view import View, content_key
@@ -64,8 +65,7 @@ class Prover:
         """`point` with values for the symbols of assumptions that it leaves out; None where none are known."""
         view = self._view(domain)
         full = dict(point)
-        for names in view.other_groups(frozenset(point)):
-            region, _ = view.region(names)
+        for region in view.other_groups(frozenset(point)):
             if inhabited(region, self.solver) is not True:
                 return None
             full |= region.lift(region.points[0])
@@ -105,15 +105,11 @@ class Prover:
         canon, names = canonical(f"{constraint.key}|{text}", region.names)
         domain = view.domain
         bounds = tuple((domain.lower_of(n), domain.upper_of(n)) for n in names)
-        others = tuple(
-            sorted("&".join(a.key for a in m) for n, m in view.groups if n.isdisjoint(region.names))
-        )
-        return (canon, bounds, others, explain), names
+        return (canon, bounds, self._others(view, region), explain), names
 
     def _decide(self, constraint: Condition, view: View, explain: bool) -> Proof:
         region, _ = view.region(constraint.symbols)
-        groups = [view.region(names)[0] for names in view.other_groups(frozenset(region.names))]
-        living = [inhabited(r, self.solver) for r in (region, *groups)]
+        living = (inhabited(region, self.solver), self._others(view, region))
         if False in living:
             return Proof(
                 verdict=Verdict.VACUOUS, decided_by="bounds", reason="the assumptions contradict each other"
@@ -125,3 +121,10 @@ class Prover:
         if explain:
             return explain_proof(self, inquiry, outcome, view.domain)
         return outcome.proof(region)
+
+    def _others(self, view: View, region: Region) -> bool | None:
+        """Whether the assumptions that have nothing to do with `region` can be met."""
+        if not view.groups:
+            return True
+        living = {inhabited(other, self.solver) for other in view.other_groups(frozenset(region.names))}
+        return False if False in living else None if None in living else True

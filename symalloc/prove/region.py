@@ -43,6 +43,10 @@ class Region:
         """`condition` in terms of the region's symbols."""
         return condition.substitute(self.solved) if self.solved else condition
 
+    def reduce_expr(self, expr: Expr) -> Expr:
+        """`expr` in terms of the region's symbols."""
+        return expr.substitute(self.solved) if self.solved else expr
+
     def positive(self, divisor: Expr) -> bool:
         """Whether `divisor` (in terms of the region's symbols) is at least 1 by its bounds alone."""
         return interval(divisor, self.box)[0] >= 1
@@ -52,6 +56,10 @@ def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], t
     """The assumptions in groups that share no symbols."""
     groups: list[tuple[frozenset[str], tuple[Condition, ...]]] = []
     for assumption in assumptions:
+        if assumption.as_bool is not None:
+            if assumption.as_bool is False:
+                return [(frozenset(), (assumption,))]
+            continue
         names, members = assumption.symbols, (assumption,)
         apart = []
         for group in groups:

@@ -20,8 +20,11 @@ WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 
 
 def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool:
-    """Whether every condition holds at `point`."""
-    return all(c.evaluate(point) for c in conditions)
+    """Whether every condition holds at `point`; one with a divisor of zero does not."""
+    try:
+        return all(c.evaluate(point) for c in conditions)
+    except ZeroDivisionError:
+        return False
 
 
 def first_points(region: Region) -> list[Point]:
@@ -56,7 +59,7 @@ def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, 
         point = dict(start)
         seen = 0
         while steps > 0:
-            violated = [c for c in conditions if not c.evaluate(point)]
+            violated = [c for c in conditions if not satisfies(point, (c,))]
             steps -= 1
             seen += 1
             if not violated:
@@ -132,8 +135,8 @@ def _repair(
         for name in sorted(relation.symbols):
             for value in _moves(relation, name, point, box):
                 moved = {**point, name: value}
-                left = sum(not c.evaluate(moved) for c in conditions)
-                if left < fewest or (best is None and relation.evaluate(moved)):
+                left = sum(not satisfies(moved, (c,)) for c in conditions)
+                if left < fewest or (best is None and satisfies(moved, (relation,))):
                     best, fewest = moved, min(left, fewest)
                     if not left:
                         return best

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from symalloc.prove.domain import Domain
 from symalloc.prove.region import Region, build_region, components, relevant
 from symalloc.prove.verdict import Proof
@@ -15,7 +13,7 @@ __all__ = ["View", "content_key"]
 class View:
     """A domain with its assumptions grouped, the regions built from it, and the proofs already given over it."""
 
-    __slots__ = ("domain", "explained", "groups", "plain", "regions", "satisfiable")
+    __slots__ = ("domain", "apart", "explained", "groups", "plain", "regions")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -23,7 +21,7 @@ class View:
         self.regions: dict[frozenset[str], tuple[Region, str]] = {}
         self.explained: dict[Condition, Proof] = {}
         self.plain: dict[Condition, Proof] = {}
-        self.satisfiable: dict[frozenset[str], bool | None] = {}
+        self.apart: dict[frozenset[str], Region] = {}
 
     def region(self, symbols: frozenset[str]) -> tuple[Region, str]:
         """The region that matters for `symbols`, and the text of its assumptions for the cache."""
@@ -35,9 +33,15 @@ class View:
             self.regions[symbols] = found
         return found
 
-    def other_groups(self, symbols: frozenset[str]) -> Iterable[frozenset[str]]:
-        """The symbols of each group of assumptions that has nothing to do with `symbols`."""
-        return [names for names, _ in self.groups if names.isdisjoint(symbols)]
+    def other_groups(self, names: frozenset[str]) -> list[Region]:
+        """The regions of the groups of assumptions that have no symbol of `names`."""
+        return [self._group(group) for group in self.groups if group[0].isdisjoint(names)]
+
+    def _group(self, group: tuple[frozenset[str], tuple[Condition, ...]]) -> Region:
+        found = self.apart.get(group[0])
+        if found is None:
+            found = self.apart[group[0]] = build_region(self.domain, *group)
+        return found
 
 
 def content_key(domain: Domain) -> tuple[object, ...]:

@@ -1,7 +1,11 @@
 """Reads size expressions and conditions from Python syntax.
 
-Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `min(..)`, `max(..)`, `ceildiv(a, b)`,
-`round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.  `Min`/`Max` are read as `min`/`max`.
+Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `min(..)`, `max(..)`,
+`ceildiv(a, b)`, `round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.  `Min`/`Max` are
+read as `min`/`max`.
+
+A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`), the condition
+that is read keeps the obligation (`k >= 1`).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from functools import lru_cache
 
 from symalloc.size import condition as cond
 from symalloc.size.condition import Condition
+from symalloc.size.defined import divisors
 from symalloc.size.expr import (
     Expr,
     ceildiv,
@@ -82,6 +87,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
+        self.divisors: dict[Expr, None] = {}  # of the comparison being read, constants aside
 
     def fail(self, node: ast.expr, problem: str) -> SizeSyntaxError:
         return SizeSyntaxError(self.text, node.col_offset, problem)
@@ -105,7 +111,7 @@ class _Reader:
             case ast.BinOp(op=ast.Div()):
                 raise self.fail(node, "`/` is not a size operation; use `//`")
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return select(self.condition(test), self.expr(body), self.expr(orelse))
+                return self.choice(self.condition(test), body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self.call(node, name, [self.expr(a) for a in args])
             case ast.Compare() | ast.BoolOp():
@@ -113,9 +119,25 @@ class _Reader:
         raise self.fail(node, "not a size expression")
 
     def arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
-        if isinstance(operator, ast.FloorDiv | ast.Mod) and right.as_constant == 0:
-            raise self.fail(node, "division by zero")
+        if isinstance(operator, ast.FloorDiv | ast.Mod):
+            divisor = right.as_constant
+            if divisor is None:
+                self.divisors[right] = None
+            elif divisor < 1:
+                raise self.fail(node, "division by zero" if divisor == 0 else "division by a negative number")
         return _ARITHMETIC[type(operator)](left, right)
+
+    def choice(self, test: Condition, body: ast.expr, orelse: ast.expr) -> Expr:
+        """`body if test else orelse`; the branch that a constant test drops carries no obligation."""
+        outside = dict(self.divisors)
+        then = self.expr(body)
+        if test.as_bool is False:
+            self.divisors = outside
+        outside = dict(self.divisors)
+        otherwise = self.expr(orelse)
+        if test.as_bool is True:
+            self.divisors = outside
+        return select(test, then, otherwise)
 
     def power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
         value = exponent.as_constant
@@ -139,21 +161,22 @@ class _Reader:
                 return round_up(value, step)
         raise self.fail(node, f"`{name}` with {len(arguments)} arguments is not a size function")
 
-    def condition(self, node: ast.expr) -> Condition:
+    def condition(self, node: ast.expr, *, negated: bool = False) -> Condition:
         match node:
             case ast.Constant(value=bool(value)):
-                return cond.TRUE if value else cond.FALSE
-            case ast.BoolOp(op=ast.And(), values=values):
-                return cond.conjunction(self.condition(v) for v in values)
-            case ast.BoolOp(op=ast.Or(), values=values):
-                return cond.disjunction(self.condition(v) for v in values)
+                return cond.TRUE if value is not negated else cond.FALSE
+            case ast.BoolOp(op=operator, values=values):
+                parts = [self.condition(v, negated=negated) for v in values]
+                every = isinstance(operator, ast.And) is not negated
+                return cond.conjunction(parts) if every else cond.disjunction(parts)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return cond.negate(self.condition(operand))
+                return self.condition(operand, negated=not negated)
             case ast.Compare():
-                return self.comparison(node)
+                return self.comparison(node, negated=negated)
         raise self.fail(node, "a size where a condition is expected, such as `4*m <= 16`")
 
-    def comparison(self, node: ast.Compare) -> Condition:
+    def comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
+        outside, self.divisors = self.divisors, {}
         sides = [self.expr(side) for side in (node.left, *node.comparators)]
         parts = []
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
@@ -161,4 +184,10 @@ class _Reader:
             if build is None:
                 raise self.fail(node, "not a comparison of sizes")
             parts.append(build(left, right))
-        return cond.conjunction(parts)
+        read, self.divisors = self.divisors, outside
+        compared = cond.conjunction(parts)
+        if not read:
+            return cond.negate(compared) if negated else compared
+        kept = divisors(compared)
+        lost = (cond.ge(d, 1) for d in read if d not in kept)
+        return cond.conjunction((*lost, cond.negate(compared) if negated else compared))

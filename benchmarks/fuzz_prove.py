@@ -1,0 +1,268 @@
+"""Random constraints, checked against brute force over small boxes and against z3.
+
+Each constraint is written twice, as text for symalloc and as a Python function of its own (which refuses divisors below
+one), so that the reader, the evaluator and the prover are all under test.  Exit status 1 where a verdict, a
+counterexample, a witness or a precondition is contradicted.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from time import perf_counter
+
+import click
+
+from symalloc.prove.bounds import Box
+from symalloc.prove.budget import Budget
+from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.prover import Prover
+from symalloc.prove.solver import Solver
+from symalloc.prove.verdict import Proof, Verdict
+from symalloc.size import SizeSyntaxError, parse_condition
+from symalloc.size.defined import fails, holds
+from symalloc.size.render import render_condition
+
+NAMES = ("a", "b", "c")
+SMALL = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64)
+LARGE = (1024, 4096, 2**31, 2**62, 2**63 - 1, 2**63)
+
+
+class Undefined(Exception):
+    """A divisor below one."""
+
+
+def _checked(divisor: int) -> int:
+    if divisor < 1:
+        raise Undefined
+    return divisor
+
+
+@dataclass(frozen=True)
+class Question:
+    """A constraint over a domain, as text and as Python functions."""
+
+    constraint: str
+    assumptions: tuple[str, ...]
+    lower: Mapping[str, int]
+    upper: Mapping[str, int]
+    complete: bool  # whether brute force sees every point
+
+    def points(self, reach: int) -> Iterator[dict[str, int]]:
+        """The domain's points with every symbol at most `reach` above its lower bound, assumptions checked."""
+        given = [_function(a) for a in self.assumptions]
+        ranges = [range(self.lower[n], min(self.upper[n], self.lower[n] + reach) + 1) for n in NAMES]
+        for values in product(*ranges):
+            point = dict(zip(NAMES, values, strict=True))
+            if all(g(point) for g in given):
+                yield point
+
+
+def _function(text: str) -> Callable[[Mapping[str, int]], bool]:
+    """The meaning of `text` by Python's own evaluation, one relation at a time: an undefined relation is false."""
+    parts: list[str] = []
+    for alternative in text.split(" or "):
+        conjuncts = [f"truth(lambda: {_guarded(c)})" for c in alternative.split(" and ")]
+        parts.append(" and ".join(conjuncts))
+    source = " or ".join(f"({p})" for p in parts)
+    code = compile(source, "<question>", "eval")
+
+    def run(point: Mapping[str, int]) -> bool:
+        return bool(eval(code, {"checked": _checked, "truth": _truth, "min": min, "max": max, **point}))
+
+    return run
+
+
+def _truth(thunk: Callable[[], bool]) -> bool:
+    try:
+        return thunk()
+    except Undefined:
+        return False
+
+
+def _guarded(text: str) -> str:
+    """Divisors are written `[d]` by the generator; here each goes through `checked`."""
+    return text.replace("[", "checked(").replace("]", ")")
+
+
+def _size(rng: random.Random, depth: int, names: tuple[str, ...]) -> str:
+    kind = rng.random()
+    if depth == 0 or kind < 0.2:
+        return rng.choice(names) if rng.random() < 0.75 else str(rng.choice(SMALL))
+    inner = [_size(rng, depth - 1, names) for _ in range(2)]
+    if kind < 0.55:
+        return f"({inner[0]} {rng.choice('+-')} {inner[1]})"
+    if kind < 0.72:
+        return f"{rng.choice(SMALL[1:])}*{inner[0]}" if rng.random() < 0.6 else f"({inner[0]}*{inner[1]})"
+    if kind < 0.88:
+        divisor = rng.choice((2, 3, 4, 8, 16)) if rng.random() < 0.75 else inner[1]
+        return f"({inner[0]} {rng.choice(('//', '%'))} [{divisor}])"
+    if kind < 0.96:
+        return f"{rng.choice(('min', 'max'))}({inner[0]}, {inner[1]})"
+    test = _relation(rng, 0, names)
+    return f"({inner[0]} if {test} else {inner[1]})"
+
+
+def _relation(rng: random.Random, depth: int, names: tuple[str, ...]) -> str:
+    operator = rng.choice(("<=", "<=", "<", ">=", ">", "==", "!="))
+    if rng.random() < 0.15:
+        right = str(rng.choice(LARGE))
+    else:
+        right = str(rng.choice(SMALL)) if rng.random() < 0.35 else _size(rng, depth, names)
+    return f"{_size(rng, depth, names)} {operator} {right}"
+
+
+def _condition(rng: random.Random, names: tuple[str, ...]) -> str:
+    shape = rng.random()
+    count = 1 if shape < 0.75 else 2 if shape < 0.95 else 3
+    words = [rng.choice((" and ", " or ")) for _ in range(count - 1)]
+    relations = [_relation(rng, rng.choice((1, 2, 2, 3)), names) for _ in range(count)]
+    return "".join(r + w for r, w in zip(relations, [*words, ""], strict=True))
+
+
+def _assumption(rng: random.Random, names: tuple[str, ...]) -> str:
+    name = rng.choice(names)
+    kind = rng.random()
+    if kind < 0.3:
+        return f"{name} {rng.choice(('<=', '>=', '!='))} {rng.choice(SMALL)}"
+    if kind < 0.5:
+        return f"{name} % [{rng.choice((2, 3, 4, 16))}] == {rng.choice((0, 0, 0, 1))}"
+    if kind < 0.7:
+        return f"{name} == {_size(rng, 1, names)}"
+    return _relation(rng, 1, names)
+
+
+def _question(rng: random.Random) -> Question:
+    names = NAMES[: rng.choice((1, 2, 2, 3))]
+    complete = rng.random() < 0.4
+    lower = {n: rng.choice((0, 0, 1, 1, -3)) for n in NAMES}
+    reach = {1: 24, 2: 9, 3: 5}[len(names)]
+    upper = {n: (lower[n] + rng.randint(0, reach)) if complete else INT64_MAX for n in NAMES}
+    for name in NAMES[len(names) :]:
+        lower[name] = upper[name] = 0  # does not occur
+    count = rng.choice((0, 0, 0, 1, 1, 2, 3))
+    return Question(
+        constraint=_condition(rng, names),
+        assumptions=tuple(_assumption(rng, names) for _ in range(count)),
+        lower=lower,
+        upper=upper,
+        complete=complete,
+    )
+
+
+def _readable(rng: random.Random) -> Question:
+    """A question whose divisors are not constants below one, which the reader refuses."""
+    while True:
+        question = _question(rng)
+        try:
+            for text in (question.constraint, *question.assumptions):
+                parse_condition(_plain(text))
+        except SizeSyntaxError:
+            continue
+        return question
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "(").replace("]", ")")
+
+
+def _domain(question: Question) -> Domain:
+    assumptions = tuple(parse_condition(_plain(a)) for a in question.assumptions)
+    return Domain(lower=question.lower, upper=question.upper, assumptions=assumptions)
+
+
+def _check(question: Question, proof: Proof, reach: int) -> Iterator[str]:
+    """What contradicts `proof`."""
+    claim = _function(question.constraint)
+    truths = [(point, claim(point)) for point in question.points(reach)]
+    held, failed = any(t for _, t in truths), any(not t for _, t in truths)
+    if proof.verdict is Verdict.ALWAYS_VALID and failed:
+        yield "called always valid, but fails"
+    if proof.verdict is Verdict.ALWAYS_INVALID and held:
+        yield "called always invalid, but holds"
+    if proof.verdict is Verdict.VACUOUS and truths:
+        yield "called vacuous, but the domain has points"
+    if question.complete and not truths and proof.verdict is not Verdict.VACUOUS and not proof.unknown:
+        yield "the domain is empty, but not called vacuous"
+    if question.complete and proof.verdict is Verdict.RUNTIME_CHECK and not proof.unknown and not (held and failed):
+        yield "called a run-time check, but is settled"
+    for name, point, truth in (("counterexample", proof.counterexample, False), ("witness", proof.witness, True)):
+        if point is not None and not _is_point(question, point, claim, truth):
+            yield f"{name} {dict(point)} does not check"
+    if proof.precondition is not None:
+        meaning = _function(render_condition(proof.precondition))
+        for point, truth in truths:
+            if meaning(point) is not truth:
+                yield f"precondition {proof.precondition} differs at {point}"
+                return
+
+
+def _is_point(
+    question: Question, point: Mapping[str, int], claim: Callable[[Mapping[str, int]], bool], truth: bool
+) -> bool:
+    full = {**{n: question.lower[n] for n in NAMES}, **point}
+    inside = all(question.lower[n] <= v <= question.upper[n] for n, v in point.items())
+    relevant = [a for a in question.assumptions if parse_condition(_plain(a)).symbols <= set(point)]
+    return inside and all(_function(a)(full) for a in relevant) and claim(full) is truth
+
+
+def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
+    """z3's objection to a definite verdict."""
+    if proof.verdict not in (Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID):
+        return None
+    claim = parse_condition(_plain(question.constraint))
+    wrong = fails if proof.verdict is Verdict.ALWAYS_VALID else holds
+    box = Box(question.lower, question.upper)
+    given = [holds(a, lambda _: False) for a in _domain(question).assumptions]
+    answer = solver.ask((*given, wrong(claim, lambda _: False)), box)
+    return None if answer.point is None else f"z3 objects with {answer.point}"
+
+
+@click.command()
+@click.option("--count", default=20_000, show_default=True, help="How many constraints.")
+@click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
+@click.option("--solver-every", default=10, show_default=True, help="Ask z3 about each n-th definite verdict.")
+@click.option("--verbose", is_flag=True, help="Print what stayed undecided and what took long.")
+def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
+    """Compare random verdicts with brute force and z3."""
+    rng = random.Random(seed)
+    prover, judge = Prover(Budget(z3_milliseconds=50)), Solver(Budget(z3_milliseconds=50))
+    verdicts: Counter[str] = Counter()
+    contradictions = 0
+    seconds: list[float] = []
+    start = perf_counter()
+    for index in range(count):
+        question = _readable(rng)
+        before = perf_counter()
+        proof = prover.prove(parse_condition(_plain(question.constraint)), _domain(question))
+        seconds.append(perf_counter() - before)
+        verdicts["unknown" if proof.unknown else proof.verdict.value] += 1
+        problems = list(_check(question, proof, 26 if question.complete else 5))
+        if index % solver_every == 0:
+            problems += filter(None, [_ask_solver(question, proof, judge)])
+        for problem in problems:
+            contradictions += 1
+            _print(question, proof, problem)
+        if verbose and (proof.unknown or seconds[-1] > 0.15):
+            _print(question, proof, f"{seconds[-1]:.3f} s, {proof.reason}")
+    seconds.sort()
+    print(f"{count} constraints in {perf_counter() - start:.0f} s: {dict(verdicts)}")
+    print(f"decided by {dict(prover.decided)}; z3 asked {prover.solver.asked} times")
+    print(f"p50 {1e3 * seconds[count // 2]:.2f} ms, p99 {1e3 * seconds[int(count * 0.99)]:.1f} ms a constraint")
+    print(f"contradictions: {contradictions}")
+    sys.exit(1 if contradictions else 0)
+
+
+def _print(question: Question, proof: Proof, problem: str) -> None:
+    given = ", ".join(map(_plain, question.assumptions))
+    bounds = ", ".join(f"{n} in [{question.lower[n]}, {question.upper[n]}]" for n in NAMES)
+    print(f"{_plain(question.constraint)}   given [{given}]   {bounds}")
+    print(f"    {proof.verdict} by {proof.decided_by}: {problem}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
