@@ -9,9 +9,14 @@ from typing import Any
 
 import tvm
 
+from symalloc.relax.tvm_error import error_text
+
 __all__ = ["JsonError", "load_module"]
 
 _GZIP = b"\x1f\x8b"
+# what is code rather than description: a library that loading links in, a function that type inference calls
+_CODE = frozenset({"ffi.Function", "ffi.Module", "runtime.Module", "runtime.PackedFunc"})
+_INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _MAX_BYTES = 4 << 30  # a bomb of a few kilobytes unpacks to any size
 
 
@@ -23,18 +28,19 @@ class JsonError(Exception):
         self.hint = hint
 
 
-def load_module(data: bytes) -> Any:
+def load_module(data: bytes, *, trust: bool = False) -> Any:
     """The IRModule that `data` describes.  Raises JsonError.
 
-    The shape of the document is checked before TVM sees it, because TVM's loader aborts the process on some
-    of what it does not expect.
+    A graph that holds code (a compiled library, a global function to call) is refused unless `trust`.  The
+    shape of the document is checked before TVM sees it, because TVM's loader aborts the process on some of
+    what it does not expect.
     """
     text = _text(_unpacked(data))
-    _check_graph(text)
+    _check_graph(text, trust)
     try:
         loaded = tvm.ir.load_json(text)
     except Exception as error:  # the loader raises KeyError, TypeError, AttributeError, InternalError …
-        raise JsonError(f"TVM cannot load it: {_reason(error)}", _version_hint(text)) from error
+        raise JsonError(f"TVM cannot load it: {error_text(error)}", _version_hint(text)) from error
     return _as_module(loaded)
 
 
@@ -60,7 +66,7 @@ def _text(data: bytes) -> str:
         raise JsonError("it is a binary file, not JSON text") from error
 
 
-def _check_graph(text: str) -> None:
+def _check_graph(text: str, trust: bool) -> None:
     document = _document(text)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(nodes, list) or "root_index" not in document:
@@ -72,7 +78,7 @@ def _check_graph(text: str) -> None:
     if not _is_index(root, len(nodes)):
         raise JsonError(f"the graph is damaged: its root is node {root!r} of {len(nodes)}")
     for number, node in enumerate(nodes):
-        _check_node(number, node)
+        _check_node(number, node, trust)
 
 
 def _document(text: str) -> object:
@@ -92,14 +98,18 @@ def _is_index(value: object, count: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count
 
 
-def _check_node(number: int, node: object) -> None:
+def _check_node(number: int, node: object, trust: bool) -> None:
     if not isinstance(node, dict) or not isinstance(node.get("type"), str):
         raise JsonError(f"the graph is damaged: node {number} has no type")
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    if trust:
+        return
+    kind = node["type"]
+    is_call_back = kind == "ir.EnvFunc" and not str(node.get("data")).startswith(_INFERENCE_PREFIXES)
+    if kind in _CODE or is_call_back:
+        raise JsonError(
+            f"not loaded: node {number} is a {kind}, which is code",
+            "a file that you trust can be read with --trust",
+        )
 
 
 def _version_hint(text: str) -> str | None:

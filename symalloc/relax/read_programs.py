@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tvm import relax
 
-from symalloc.program.model import Program
+from symalloc.program.model import Origin, Program
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.read_json import JsonError, load_module
@@ -23,15 +23,16 @@ from symalloc.relax.script_trust import TrustedCodeError
 from symalloc.relax.stages import (
     Lowered,
     PassFailedError,
-    error_text,
     has_memory_operations,
     lower,
     wanted_stages,
 )
+from symalloc.relax.tvm_error import error_text
 
 __all__ = ["Collected", "Sink", "programs_of", "read_path"]
 
 AS_IS = "as-is"
+_ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 
 
 class Sink(Protocol):
@@ -142,7 +143,14 @@ def _read_json(file: str, data: bytes, options: ReadOptions, sink: Sink, skip: i
     sink.module(0)
     sink.step("reading")
     name = Path(file).name.removesuffix(".gz").removesuffix(".json")
-    module = _Module(mod=load_module(data), name=name, file=file, source=None, options=options, sink=sink)
+    module = _Module(
+        mod=load_module(data, trust=options.trust),
+        name=name,
+        file=file,
+        source=None,
+        options=options,
+        sink=sink,
+    )
     _take_checked(module, checked=True)
 
 
@@ -153,17 +161,16 @@ def _take_checked(module: _Module, *, checked: bool) -> None:
     if fault is None:
         programs_of(module.mod, module.name, module.file, module.source, module.options, module.sink)
         return
-    problem = Problem(
-        file=module.file,
-        message=f"the module is ill-formed: {fault}",
-        module=module.name,
-        hint=_ILL_FORMED_HINT,
-    )
-    module.sink.problem(problem)
-    _extract(module, module.mod, AS_IS)
+    program = _extract(module, module.mod, AS_IS)
+    if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
+        message = f"the module is ill-formed: {fault}"
+        module.sink.problem(
+            Problem(file=module.file, message=message, module=module.name, hint=_ILL_FORMED_HINT)
+        )
 
 
-_ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
+def _lacks_symbols(program: Program) -> bool:
+    return any(Origin.UNDEFINED in function.symbols.values() for function in program.functions.values())
 
 
 def _ill_formed(mod: Any) -> str | None:
@@ -218,9 +225,10 @@ def _pass_problem(module: _Module, error: PassFailedError) -> Problem:
     )
 
 
-def _extract(module: _Module, mod: Any, stage: str) -> None:
+def _extract(module: _Module, mod: Any, stage: str) -> Program | None:
+    """Hand on the program that `mod` is; None where it cannot be made."""
     try:
-        module.sink.program(_program(module, mod, stage))
+        program = _program(module, mod, stage)
     except Exception as error:  # a fault of ours must not hide what else is found
         message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
         problem = Problem(
@@ -231,6 +239,9 @@ def _extract(module: _Module, mod: Any, stage: str) -> None:
             stage=None if stage == AS_IS else stage,
         )
         module.sink.problem(problem)
+        return None
+    module.sink.program(program)
+    return program
 
 
 def _program(module: _Module, mod: Any, stage: str) -> Program:

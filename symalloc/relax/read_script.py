@@ -17,17 +17,28 @@ from typing import Any, TypeVar
 import tvm
 import tvm.script
 from tvm.script.ir_builder import IRBuilder
+from tvm.script.parser.core import doc
 from tvm.script.parser.core.diagnostics import Source as TVMSource
 from tvm.script.parser.core.error import ParserError
 from tvm.script.parser.core.parser import Parser
 
 from symalloc.program.span import Span
 from symalloc.relax.read_result import Problem
-from symalloc.relax.script_dialect import dialect_names
-from symalloc.relax.script_file import Constant, Imported, Metadata, Script, ScriptModule, Symbol
+from symalloc.relax.script_dialect import dialect_names, takes_type_arguments
+from symalloc.relax.script_file import (
+    Constant,
+    Imported,
+    Metadata,
+    Script,
+    ScriptModule,
+    Symbol,
+    dialect_path,
+)
 from symalloc.relax.script_guard import Refusal, refusals
+from symalloc.relax.script_repair import drop_type_arguments, separate_symbols
 from symalloc.relax.script_sandbox import sandbox
 from symalloc.relax.script_trust import trusted_names
+from symalloc.relax.tvm_error import error_text
 
 __all__ = ["ModuleRead", "read_script"]
 
@@ -113,6 +124,17 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         self.full_source = script.text
         self._wide = {n for n, line in enumerate(lines, 1) if not line.isascii()}
         self._lines = lines
+        self._bindings = script.bindings
+        self._symbols = {name for name, binding in script.bindings.items() if isinstance(binding, Symbol)}
+
+    def as_ast(self) -> Any:
+        """The syntax tree in TVM's form."""
+        tree = separate_symbols(ast.parse(self.source), self._symbols)
+        return doc.to_doc(drop_type_arguments(tree, self._takes_types))
+
+    def _takes_types(self, called: ast.expr) -> bool:
+        path = dialect_path(called, self._bindings)
+        return path is None or takes_type_arguments(path)
 
     def location(self, node: Any) -> tuple[int, int, int, int]:
         """The 1-based range of `node`; `ast` counts columns in bytes, we in characters."""
@@ -181,19 +203,14 @@ def _wants_check(node: ast.ClassDef | ast.FunctionDef) -> bool:
 def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> Problem:
     text = str(error)
     place = _PLACE.search(text)
-    message = text[: place.start()] if place else text
-    message = message.removeprefix("error: ").strip() or type(error).__name__
+    said = text[: place.start()] if place else text
+    message = error_text(RuntimeError(said.removeprefix("error: ")))
     return Problem(
         file=script.file,
-        message=f"TVM's parser refuses it: {_first_lines(message)}",
+        message=f"TVM's parser refuses it: {message}",
         span=_span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node),
         module=module.name,
     )
-
-
-def _first_lines(message: str, most: int = 4) -> str:
-    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    return "\n".join(lines[:most])
 
 
 def _span_at(script: Script, line: int, column: int, report: str) -> Span:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
-__all__ = ["dialect_names"]
+__all__ = ["dialect_names", "takes_type_arguments"]
 
 _IR_NAMES = (
     "ir_module",
@@ -64,6 +64,22 @@ def dialect_names() -> frozenset[str]:
     names.update(f"R.{name}" for name in _relax_names(relax))
     names.update(f"T.{name}" for name in _tir_names(tirx))
     return frozenset(names)
+
+
+@cache
+def takes_type_arguments(path: str) -> bool:
+    """Whether what `path` (such as `R.call_packed`) names has a parameter `ty_args`; true where that is
+    unknown.
+    """
+    from tvm.script.parser import ir, relax, tirx
+
+    root, *names = path.split(".")
+    value: object = {"I": ir, "R": relax, "T": tirx}[root]
+    for name in names:
+        value = getattr(value, name, None)
+    if not inspect.isfunction(value):
+        return True
+    return "ty_args" in inspect.signature(value).parameters
 
 
 def _relax_names(relax: ModuleType) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ _FACES = {
     "tvm.script.parser.tirx": "T",
 }
 _SHORTCUTS = {"tvm.script.ir_module": "I.ir_module", "tvm.script.parser.ir_module": "I.ir_module"}
+# a graph in JSON that holds code: what would load it may run it
+_CODE = re.compile(r"EnvFunc|ffi\.Function|PackedFunc|ffi\.Module|runtime\.Module")
 _ENTRY_POINTS = frozenset({"I.ir_module", "R.function", "T.prim_func"})
 
 
@@ -295,7 +298,7 @@ def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
         called = ast.unparse(node.func)
         if called in ("TypeVar", "typing.TypeVar"):
             return Symbol(text)
-        if called == "tvm.ir.load_json":
+        if called == "tvm.ir.load_json" and not _CODE.search(text):
             return Metadata(text)
     return Opaque("something computed")
 

@@ -20,7 +20,7 @@ from tvm.relax.script.parser import entry
 from tvm.script.parser.core import evaluator
 
 from symalloc.relax.script_dialect import dialect_names
-from symalloc.relax.script_guard import SAFE_BUILTINS, text_refusal
+from symalloc.relax.script_expressions import SAFE_BUILTINS, text_refusal
 
 __all__ = ["SandboxError", "sandbox"]
 

@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
 from symalloc.relax.read_result import Stage
+from symalloc.relax.tvm_error import error_text
 
 __all__ = ["Lowered", "PassFailedError", "has_memory_operations", "lower", "wanted_stages"]
 
@@ -153,15 +154,6 @@ class _Keeper:
         name = str(info.name)
         if name not in _WRAPPERS and self._wanted(name):
             self._keep(Lowered(name, mod))
-
-
-def error_text(error: Exception, most: int = 4) -> str:
-    """TVM's message without the C++ stack: its first lines that say something."""
-    lines = (line.strip() for line in str(error).splitlines())
-    said = [
-        line for line in lines if line and not line.startswith(("File ", "at ", "Traceback", "Stack trace"))
-    ]
-    return "\n".join(said[:most]) or type(error).__name__
 
 
 def has_memory_operations(mod: Any) -> bool:
