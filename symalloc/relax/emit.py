@@ -20,7 +20,7 @@ from tvm.relax.op import memory
 from symalloc.plan.live import allocations
 from symalloc.plan.model import Arena, Guard, Placement, Plan
 from symalloc.program.model import Function
-from symalloc.relax.tir_form import condition_to_prim, to_prim
+from symalloc.relax.tir_emit import condition_to_prim, to_prim
 from symalloc.size.condition import conjunction
 from symalloc.size.expr import Expr
 

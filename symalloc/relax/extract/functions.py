@@ -43,17 +43,18 @@ class FunctionExtractor(Context):
     def run(self, name: str, function: Any) -> Function:
         """The whole function."""
         params = self._params(function.params)
+        signature = dict(self.symbols.original)
         body = self._block(function.body)
-        attrs = function.attrs
+        attributes = function.attrs or {}
         return Function(
             name=name,
             params=params,
             body=body,
             result_type=self.types.of(function.ret_ty),
             symbols=self.symbols.origins,
-            private=attrs is None or "global_symbol" not in attrs,
-            declared_upper=self._declared(attrs, "tir_var_upper_bound"),
-            declared_lower=self._declared(attrs, "tir_var_lower_bound"),
+            private="global_symbol" not in attributes,
+            declared_upper=_declared(attributes, "tir_var_upper_bound", signature),
+            declared_lower=_declared_lower(attributes, signature),
             span=self.places.definition,
         )
 
@@ -61,13 +62,6 @@ class FunctionExtractor(Context):
         for param in params:
             self.types.define(param.ty, Origin.DIMENSION)
         return tuple(self.declare(param) for param in params)
-
-    def _declared(self, attrs: Any, key: str) -> dict[str, int]:
-        """Bounds that an attribute declares, by our names; they hold for the symbols of the signature."""
-        given = attrs[key].items() if attrs is not None and key in attrs else ()
-        bounds = {str(name): int(bound) for name, bound in given}
-        original = self.symbols.original
-        return {ours: bounds[theirs] for ours, theirs in original.items() if theirs in bounds}
 
     # -- blocks ---------------------------------------------------------------------------------------------
 
@@ -180,6 +174,19 @@ class FunctionExtractor(Context):
         with self.places.branch(taken=False):
             otherwise = self._block(value.false_branch)
         return If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
+
+
+def _declared(attributes: Any, key: str, signature: Mapping[str, str]) -> dict[str, int]:
+    """The bounds that an attribute declares, by our names for the symbols of the signature."""
+    bounds = attributes[key] if key in attributes else {}
+    return {ours: int(bounds[theirs]) for ours, theirs in signature.items() if theirs in bounds}
+
+
+def _declared_lower(attributes: Any, signature: Mapping[str, str]) -> dict[str, int]:
+    key = "tir_non_negative_var"
+    names = {str(name) for name in attributes[key]} if key in attributes else set()
+    zeros = {ours: 0 for ours, theirs in signature.items() if theirs in names}
+    return zeros | _declared(attributes, "tir_var_lower_bound", signature)
 
 
 _VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Any], Instruction]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, relax
 
 from symalloc.program.model import Origin
@@ -133,7 +134,8 @@ class Types:
         return found[1]
 
     def _device_index(self, device: Any) -> int:
-        return next((i for i, known in enumerate(self._devices) if known.same_as(device)), 0)
+        """The place of a device among the module's; by structure, for VDevice.same_as never returns."""
+        return next((i for i, d in enumerate(self._devices) if tvm_ffi.structural_equal(d, device)), 0)
 
     def _shape_type(self, type_: Any) -> ShapeType:
         values, ndim = type_.values, type_.ndim
