@@ -1,0 +1,128 @@
+"""How long linting takes beside building: a 32-layer Llama-style module, as TVM plans it.
+
+Both are timed in one process on the same module: `relax.build` of the model, and `symalloc.lint` of what
+StaticPlanBlockMemory and KillAfterLastUse make of it.  The first lint of a process loads the rules and starts with an
+empty proof cache (cold); later ones in the same process start with an empty cache, but with the code loaded (warm).
+
+    python benchmarks/lint_llama.py [--layers 32] [--rounds 5] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax import transform
+
+import symalloc
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from models.zoo.llama import Shape, decoder  # noqa: E402
+
+LIMIT = 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Seconds are wall time; `build` and `warm` hold one figure a round, shares are of the median build."""
+
+    layers: int
+    bindings: int
+    build: tuple[float, ...]
+    cold: float
+    warm: tuple[float, ...]
+    share_cold: float
+    share_warm: float
+    constraints: int
+    decided_by: dict[str, int]
+    errors: int
+
+
+def planned(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module after TVM's own memory planning and placement of kills."""
+    passes = [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        transform.LegalizeOps(),
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+        transform.StaticPlanBlockMemory(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+    ]
+    with tvm.target.Target("llvm"):
+        return tvm.transform.Sequential(passes)(mod)
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds that `action` took, and what it gave."""
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+def measure(layers: int, rounds: int) -> Result:
+    """Build and lint in turn, `rounds` times."""
+    mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
+    plan = planned(mod)
+    cold, report = timed(lambda: symalloc.lint(plan, stage="as-is"))
+    build, warm = [], []
+    for _ in range(rounds):
+        build.append(timed(lambda: relax.build(mod, target="llvm"))[0])
+        warm.append(timed(lambda: symalloc.lint(plan, stage="as-is"))[0])
+    median = statistics.median(build)
+    return Result(
+        layers=layers,
+        bindings=sum(len(b.bindings) for b in plan["forward"].body.blocks),
+        build=tuple(build),
+        cold=cold,
+        warm=tuple(warm),
+        share_cold=cold / median,
+        share_warm=statistics.median(warm) / median,
+        constraints=report.summary.constraints,
+        decided_by=dict(report.summary.by_solver),
+        errors=sum(d.severity == "error" for d in report),
+    )
+
+
+def show(result: Result) -> None:
+    """Print the figures."""
+    build, warm = statistics.median(result.build), statistics.median(result.warm)
+    print(f"Llama-style decoder, {result.layers} layers, planned: {result.bindings} bindings")
+    print(f"  relax.build        {build:7.3f} s   median of {len(result.build)}, {min(result.build):.3f} at best")
+    print(f"  symalloc.lint cold {result.cold:7.3f} s   {result.share_cold:6.1%} of the build")
+    print(f"  symalloc.lint warm {warm:7.3f} s   {result.share_warm:6.1%} of the build")
+    print(f"  {result.constraints} constraints, {result.errors} errors; decided by")
+    for layer, count in sorted(result.decided_by.items(), key=lambda item: -item[1]):
+        print(f"    {layer:12} {count:6}   {count / max(1, result.constraints):6.1%}")
+
+
+def main() -> int:
+    """1 where a warm lint takes more than a tenth of the build, or reports an error."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = measure(options.layers, options.rounds)
+    if options.json:
+        print(json.dumps(asdict(result)))
+    else:
+        show(result)
+    return int(result.share_warm > LIMIT or result.errors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

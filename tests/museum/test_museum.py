@@ -1,0 +1,91 @@
+"""Every exhibit is found by the rule that fits, on the line or at the pass where the fault stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import symalloc
+from museum.exhibits import EXHIBITS, MODULES, Exhibit
+from symalloc.lint.diagnostic import Diagnostic, Report
+
+ROOT = Path(__file__).parents[2]
+CRASHING = [e.name for e in EXHIBITS if e.proof == "SIGSEGV"]
+RUNNING = [e.name for e in EXHIBITS if e.proof and e.proof != "SIGSEGV"]
+
+
+@cache
+def _reports() -> Report:
+    return symalloc.lint([e.path for e in EXHIBITS])
+
+
+def _findings(exhibit: Exhibit) -> list[Diagnostic]:
+    found = [d for d in _reports() if d.file.endswith(exhibit.path.name) or exhibit.path.name in d.file]
+    return [d for d in found if d.rule == exhibit.rule]
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda e: e.name)
+def test_found_by_the_fitting_rule(exhibit: Exhibit) -> None:
+    findings = _findings(exhibit)
+    assert findings, f"{exhibit.rule} is silent; reported: {[(d.rule, d.message) for d in _reports()]}"
+    assert {str(d.severity) for d in findings} == {exhibit.severity}
+    first = findings[0]
+    assert first.verdict is None or first.verdict == exhibit.verdict
+    assert exhibit.stage is None or exhibit.stage == first.stage
+
+
+@pytest.mark.parametrize("exhibit", [e for e in EXHIBITS if e.on_line], ids=lambda e: e.name)
+def test_points_at_the_line(exhibit: Exhibit) -> None:
+    lines = exhibit.path.read_text().splitlines()
+    places = {d.span.line for d in _findings(exhibit) if d.span is not None}
+    wanted = {number for number, text in enumerate(lines, 1) if exhibit.on_line and exhibit.on_line in text}
+    assert places & wanted, (places, wanted)
+
+
+@pytest.mark.parametrize("exhibit", [e for e in EXHIBITS if e.counterexample], ids=lambda e: e.name)
+def test_shows_the_smallest_counterexample(exhibit: Exhibit) -> None:
+    assert exhibit.counterexample in [d.counterexample for d in _findings(exhibit)]
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda e: e.name)
+def test_module_says_what_it_is(exhibit: Exhibit) -> None:
+    text = exhibit.path.read_text()
+    assert text.startswith('"""') and exhibit.rule in text.split('"""')[1]
+
+
+def test_every_module_is_an_exhibit_and_in_the_list() -> None:
+    names = {path.stem for path in MODULES.glob("*.py")}
+    assert names == {e.name for e in EXHIBITS}
+    listed = re.findall(r"tests/museum/modules/(\w+)\.py", (ROOT / "BUGS.md").read_text())
+    assert sorted(set(listed)) == sorted(names)
+
+
+def test_list_names_rule_and_origin() -> None:
+    rows = {m[1]: m[0] for m in re.finditer(r"\|.*museum/modules/(\w+)\.py.*\|", (ROOT / "BUGS.md").read_text())}
+    for exhibit in EXHIBITS:
+        assert exhibit.rule in rows[exhibit.name]
+        assert exhibit.origin in rows[exhibit.name]
+
+
+def _prove(*names: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(Path(__file__).with_name("proofs.py")), *names]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_faults_are_real_when_the_modules_run() -> None:
+    done = _prove(*RUNNING)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shown = json.loads(done.stdout.splitlines()[-1])
+    assert shown == dict.fromkeys(RUNNING, True)
+
+
+@pytest.mark.parametrize("name", CRASHING)
+def test_branches_crash_when_the_modules_run(name: str) -> None:
+    assert _prove(name).returncode == -signal.SIGSEGV
