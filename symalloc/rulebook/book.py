@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -95,15 +95,14 @@ def _files_at(place: Path) -> list[Path]:
     return files
 
 
-def _rulebook(rules: Iterable[Rule]) -> Rulebook:
+def _rulebook(rules: Sequence[Rule]) -> Rulebook:
+    """The rules in order; raises RuleError for the second of two with one id or name."""
     seen: dict[str, Rule] = {}
-    ordered = sorted(rules, key=lambda rule: rule.id)
-    for rule in ordered:
-        for key in (rule.id, rule.name):
+    for rule in rules:
+        for name, key in (("id", rule.id), ("name", rule.name)):
             other = seen.setdefault(key, rule)
             if other is not rule:
-                field_name = "id" if key == rule.id else "name"
                 raise RuleError(
-                    file=rule.file, field=field_name, problem=f"`{key}` is already taken by {other.file}"
+                    file=rule.file, field=name, problem=f"`{key}` is already taken by {other.file}"
                 )
-    return Rulebook(rules=tuple(ordered))
+    return Rulebook(rules=tuple(sorted(rules, key=lambda rule: rule.id)))

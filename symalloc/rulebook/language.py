@@ -263,8 +263,8 @@ def _common(verb: str, left: Quantity, right: Quantity) -> Unit | None:
     if left.unit is None or right.unit is None or left.unit is right.unit:
         return left.unit or right.unit
     what = verb.format(left=left.unit, right=right.unit)
-    hint = "multiply by itemsize" if {left.unit, right.unit} == {Unit.BYTES, Unit.ELEMENTS} else None
-    raise LanguageError(f"cannot {what}: {_described(left)}, {_described(right)}", hint)
+    hint = "; multiply by itemsize" if {left.unit, right.unit} == {Unit.BYTES, Unit.ELEMENTS} else ""
+    raise LanguageError(f"cannot {what}: {_described(left)}, {_described(right)}{hint}")
 
 
 def _all_alike(name: str, arguments: Sequence[Quantity]) -> Unit | None:

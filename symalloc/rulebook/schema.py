@@ -16,6 +16,7 @@ from symalloc.rulebook.language import nearest
 __all__ = ["BadExample", "Expectation", "GoodExample", "RuleFile", "SeverityName", "read_rule_file"]
 
 SeverityName: TypeAlias = Literal["error", "warning", "note"]
+FixName: TypeAlias = Literal["grow-storage", "insert-assertion", "remove-kill", "remove-suppression"]
 
 
 class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -64,7 +65,7 @@ class RuleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     labels: dict[str, str] = {}
     help: str | tuple[str, ...] = ()
     note: str | tuple[str, ...] = ()
-    fixes: tuple[str, ...] = ()
+    fixes: tuple[FixName, ...] = ()
     references: tuple[str, ...] = ()
     bad: tuple[BadExample, ...] = ()
     good: tuple[GoodExample, ...] = ()
@@ -88,7 +89,8 @@ def read_rule_file(path: Path) -> RuleFile:
 
 def line_of(text: str, field: str) -> int | None:
     """The line (from 1) on which `field` is set in a TOML text, None where it is not."""
-    found = re.search(rf"^\s*\[*{re.escape(field)}\]*\s*(=|$)", text, re.MULTILINE)
+    key = re.escape(field)
+    found = re.search(rf"^\s*\[*{key}\]*\s*(=|$)", text, re.MULTILINE) or re.search(rf"\b{key}\s*=", text)
     return text.count("\n", 0, found.end()) + 1 if found else None
 
 

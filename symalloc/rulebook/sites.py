@@ -82,6 +82,7 @@ _KINDS = (
         description="a reshape that keeps the elements and changes the extents",
         quantities={"numel": _E, "source.numel": _E},
         texts=("tensor", "source", "shape", "source.shape"),
+        places=("source",),
     ),
     SiteKind(
         name="match-cast",

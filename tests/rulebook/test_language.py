@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symalloc.rulebook.language import LanguageError, compile_constraint, compile_quantity
+from symalloc.size import parse_condition, parse_expr
+from symalloc.size.units import Unit
+
+QUANTITIES = {
+    "offset": Unit.BYTES,
+    "nbytes": Unit.BYTES,
+    "numel": Unit.ELEMENTS,
+    "itemsize": Unit.BYTES_PER_ELEMENT,
+    "storage.size": Unit.BYTES,
+    "actual": Unit.NUMBER,
+}
+VALUES = {
+    "offset": parse_expr("64*k"),
+    "nbytes": parse_expr("4*m"),
+    "numel": parse_expr("m"),
+    "itemsize": parse_expr("4"),
+    "storage.size": parse_expr("n*1024"),
+    "actual": parse_expr("m - 1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("offset + nbytes <= storage.size", "64*k + 4*m <= n*1024"),
+        ("numel * itemsize == nbytes", "True"),
+        ("offset % 64 == 0", "True"),
+        ("0 <= offset < storage.size", "0 <= 64*k and 64*k < n*1024"),
+        ("not nbytes > storage.size", "4*m <= n*1024"),
+        ("nbytes == 0 or offset + nbytes <= 128", "4*m == 0 or 64*k + 4*m <= 128"),
+        ("round_up(nbytes, 64) <= storage.size", "round_up(4*m, 64) <= n*1024"),
+        ("max(offset, nbytes, 256) <= storage.size", "max(64*k, 4*m, 256) <= n*1024"),
+        ("min(nbytes, 7) >= -offset", "min(4*m, 7) >= -64*k"),
+        ("storage.size // nbytes >= 2", "(n*1024) // (4*m) >= 2"),
+        ("nbytes // itemsize == numel", "True"),
+        ("nbytes <= 2**63 - 1", "4*m <= 9223372036854775807"),
+        ("actual != 3", "m - 1 != 3"),
+        ("nbytes * actual < 10", "4*m*(m - 1) < 10"),
+    ],
+)
+def test_a_constraint_builds_the_condition_it_writes(text: str, expected: str) -> None:
+    constraint = compile_constraint(text, QUANTITIES)
+    assert constraint.build(VALUES) == parse_condition(expected)
+
+
+def test_a_constraint_knows_the_quantities_it_needs() -> None:
+    constraint = compile_constraint("offset + nbytes <= storage.size or offset == 0", QUANTITIES)
+    assert constraint.names == {"offset", "nbytes", "storage.size"}
+    with pytest.raises(KeyError, match="nbytes"):
+        constraint.build({"offset": parse_expr("n"), "storage.size": parse_expr("1")})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "offset + numel <= storage.size",
+            "`offset` is in bytes, `numel` is in elements; multiply by itemsize",
+        ),
+        (
+            "storage.size - numel >= 0",
+            "cannot subtract elements from bytes: `storage.size` is in bytes, `numel`",
+        ),
+        (
+            "numel <= storage.size",
+            "cannot compare elements with bytes: `numel` is in elements, `storage.size`",
+        ),
+        ("numel * 4 <= storage.size", "`numel * 4` is in elements"),
+        ("max(offset, numel) >= 0", "cannot take the max of bytes and elements"),
+        ("min(7, offset, numel) >= 0", "cannot take the min of bytes and elements"),
+        ("offset % itemsize == 0", "cannot take bytes modulo bytes/element"),
+        ("offset * nbytes >= 0", "cannot multiply bytes by bytes"),
+        ("numel // nbytes == 0", "cannot divide elements by bytes"),
+        ("offset // numel == offset", "cannot compare bytes/element with bytes"),
+    ],
+)
+def test_units_are_kept_apart(text: str, problem: str) -> None:
+    with pytest.raises(LanguageError) as error:
+        compile_constraint(text, QUANTITIES)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ofset >= 0", "unknown name `ofset`; this site offers offset, nbytes"),
+        ("storage.sise >= 0", "unknown name `storage.sise`"),
+        ("__import__('os').system('true') == 0", "not part of the constraint language"),
+        ("exec(offset) == 0", "unknown function `exec`"),
+        ("ceil(offset) == 0", "unknown function `ceil`; known are max, min, round_up"),
+        ("(lambda: 1)() == 1", "not part of the constraint language"),
+        ("[offset][0] == 1", "not part of the constraint language"),
+        ("offset", "is a size where a condition is expected"),
+        ("offset + (nbytes <= 3)", "is a size where a condition is expected"),
+        ("offset + (nbytes <= 3) == 4", "is a condition where a size is expected"),
+        ("offset in nbytes", "only == != < <= > >= compare sizes"),
+        ("offset <=", "cannot be parsed"),
+        ("", "cannot be parsed"),
+        ("offset / 2 >= 0", "use `//`"),
+        ("offset & 63 == 0", "not part of the constraint language"),
+        ("offset // 0 == 0", "divides by zero"),
+        ("offset % (2 - 2) == 0", "divides by zero"),
+        ("offset ** 2 >= 0", "a power needs two integers"),
+        ("2 ** 65 >= offset", "a power needs two integers"),
+        ("round_up(offset, nbytes) >= 0", "round_up needs a positive integer"),
+        ("round_up(offset, 0) >= 0", "round_up needs a positive integer"),
+        ("round_up(offset) >= 0", "`round_up` takes two arguments"),
+        ("max(offset) >= 0", "`max` takes two or more arguments"),
+        ("offset >= 1.5", "not part of the constraint language"),
+        ("offset == True", "not part of the constraint language"),
+    ],
+)
+def test_what_is_not_in_the_language_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(LanguageError) as error:
+        compile_constraint(text, QUANTITIES)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [("ofset >= 0", "offset"), ("storage.sise >= 0", "storage.size"), ("mx(1, 2) == 1", "max")],
+)
+def test_the_nearest_name_is_suggested(text: str, suggestion: str) -> None:
+    with pytest.raises(LanguageError) as error:
+        compile_constraint(text, QUANTITIES)
+    assert error.value.suggestion == suggestion
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("offset + 4", Unit.BYTES),
+        ("numel * itemsize", Unit.BYTES),
+        ("nbytes // numel", Unit.BYTES_PER_ELEMENT),
+        ("nbytes // offset", Unit.NUMBER),
+        ("nbytes % 64", Unit.BYTES),
+        ("3 * 4", None),
+        ("-numel", Unit.ELEMENTS),
+        ("max(1, numel)", Unit.ELEMENTS),
+    ],
+)
+def test_a_quantity_has_the_unit_of_what_it_computes(text: str, unit: Unit | None) -> None:
+    assert compile_quantity(text, QUANTITIES).unit is unit
+
+
+_SIZES = st.recursive(
+    st.one_of(st.sampled_from(["nbytes", "offset", "storage.size"]), st.integers(0, 99).map(str)),
+    lambda inner: st.one_of(
+        st.builds("({} + {})".format, inner, inner),
+        st.builds("({} - {})".format, inner, inner),
+        st.builds("({} * {})".format, inner, st.integers(0, 9)),
+        st.builds("({} // {})".format, inner, st.integers(1, 9)),
+        st.builds("max({}, {})".format, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    _SIZES, _SIZES, st.sampled_from(["<=", "<", "==", "!=", ">", ">="]), st.tuples(*[st.integers(0, 50)] * 3)
+)
+def test_a_constraint_means_what_python_means_by_it(
+    left: str, right: str, operator: str, values: tuple[int, int, int]
+) -> None:
+    text = f"{left} {operator} {right}"
+    binding = dict(zip(("nbytes", "offset", "size"), values, strict=True))
+    symbols = {
+        "nbytes": parse_expr("nbytes"),
+        "offset": parse_expr("offset"),
+        "storage.size": parse_expr("size"),
+    }
+    condition = compile_constraint(text, QUANTITIES).build(symbols)
+    expected = eval(text.replace("storage.size", "size"), {"max": max}, binding)
+    assert condition.evaluate(binding) is expected
