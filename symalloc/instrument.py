@@ -1,0 +1,78 @@
+"""`symalloc.VerifyMemory`: the linter as a pass instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symalloc.errors import UsageError
+from symalloc.lint.diagnostic import Severity
+from symalloc.lint.run import Linter, Settings
+from symalloc.linting import parse_assumptions
+from symalloc.prove.prover import Prover
+from symalloc.relax.read import ReadOptions, read_module
+from symalloc.report.text import text_of
+from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.error import RuleError
+
+if TYPE_CHECKING:
+    from tvm import IRModule
+
+    from symalloc.relax.verify_pass import Fault, Mode
+
+__all__ = ["VerifyMemory"]
+
+
+def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
+    *,
+    mode: Mode = "raise",
+    assume: Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Any:
+    """A pass instrument that lints the module after every pass and stops at the pass that brings an error in.
+
+        with tvm.transform.PassContext(instruments=[symalloc.VerifyMemory()]):
+            relax.build(mod, target="llvm")
+
+    `assume`, `select` and `ignore` are those of `symalloc.lint`; warnings and notes are passed over.
+    With mode "warn" the build goes on.  Raises UsageError for arguments that make no sense; while passes
+    run, VerificationError.
+    """
+    from symalloc.relax.verify_pass import make_instrument
+
+    if mode not in ("raise", "warn"):
+        raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
+    try:
+        settings = Settings(
+            rulebook=load_rules(),
+            assume=parse_assumptions(assume),
+            select=tuple(select),
+            ignore=tuple(ignore),
+            report_unused=False,
+        )
+        Linter(settings)
+    except RuleError as error:
+        raise UsageError(str(error)) from None
+    return make_instrument(_Check(settings), mode)
+
+
+class _Check:
+    """Lints a module as it stands; the prover's memory lasts over all passes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._prover = Prover()
+
+    def __call__(self, module: IRModule, stage: str) -> Sequence[Fault]:
+        """The errors in `module`.  Only where there are any is its script printed, to show them in."""
+        return self._faults(module, stage, locate=True) if self._faults(module, stage, locate=False) else ()
+
+    def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[Fault]:
+        from symalloc.relax.verify_pass import Fault
+
+        linter = Linter(self._settings, self._prover)
+        reading = read_module(module, ReadOptions(stage="as-is", locate=locate), name=stage)
+        errors = [d for d in linter.add(reading) if d.severity is Severity.ERROR]
+        report = linter.report()
+        return [Fault(rule=d.rule, function=d.function, text=text_of(d, report).plain) for d in errors]
