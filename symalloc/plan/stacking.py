@@ -32,8 +32,8 @@ def stack(
     """The stacking of a greedy best-fit packing by size at `binding`: largest first, each into the
     tightest gap.
 
-    Deterministic: ties go to the one that begins first, which is optimal where all sizes are equal, then to the lower
-    id.
+    Deterministic: ties go to the one that begins first, which is optimal where all sizes are equal, then
+    to the lower id.
     """
     sizes = {b.id: b.size.evaluate(binding) for b in buffers}
     begins = {b.id: min((begin for begin, _ in b.live), default=0) for b in buffers}

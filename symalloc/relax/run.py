@@ -22,37 +22,11 @@ from symalloc.prove.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import Flavour, finishing_pipeline, lower
 from symalloc.relax.plan_pass import plan_lowered
-from symalloc.relax.run_inputs import Argument, RunError, ShapeArgument, random_arguments
-from symalloc.relax.stages import error_text
+from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
+from symalloc.relax.run_result import Output, RunError, RunResult
+from symalloc.relax.tvm_error import error_text
 
-__all__ = ["Output", "RunResult", "run_module"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """One tensor that came back: extents in elements, and the element type's name."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """What a run gave.
-
-    `arena_bytes` and `floor_bytes` are those of the function that was run, under its binding.
-    `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
-    whether it was asked at all.  `seconds` holds the time of each repetition.
-    """
-
-    function: str
-    binding: Mapping[str, int]
-    outputs: tuple[Output, ...]
-    arena_bytes: int
-    floor_bytes: int
-    seconds: tuple[float, ...]
-    checked: bool = False
-    difference: str | None = None
+__all__ = ["run_module"]
 
 
 def run_module(

@@ -10,18 +10,15 @@ import numpy as np
 
 from symalloc.program.model import Function, Origin, Var
 from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.relax.run_result import RunError
 from symalloc.size.expr import Expr
 
-__all__ = ["Argument", "RunError", "check_binding", "random_arguments"]
+__all__ = ["Argument", "ShapeArgument", "check_binding", "random_arguments"]
 
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar
 Argument: TypeAlias = Union["np.ndarray", "ShapeArgument", int, float, tuple["Argument", ...]]
 
 SMALL = 2  # integers are drawn from 0 and 1, in range as indices into anything with two rows
-
-
-class RunError(Exception):
-    """The function cannot be run as asked; the text is meant for the user."""
 
 
 class ShapeArgument(tuple[int, ...]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from symalloc.relax.read_json import JsonError, load_module
 from symalloc.relax.read_script import read_script
-from symalloc.relax.run_inputs import RunError
+from symalloc.relax.run_result import RunError
 from symalloc.relax.script_file import ScriptError, parse_script, read_bytes
 from symalloc.relax.script_trust import TrustedCodeError
 
