@@ -186,7 +186,7 @@ class LintSession:
             assume
             and self.prover.prove(FALSE, domain.assuming(assume), explain=False).verdict is Verdict.VACUOUS
         ):
-            given = ", ".join(f"`{c}`" for c in assume)
+            given = ", ".join(f"`{text}`" for text in self.options.assume)
             where = " for dimensions, which are >= 0" if domain.default_lower == 0 else ""
             raise UsageError(
                 f"the assumptions contradict each other{where}: {given}; nothing would be verified"

@@ -13,21 +13,19 @@ from pathlib import PurePath
 from time import perf_counter
 from typing import Protocol
 
+from symalloc.lint.comments import Comments
 from symalloc.lint.diagnostic import Diagnostic, Report, Severity, Summary
 from symalloc.lint.engine import CheckResult, check
-from symalloc.lint.suppress import Suppression, apply_suppressions, find_suppressions
 from symalloc.program.model import Origin, Program
 from symalloc.program.span import Source, Span
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
-from symalloc.rulebook.error import RuleError
 from symalloc.size.condition import Condition
 
 __all__ = ["AS_IS", "CANNOT_BE_READ", "Linter", "Reading", "ReadingProblem", "Settings", "matches_file"]
 
 CANNOT_BE_READ = "SYM902"
-UNUSED_SUPPRESSION = "SYM901"
 NOT_UNDERSTOOD = "SYM904"
 AS_IS = "as-is"
 
@@ -112,7 +110,8 @@ class Linter:
         self._sources.update({p.source.file: p.source for p in reading.programs if p.source})
         found = [self._unreadable(problem) for problem in reading.problems]
         complete = not found and self.settings.report_unused
-        found += self._suppress(self._checked(reading), reading.source, complete)
+        comments = Comments(known=self.settings.rulebook, active=self.rulebook, report_unused=complete)
+        found += comments.apply(self._checked(reading), reading.file, reading.source)
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
         self._diagnostics += kept
         return tuple(kept)
@@ -164,69 +163,22 @@ class Linter:
 
     def _unreadable(self, problem: ReadingProblem) -> Diagnostic:
         rule = self.settings.rulebook.get(CANNOT_BE_READ)
+        what = problem.message.removeprefix("cannot be read: ")
         return Diagnostic(
             rule=rule.id,
             name=rule.name,
             severity=Severity(rule.severity),
             verdict=None,
-            message=rule.render_message({"file": problem.file, "problem": problem.message}),
+            message=rule.render_message({"file": problem.file, "problem": what}),
             file=problem.file,
             module=problem.module or "",
             span=problem.span,
+            label=rule.label,
             stage=problem.stage if problem.stage != AS_IS else None,
             help=problem.hint,
         )
 
-    # -- suppressions and filters --------------------------------------------------------------------------
-
-    def _suppress(
-        self, diagnostics: list[Diagnostic], source: Source | None, complete: bool
-    ) -> list[Diagnostic]:
-        suppressions = find_suppressions(source) if source and source.origin is None else ()
-        if not suppressions:
-            return diagnostics
-        known = [(s, self._means(s)) for s in suppressions]
-        wrong = [self._misused(s) for s, rules in known if not rules]
-        kept, unused = apply_suppressions(diagnostics, [(s, rules) for s, rules in known if rules])
-        active = {rule.id for rule in self.rulebook.rules}
-        if complete:
-            wrong += [self._unused(s) for s in unused if self._means(s) <= active]
-        return kept + (wrong if UNUSED_SUPPRESSION in active else [])
-
-    def _means(self, suppression: Suppression) -> frozenset[str]:
-        """The ids that the suppression names; none where it is wrong."""
-        if suppression.problem:
-            return frozenset()
-        try:
-            return self.settings.rulebook.ids(suppression.key)
-        except RuleError:
-            return frozenset()
-
-    def _misused(self, suppression: Suppression) -> Diagnostic:
-        problem = suppression.problem
-        if problem is None:
-            try:
-                self.settings.rulebook.get(suppression.key)
-            except RuleError as error:
-                problem = str(error)
-        return self._about(suppression, f"suppression without effect: {problem}")
-
-    def _unused(self, suppression: Suppression) -> Diagnostic:
-        rule = self.settings.rulebook.get(UNUSED_SUPPRESSION)
-        return self._about(suppression, rule.render_message({"rule": suppression.key}))
-
-    def _about(self, suppression: Suppression, message: str) -> Diagnostic:
-        rule = self.settings.rulebook.get(UNUSED_SUPPRESSION)
-        return Diagnostic(
-            rule=rule.id,
-            name=rule.name,
-            severity=Severity(rule.severity),
-            verdict=None,
-            message=message,
-            file=suppression.span.file,
-            function="",
-            span=suppression.span,
-        )
+    # -- filters -------------------------------------------------------------------------------------------
 
     def _wanted(self, diagnostic: Diagnostic) -> bool:
         if diagnostic.rule == CANNOT_BE_READ:

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from symalloc.cli.main import main
+from symalloc.cli.output import colour_wanted
+from symalloc.report.json import schema_text
+
+Run = Callable[..., tuple[int, str, str]]
+
+HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
+FAULTY = """
+
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
+        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        filled = R.call_packed("fill", alloc, ty_args=(R.Tensor((m,), "float32"),))
+        return filled
+"""
+TENSOR = 'R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))'
+ONLY = ("--select", "SYM101,SYM9")  # what these tests are about
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(["lint", *arguments])
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = Path("model.py")
+    path.write_text(HEAD + FAULTY, encoding="utf-8")
+    return path
+
+
+# -- findings --------------------------------------------------------------------------------------------
+
+
+def test_a_finding_with_both_fixes(run: Run, model: Path) -> None:
+    status, out, _ = run(str(model), *ONLY)
+    assert status == 1
+    assert out.startswith("error[SYM101]: tensor `alloc` can outgrow its storage")
+    assert "= counterexample: m = 5  ->  20 B > 16 B" in out
+    assert "= holds only when: m <= 4   (no guard in `main` enforces it)" in out
+    assert "R.shape([m * 4])   fix (safe), re-linted: always valid" in out
+    assert "fix (unsafe), re-linted: always valid" in out
+    assert out.endswith("1 fixable with --fix\n")
+
+
+def test_an_assumption_settles_it(run: Run, model: Path) -> None:
+    status, out, _ = run(str(model), *ONLY, "--assume", "m <= 4")
+    assert (status, "error" in out) == (0, False)
+
+
+def test_diff_writes_nothing(run: Run, model: Path) -> None:
+    before = model.read_bytes()
+    status, out, _ = run(str(model), *ONLY, "--diff")
+    assert status == 1
+    assert out.startswith("--- a/model.py\n+++ b/model.py\n")
+    assert "+        storage = R.memory.alloc_storage(R.shape([m * 4])," in out
+    assert model.read_bytes() == before
+
+
+def test_fix_repairs_the_file_and_keeps_its_form(run: Run, model: Path) -> None:
+    model.write_bytes((HEAD + FAULTY).replace("\n", "\r\n").encode())
+    model.chmod(0o600)
+    status, _, err = run(str(model), *ONLY, "--fix")
+    assert status == 0
+    assert "fixed 1 finding in 1 file" in err
+    expected = (HEAD + FAULTY).replace("R.shape([16])", "R.shape([m * 4])").replace("\n", "\r\n")
+    assert model.read_bytes() == expected.encode()
+    assert model.stat().st_mode & 0o777 == 0o600
+
+
+def test_comments_allow_and_say_when_they_do_not(run: Run, model: Path) -> None:
+    text = (HEAD + FAULTY).replace(TENSOR, f"{TENSOR}  # symalloc: allow(SYM101) -- m is small")
+    model.write_text(text.replace("        m = ", "        # symalloc: allow(SYM102, SYM20l)\n        m = "))
+    status, out, _ = run(str(model), "--select", "SYM101,SYM102,SYM901", "--format", "concise")
+    assert status == 1
+    assert [line.split()[1] for line in out.splitlines()] == ["SYM901", "SYM901"]
+    assert "SYM102" in out and "did you mean `SYM20" in out
+
+
+def test_json_goes_to_a_file_whole(run: Run, model: Path) -> None:
+    status, out, _ = run(str(model), *ONLY, "--format", "json", "-o", "report.json", "--exit-zero")
+    assert (status, out) == (0, "")
+    document = json.loads(Path("report.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(json.loads(schema_text())).validate(document)
+    assert [d["rule"] for d in document["diagnostics"]] == ["SYM101"]
+    assert sorted(p.name for p in Path.cwd().iterdir()) == ["model.py", "report.json"]
+
+
+def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
+    Path("broken.json").write_text('{"root_index": 1', encoding="utf-8")
+    Path("evil.py").write_text(
+        HEAD + FAULTY.replace("[16]", "[__import__('os').mkdir('owned') or 16]"), encoding="utf-8"
+    )
+    status, out, _ = run("broken.json", str(model), "evil.py", *ONLY, "--format", "concise")
+    assert status == 2
+    assert [line.split(":")[0] for line in out.splitlines()] == ["broken.json", "model.py", "evil.py"]
+    assert out.count("SYM902") == 2 and out.count("SYM101") == 1
+    assert not Path("owned").exists()
+
+
+def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
+    Path("pyproject.toml").write_text('[tool.symalloc]\nselect = ["SYM101"]\nassume = ["m <= 4"]\n')
+    assert run(str(model))[0] == 0
+    status, out, _ = run(str(model), "--no-config", "--select", "SYM101", "--format", "concise")
+    assert status == 1 and out.count("\n") == 1
+
+
+# -- what makes no sense ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.py"], ["no such file or directory: missing.py"]),
+        (["folder"], ["folder holds no Relax modules"]),
+        (["model.py", "--select", "SYM999"], ["unknown rule `SYM999`"]),
+        (["model.py", "--ignore", "use-after-kil"], ["did you mean `use-after-kill`?"]),
+        (["model.py", "--assume", "n <="], ["assumption `n <=`: syntax error"]),
+        (["model.py", "--assume", "4*n"], ["a size where a condition is expected"]),
+        (
+            ["model.py", "--assume", "n >= 3", "--assume", "n <= 2"],
+            ["contradict each other: `n >= 3`, `n <= 2`"],
+        ),
+        (["model.py", "--rules", "nowhere"], ["nowhere", "no such folder of rules"]),
+        (["model.py", "--config", "none.toml"], ["none.toml: cannot be read"]),
+        (["model.py", "--config", "none.toml", "--no-config"], ["exclude each other"]),
+    ],
+)
+def test_wrong_input_is_2_and_said(run: Run, model: Path, arguments: list[str], words: list[str]) -> None:
+    Path("folder").mkdir()
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert all(word in err for word in words)
+
+
+def test_an_assumption_about_an_unknown_symbol_is_refused(run: Run, model: Path) -> None:
+    status, _, err = run(str(model), "--assume", "k <= 4")
+    assert status == 2
+    assert "`k`, which is a symbol of no linted function; there are m" in err
+
+
+def test_a_report_that_cannot_be_written_is_2(run: Run, model: Path) -> None:
+    status, _, err = run(str(model), *ONLY, "--assume", "m <= 4", "-o", "nowhere/report.txt")
+    assert status == 2
+    assert "cannot write nowhere/report.txt: No such file or directory" in err
+
+
+def test_ctrl_c_while_linting(model: Path) -> None:
+    command = [sys.executable, "-c", "from symalloc.cli.main import main; main(['lint', 'model.py'])"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        process.wait(0.7)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.strip()) == (2, "", "interrupted")
+
+
+# -- terminals -------------------------------------------------------------------------------------------
+
+
+class _Stream:
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("choice", "terminal", "no_color", "coloured"),
+    [
+        ("auto", True, "", True),
+        ("auto", True, "1", False),
+        ("auto", False, "", False),
+        ("always", False, "1", True),
+        ("never", True, "", False),
+    ],
+)
+def test_colours(
+    choice: str, terminal: bool, no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert colour_wanted(choice, _Stream(terminal)) is coloured  # type: ignore[arg-type]
