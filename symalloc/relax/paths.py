@@ -37,6 +37,8 @@ def expand(arguments: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _expand_one(argument: str) -> Iterator[Path]:
+    if not argument:
+        raise InputError("an empty file name was given")
     path = Path(argument)
     if path.is_dir():
         yield from _in_directory(path)

@@ -17,7 +17,7 @@ from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.read_json import JsonError, load_module
 from symalloc.relax.read_result import Problem, ReadOptions
-from symalloc.relax.read_script import ModuleRead, read_script
+from symalloc.relax.read_script import ModuleRead, ScriptReader
 from symalloc.relax.script_file import Script, ScriptError, parse_script, read_bytes
 from symalloc.relax.script_trust import TrustedCodeError
 from symalloc.relax.stages import (
@@ -39,10 +39,10 @@ class Sink(Protocol):
     """Takes what reading finds, as it is found."""
 
     def step(self, text: str) -> None:
-        """What is about to be done: `reading`, or the name of a pass."""
+        """What is about to be done: `reading`, `checking`, or the name of a pass."""
 
-    def module(self, number: int) -> None:
-        """Module `number` of the file, from 0, is about to be read."""
+    def module(self, name: str, number: int, count: int) -> None:
+        """Module `number` (from 0) of `count` in the file is about to be read."""
 
     def source(self, source: Source) -> None:
         """The text of the file."""
@@ -65,7 +65,7 @@ class Collected:
     def step(self, text: str) -> None:
         """Not kept."""
 
-    def module(self, number: int) -> None:
+    def module(self, name: str, number: int, count: int) -> None:
         """Not kept."""
 
     def source(self, source: Source) -> None:
@@ -120,10 +120,11 @@ def _read_script(script: Script, options: ReadOptions, sink: Sink, skip: int) ->
             hint="a module is a class decorated with @I.ir_module, or a function decorated with @R.function",
         )
     sink.step("reading")
-    for number, read in enumerate(read_script(script, trust=options.trust, skip=skip), skip):
-        sink.module(number)
-        _take_module(read, source, options, sink)
+    reader = ScriptReader(script, trust=options.trust)
+    for number, module in enumerate(script.modules[skip:], skip):
+        sink.module(module.name, number, len(script.modules))
         sink.step("reading")
+        _take_module(reader.read(module), source, options, sink)
 
 
 def _take_module(read: ModuleRead, source: Source, options: ReadOptions, sink: Sink) -> None:
@@ -140,9 +141,9 @@ def _take_module(read: ModuleRead, source: Source, options: ReadOptions, sink: S
 def _read_json(file: str, data: bytes, options: ReadOptions, sink: Sink, skip: int) -> None:
     if skip:
         return
-    sink.module(0)
-    sink.step("reading")
     name = Path(file).name.removesuffix(".gz").removesuffix(".json")
+    sink.module(name, 0, 1)
+    sink.step("reading")
     module = _Module(
         mod=load_module(data, trust=options.trust),
         name=name,
@@ -156,7 +157,7 @@ def _read_json(file: str, data: bytes, options: ReadOptions, sink: Sink, skip: i
 
 def _take_checked(module: _Module, *, checked: bool) -> None:
     """Read a module from a file: what is ill-formed is read as it stands, but not lowered."""
-    module.sink.step("the well-formedness check")
+    module.sink.step("checking")
     fault = _ill_formed(module.mod) if checked else None
     if fault is None:
         programs_of(module.mod, module.name, module.file, module.source, module.options, module.sink)

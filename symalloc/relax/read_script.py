@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ from symalloc.relax.script_sandbox import sandbox
 from symalloc.relax.script_trust import trusted_names
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["ModuleRead", "read_script"]
+__all__ = ["ModuleRead", "ScriptReader"]
 
 _PLACE = re.compile(r"^ --> .*?:(\d+):(\d+)$", re.MULTILINE)
 _MAX_REFUSALS = 10
@@ -59,19 +59,24 @@ class ModuleRead:
     checked: bool = True
 
 
-def read_script(script: Script, *, trust: bool, skip: int = 0) -> Iterator[ModuleRead]:
-    """Parse the modules of `script` in the order they stand in, leaving out the first `skip`.
+class ScriptReader:
+    """Reads the modules of one script, one by one.
 
-    With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.
+    With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.  Raises
+    TrustedCodeError where that fails.
     """
-    outside = trusted_names(script) if trust else {}
-    for module in script.modules[skip:]:
-        found = () if trust else tuple(refusals(script, module, dialect_names()))
-        if found:
-            problems = tuple(_refused(script, module, refusal) for refusal in found[:_MAX_REFUSALS])
-            yield ModuleRead(name=module.name, mod=None, problems=problems)
-        else:
-            yield _parse(script, module, outside, trust)
+
+    def __init__(self, script: Script, *, trust: bool) -> None:
+        self._script, self._trust = script, trust
+        self._outside = trusted_names(script) if trust else {}
+
+    def read(self, module: ScriptModule) -> ModuleRead:
+        """The IRModule that `module` describes, or what is wrong with it."""
+        found = () if self._trust else tuple(refusals(self._script, module, dialect_names()))
+        if not found:
+            return _parse(self._script, module, self._outside, self._trust)
+        problems = tuple(_refused(self._script, module, refusal) for refusal in found[:_MAX_REFUSALS])
+        return ModuleRead(name=module.name, mod=None, problems=problems)
 
 
 def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> Problem:

@@ -39,9 +39,9 @@ class _PipeSink:
         """Say what is about to be done."""
         self.send(Step(text))
 
-    def module(self, number: int) -> None:
+    def module(self, name: str, number: int, count: int) -> None:
         """Say which module is about to be read."""
-        self.send(Module(number))
+        self.send(Module(name, number, count))
 
     def source(self, source: Source) -> None:
         """Hand on the text of the file."""
@@ -61,7 +61,6 @@ def main(descriptor: int) -> None:
     _prepare_process()
     sink = _PipeSink(Connection(descriptor))
     pipe = sink._pipe
-    sink.step("starting TVM")
     from symalloc.relax.read_programs import read_path
 
     while True:

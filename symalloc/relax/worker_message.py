@@ -23,16 +23,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the worker is about to do: `reading`, or the name of a TVM pass."""
+    """What the worker is about to do: `reading`, `checking`, or the name of a TVM pass."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Which module of the file is read next, from 0."""
+    """Module `number` (from 0) of the `count` in the file is read next."""
 
+    name: str
     number: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,13 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
     source: Source | None = None
     done: bool = False
-    next_module: int = 0  # the first module that was not begun
+    module: Module | None = None  # the last that was begun
     deaths: int = 0
+
+    @property
+    def begun(self) -> int:
+        """How many modules were begun."""
+        return self.module.number + 1 if self.module else 0
 
     def result(self) -> FileResult:
         return FileResult(
@@ -90,15 +95,21 @@ class _Worker:
                 pass_fds=[theirs.fileno()],
             )
         self.reading: _Reading | None = None
-        self.step = "starting TVM"
+        self.step = "starting TVM for"
         self.ready = False
         self.deadline = float("inf")
 
     def begin(self, reading: _Reading, options: ReadOptions) -> None:
         """Ask for a file."""
         self.reading = reading
-        self.deadline = time.monotonic() + options.timeout + (0 if self.ready else _STARTUP_SECONDS)
-        self.pipe.send(Request(reading.file, options, reading.next_module))
+        self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
+        self.pipe.send(Request(reading.file, options, reading.begun))
+
+    def enters(self, step: str, options: ReadOptions) -> None:
+        """Note what it does now; the time for a file counts from its first sign of life."""
+        if not self.ready:
+            self.deadline = time.monotonic() + options.timeout
+        self.step, self.ready = step, True
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
@@ -176,9 +187,9 @@ class _Pool:
             return
         match message:
             case Step(text=text):
-                worker.step, worker.ready = text, True
-            case Module(number=number):
-                reading.next_module = number + 1
+                worker.enters(text, self._options)
+            case Module():
+                reading.module = message
             case Source():
                 reading.source = message
             case Program():
@@ -201,29 +212,32 @@ class _Pool:
         worker.stop()
 
     def _requeue(self, reading: _Reading) -> None:
-        hopeless = reading.next_module == 0 or reading.deaths == _MAX_DEATHS
-        if hopeless:
+        nothing_left = reading.module is None or reading.begun == reading.module.count
+        if nothing_left or reading.deaths == _MAX_DEATHS:
             reading.done = True
         else:
             self._waiting.appendleft(reading)
 
 
 def _death(worker: _Worker, reading: _Reading, options: ReadOptions, overdue: bool) -> Problem:
-    where = _doing(worker.step, reading.file)
+    name = _pass_name(worker.step)
+    doing = f"in {name} while lowering" if name else f"while {worker.step}"
+    where = f"{doing} {Path(reading.file).name}"
     if overdue:
-        return Problem(
-            file=reading.file,
-            message=f"gave up after {options.timeout:g} s {where}",
-            hint="--timeout allows more seconds for one file",
-            stage=_pass_name(worker.step),
+        message = f"gave up after {options.timeout:g} s {where}"
+        hint = "--timeout allows more seconds for one file"
+    else:
+        words = worker.last_words()
+        message = f"{_tvm()} {_how(worker.process.returncode)} {where}" + (
+            f"; it said:\n{words}" if words else ""
         )
-    words = worker.last_words()
+        hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if name else "")
     return Problem(
         file=reading.file,
-        message=f"{_tvm()} {_how(worker.process.returncode)} {where}"
-        + (f"; it said:\n{words}" if words else ""),
-        hint="the fault is TVM's; --stage as-is leaves its passes out" if _pass_name(worker.step) else None,
-        stage=_pass_name(worker.step),
+        message=message,
+        hint=hint,
+        module=reading.module.name if reading.module else None,
+        stage=name,
     )
 
 
@@ -234,17 +248,6 @@ def _how(code: int) -> str:
         return f"crashed ({signal.Signals(-code).name})"
     except ValueError:
         return f"crashed (signal {-code})"
-
-
-def _doing(step: str, file: str) -> str:
-    name = _pass_name(step)
-    return (
-        f"in {name} while lowering {file}"
-        if name
-        else f"while {step}: {file}"
-        if " " in step
-        else f"while {step} {file}"
-    )
 
 
 def _pass_name(step: str) -> str | None:
