@@ -107,7 +107,6 @@ class Linter:
         self._files[reading.file] = None
         if reading.source:
             self._sources[reading.source.file] = reading.source
-        self._sources.update({p.source.file: p.source for p in reading.programs if p.source})
         found = [self._unreadable(problem) for problem in reading.problems]
         complete = not found and self.settings.report_unused
         comments = Comments(known=self.settings.rulebook, active=self.rulebook, report_unused=complete)
@@ -142,9 +141,12 @@ class Linter:
         for program in reading.programs:
             result = self.check(program)
             self._count(result.counts)
+            text = _printed(program)
+            if text:
+                self._sources[text.file] = text
             functions.update((program.name, name) for name in program.functions)
             self._note_symbols(program)
-            fresh = [_placed(d, program, reading) for d in result.diagnostics]
+            fresh = [_placed(d, program, reading, text) for d in result.diagnostics]
             fresh = [d for d in fresh if seen.isdisjoint(_keys(d, self._sources))]
             seen.update(key for d in fresh for key in _keys(d, self._sources))
             found += fresh
@@ -202,13 +204,28 @@ def matches_file(file: str, pattern: str) -> bool:
     return any(fnmatch(candidate, pattern.rstrip("/")) for candidate in candidates)
 
 
-def _placed(diagnostic: Diagnostic, program: Program, reading: Reading) -> Diagnostic:
-    """The finding with its file, module and stage filled in."""
+def _printed(program: Program) -> Source | None:
+    """The script that TVM prints for it, under a name of its own; None where spans point into a file."""
+    source = program.source
+    if source is None or source.origin is None:
+        return None
+    when = "as TVM prints it" if program.stage == AS_IS else f"after {program.stage}"
+    return replace(source, file=f"{source.file} ({program.name} {when})")
+
+
+def _placed(diagnostic: Diagnostic, program: Program, reading: Reading, text: Source | None) -> Diagnostic:
+    """The finding with its file, module and stage, its spans pointing into `text` where there is one."""
+    span = diagnostic.span
     return replace(
         diagnostic,
         file=diagnostic.file or reading.file,
         module=diagnostic.module or program.name,
         stage=None if program.stage == AS_IS else program.stage,
+        span=replace(span, file=text.file) if span and text else span,
+        labels=tuple(
+            replace(label, span=replace(label.span, file=text.file)) if text else label
+            for label in diagnostic.labels
+        ),
     )
 
 

@@ -51,7 +51,7 @@ class _Run:
         return {
             "tool": {"driver": driver},
             "columnKind": "unicodeCodePoints",
-            "artifacts": [{"location": self.artifact(file)} for file in self.report.files],
+            "artifacts": [{"location": self.artifact(f)} for f in self.report.files if _is_file(f)],
             "results": [self.result(d) for d in self.report],
         }
 
@@ -81,7 +81,7 @@ class _Run:
         span = file_span(self.report, d)
         file = span.file if span else d.file
         location: dict[str, Any] = {}
-        if file:
+        if file and _is_file(file):
             location["physicalLocation"] = {"artifactLocation": self.artifact(file)}
             if span:
                 location["physicalLocation"]["region"] = _region(span)
@@ -124,6 +124,11 @@ class _Run:
         source = self.report.sources.get(span.file) if span else None
         lines = split_lines(source.text) if source else []
         return lines[span.line - 1].strip() if span and span.line <= len(lines) else ""
+
+
+def _is_file(name: str) -> bool:
+    """Whether `name` is a file's, and not that of a module in memory (`<module>`)."""
+    return not name.startswith("<")
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from symalloc.program.span import Span
 from symalloc.prove.verdict import Verdict
 from symalloc.report.cells import visible
 from symalloc.report.excerpt import Mark, Row, excerpt
-from symalloc.report.places import origin_of
 
 __all__ = ["render_summary", "render_text", "text_of"]
 
@@ -181,7 +180,7 @@ class _Finding:
     def remark_texts(self) -> Iterator[tuple[str, str]]:
         d = self.diagnostic
         if d.stage:
-            yield "note", self.introduction(d.stage)
+            yield "note", f"introduced by {d.stage}"
         if d.counterexample is not None:
             yield _counterexample(d)
         if d.precondition:
@@ -192,12 +191,6 @@ class _Finding:
         if d.help and not d.fixes:
             yield "help", d.help
         yield from (("help", _offer(fix)) for fix in d.fixes)
-
-    def introduction(self, stage: str) -> str:
-        span = self.diagnostic.span
-        printed = span is not None and origin_of(self.report, span)
-        lines = "; the lines are those of the script that TVM prints after it" if printed else ""
-        return f"introduced by {stage}{lines}"
 
 
 def _counterexample(d: Diagnostic) -> tuple[str, str]:

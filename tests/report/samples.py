@@ -113,7 +113,7 @@ NO_SPAN = replace(
     guarded=True,
     help="regenerate the module",
 )
-PRINTED = "<models/issue_17322.py after StaticPlanBlockMemory>"
+PRINTED = "models/issue_17322.py (Module after StaticPlanBlockMemory)"
 FROM_PASS = replace(
     PLAIN,
     message="found in what a pass made",
