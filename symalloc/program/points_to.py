@@ -22,6 +22,7 @@ from symalloc.program.model import (
     CallOperator,
     CallPacked,
     CallTIR,
+    FunctionRef,
     Instruction,
     MakeTuple,
     MatchCast,
@@ -29,6 +30,7 @@ from symalloc.program.model import (
     Operand,
     Ownership,
     TakeField,
+    TupleValue,
     Var,
     View,
 )
@@ -47,7 +49,9 @@ from symalloc.program.types import (
 )
 from symalloc.size.expr import Expr, product
 
-__all__ = ["byte_count", "points_to"]
+__all__ = ["byte_count", "cached_maker", "points_to"]
+
+_CACHED = "vm.builtin.cuda_graph.get_cached_alloc"
 
 
 @lru_cache(maxsize=4096)
@@ -239,6 +243,11 @@ class _Builder:
         return Fields(tuple(fields)) if isinstance(instruction.var.type, TupleType) else fields[0]
 
     def call_packed(self, instruction: CallPacked) -> Value:
+        maker = self.summaries.get(cached_maker(instruction) or "")
+        if maker is not None:
+            entries = iter(maker.results)
+            made = self.fresh(instruction.var.type, instruction.var, instruction)
+            return _mapped(made, lambda cell: self.stored(cell, next(entries, None), instruction, given=True))
         if instruction.ownership is Ownership.FRESH:
             return self.fresh(instruction.var.type, instruction.var, instruction)
         sure, maybe = self.all_of(instruction.arguments)
@@ -263,14 +272,27 @@ class _Builder:
         cells = [cell for argument, kind in pairs for cell in align(self.value(argument), kind)]
         made = self.fresh(instruction.var.type, instruction.var, instruction)
         entries = iter(summary.results)
-        return _mapped(made, lambda cell: self.returned(cell, next(entries, None), cells))
+        return _mapped(made, lambda cell: self.returned(cell, next(entries, None), cells, instruction))
 
-    def returned(self, made: Cell, entry: Returned | None, cells: list[Cell]) -> Cell:
+    def stored(
+        self, made: Cell, entry: Returned | None, instruction: Instruction, *, given: bool = False
+    ) -> Cell:
+        """One leaf of what a function made: a storage, where it is known to be one."""
+        if entry is None or entry.storage is None:
+            return made
+        bit = self.add(
+            Kind.STORAGE, instruction.var, instruction=instruction, nbytes=entry.storage, given=given
+        )
+        return Cell(bit, 0)
+
+    def returned(
+        self, made: Cell, entry: Returned | None, cells: list[Cell], instruction: Instruction
+    ) -> Cell:
         """One leaf of a callee's result: `made` stands for fresh memory, `cells` are the leaves of the
         arguments.
         """
         if entry is None or not (entry.sure or entry.maybe):
-            return made
+            return self.stored(made, entry, instruction)
         sure, maybe = (made.sure, made.maybe) if entry.fresh else (0, 0)
         for leaf, cell in enumerate(cells):
             if entry.sure >> leaf & 1:
@@ -294,6 +316,20 @@ class _Builder:
             return made
         self.doubts.append(Doubt(name=name, regions=regions))
         return _mapped(made, lambda cell: Cell(cell.sure, regions, None) if cell.sure else cell)
+
+
+def cached_maker(call: CallPacked) -> str | None:
+    """The function whose result `call` keeps from one run to the next; None for other calls."""
+    if call.name != _CACHED:
+        return None
+    pending = list(call.arguments)
+    while pending:
+        operand = pending.pop()
+        if isinstance(operand, FunctionRef):
+            return operand.name
+        if isinstance(operand, TupleValue):
+            pending.extend(operand.items)
+    return None
 
 
 def _bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:

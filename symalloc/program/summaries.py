@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from symalloc.program.effects import Effect, effects
 from symalloc.program.flow import Flow, flatten
-from symalloc.program.model import CallFunction, Program
+from symalloc.program.model import CallFunction, CallPacked, Program
 from symalloc.program.pointers import PointsTo
-from symalloc.program.points_to import points_to
-from symalloc.program.regions import Cell
+from symalloc.program.points_to import cached_maker, points_to
+from symalloc.program.regions import Cell, Kind
 from symalloc.program.summary import NOTHING, FunctionSummary, Returned, align
 from symalloc.program.types import Type
+from symalloc.size.expr import Expr
 
 __all__ = ["Analysis", "analyse", "callees_first"]
 
@@ -66,7 +67,14 @@ def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
 
 
 def _called(flow: Flow) -> set[str]:
-    return {s.instruction.name for s in flow.steps if isinstance(s.instruction, CallFunction)}
+    found: set[str] = set()
+    for step in flow.steps:
+        if isinstance(step.instruction, CallFunction):
+            found.add(step.instruction.name)
+        elif isinstance(step.instruction, CallPacked):
+            made_by = cached_maker(step.instruction)
+            found.update((made_by,) if made_by is not None else ())
+    return found
 
 
 def _analysis(
@@ -103,7 +111,15 @@ def _summary(analysis: Analysis) -> FunctionSummary:
 
 def _returned(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> Returned:
     sure, maybe, fresh = _leaves(points, leaf_of, cell)
-    return Returned(sure=sure, maybe=maybe & ~sure, fresh=fresh)
+    return Returned(sure=sure, maybe=maybe & ~sure, fresh=fresh, storage=_storage(points, cell))
+
+
+def _storage(points: PointsTo, cell: Cell) -> Expr | None:
+    """The size of the storage that a cell is, where it is one and its size a constant."""
+    found = [points.regions[target.region] for target in points.targets(cell.sure, cell.maybe)]
+    if len(found) != 1 or found[0].kind is not Kind.STORAGE or found[0].nbytes is None:
+        return None
+    return found[0].nbytes if found[0].nbytes.as_constant is not None else None
 
 
 def _leaves(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> tuple[int, int, bool]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from symalloc.program.regions import Cell, Fields, Value, bits_of
 from symalloc.program.types import TupleType, Type
+from symalloc.size.expr import Expr
 
 __all__ = ["NOTHING", "FunctionSummary", "Returned", "align"]
 
@@ -23,6 +24,7 @@ class Returned:
     sure: int = 0
     maybe: int = 0
     fresh: bool = True
+    storage: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,147 @@
+"""Checks one function: every site, every rule that asks there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from symalloc.lint.finding import Finding
+from symalloc.lint.judge import Judge, Ruling
+from symalloc.lint.sites.site import Scene, Site
+from symalloc.lint.sites.table import IN_FUNCTIONS, IN_INSTRUCTIONS, KEYS
+from symalloc.lint.tally import Tally
+from symalloc.program.facts import Facts
+from symalloc.program.flow import Mark
+from symalloc.program.model import Instruction
+from symalloc.prove.verdict import Verdict
+from symalloc.rulebook.book import Rulebook
+from symalloc.rulebook.rule import Rule
+from symalloc.size.condition import Condition
+
+__all__ = ["FunctionCheck"]
+
+Makers = tuple[Callable[[Scene, Any], Iterator[Site]], ...]
+
+
+class FunctionCheck:
+    """Finds what is wrong with one function.
+
+    `findings` are in no order; `leaning` are those that hold within declared bounds, with the symbols
+    they need. Instructions of equal structure and equal facts fare alike: one that was clean is not
+    looked at again.
+    """
+
+    def __init__(self, scene: Scene, rulebook: Rulebook, judge: Judge) -> None:
+        self.scene, self.rulebook, self.judge = scene, rulebook, judge
+        self.tally = Tally()
+        self.findings: list[Finding] = []
+        self.leaning: list[tuple[tuple[str, ...], Finding]] = []
+        self._clean: dict[Hashable, Tally] = {}
+        self._seen: set[Hashable] = set()
+        self._makers: dict[type, Makers] = {}
+
+    def run(self) -> None:
+        """Checks all sites."""
+        for kinds, make in IN_FUNCTIONS:
+            if any(self.rulebook.by_site(kind) for kind in kinds):
+                for step, site in make(self.scene):
+                    self.site(site, step)
+        before = self.scene.facts.before
+        for index, step in enumerate(self.scene.analysis.flow.steps):
+            if step.mark is Mark.PLAIN and type(step.instruction) in IN_INSTRUCTIONS:
+                self.instruction(step.instruction, index, before[index])  # type: ignore[arg-type]
+
+    def instruction(self, instruction: Instruction, index: int, facts: Facts) -> None:
+        """Checks the sites of one instruction."""
+        key = self._key(instruction, facts)
+        known = self._clean.get(key) if key is not None else None
+        if known is not None:
+            self.tally.add(known)
+            return
+        before, found = self.tally.copy(), len(self.findings) + len(self.leaning)
+        for make in self._makers_for(type(instruction)):
+            for site in make(self.scene, instruction):
+                self.site(site, index)
+        if key is not None and found == len(self.findings) + len(self.leaning):
+            self._clean[key] = self.tally.since(before)
+
+    def _key(self, instruction: Instruction, facts: Facts) -> Hashable | None:
+        make = KEYS.get(type(instruction))
+        key = None if make is None else make(self.scene, instruction)
+        return None if key is None else (type(instruction), key, facts)
+
+    def _makers_for(self, kind: type) -> Makers:
+        makers = self._makers.get(kind)
+        if makers is None:
+            wanted = ((k, make) for k, make in IN_INSTRUCTIONS[kind] if self.rulebook.by_site(k))
+            makers = self._makers[kind] = tuple(make for _, make in wanted)
+        return makers
+
+    def site(self, site: Site, step: int) -> None:
+        """Asks every rule about one site."""
+        for rule in self.rulebook.by_site(site.kind):
+            if rule.constraint is None:
+                if rule.relation == site.relation and self.judge.possible(self.scene.facts.before[step]):
+                    self.add(self._finding(rule, site, step))
+            elif rule.needs <= site.quantities.keys():
+                self._ask(rule, site, step)
+            elif site.unknown is not None:
+                self._undecidable(rule, site, step)
+
+    def _finding(self, rule: Rule, site: Site, step: int, **judged: Any) -> Finding:
+        return Finding(rule=rule, site=site, step=step, function=self.scene.function.name, **judged)
+
+    def add(self, finding: Finding) -> None:
+        """Keeps a finding, unless one like it is kept already."""
+        if finding.site.once is not None:
+            key = (finding.rule.id, finding.site.once)
+            if key in self._seen:
+                return
+            self._seen.add(key)
+        self.findings.append(finding)
+
+    def _undecidable(self, rule: Rule, site: Site, step: int) -> None:
+        self.tally.count(Ruling(Verdict.RUNTIME_CHECK, unknown=True))
+        self.add(self._finding(rule, site, step, unknown=True))
+
+    def _ask(self, rule: Rule, site: Site, step: int) -> None:
+        """Asks a rule's constraint."""
+        constraint = rule.condition(site.quantities)
+        if constraint.as_bool is True:
+            self.tally.always_valid += 1
+            return
+        constraint = constraint.substitute(self.scene.facts.definitions)
+        facts = self.scene.facts.before[step]
+        ruling = self.judge.rule(constraint, facts, sized=site.sized)
+        if ruling.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS) or ruling.domain is None:
+            self.tally.count(ruling)
+            return
+        self._broken(rule, site, step, facts, constraint, ruling)
+
+    def _broken(
+        self, rule: Rule, site: Site, step: int, facts: Facts, constraint: Condition, ruling: Ruling
+    ) -> None:
+        """Records a constraint that does not always hold."""
+        domain = ruling.domain
+        if domain is None:
+            return
+        judgement = self.judge.explain(constraint, domain)
+        checked = site.checked is not None and rule.condition(site.quantities) == site.checked
+        guarded = checked and judgement.verdict is Verdict.RUNTIME_CHECK
+        self.tally.count(Ruling(judgement.verdict, guarded, domain, judgement.proof.unknown))
+        finding = self._finding(
+            rule,
+            site,
+            step,
+            facts=facts,
+            constraint=constraint,
+            domain=domain,
+            judgement=judgement,
+            guarded=guarded,
+        )
+        if judgement.verdict is Verdict.RUNTIME_CHECK and not guarded:
+            names = self.judge.needs_declared(constraint, domain)
+            if names:
+                self.leaning.append((names, finding))
+                return
+        self.add(finding)

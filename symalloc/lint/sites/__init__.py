@@ -1,0 +1,1 @@
+"""Where rules ask: one file for each kind of site or small family of kinds."""

@@ -1,0 +1,24 @@
+"""Sites of kind `match-cast`: each extent that R.match_cast compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from symalloc.lint.sites.site import Scene, Site, name_of
+from symalloc.program.casts import read_cast
+from symalloc.program.model import MatchCast
+from symalloc.size.condition import eq
+
+__all__ = ["match_casts"]
+
+
+def match_casts(scene: Scene, cast: MatchCast) -> Iterator[Site]:
+    """The sites of one cast; extents that bind a symbol are compared with nothing."""
+    for index, source, target in read_cast(cast).compared:
+        yield Site(
+            kind="match-cast",
+            instruction=cast,
+            quantities={"source.extent": source, "extent": target},
+            texts={"value": cast.var.name, "source": name_of(cast.source), "index": str(index)},
+            checked=eq(source, target),
+        )

@@ -1,0 +1,192 @@
+"""Sites of kinds `live-pair`, `use`, `kill`, `allocation` and `result`: who holds what for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from symalloc.lint.sites.site import Scene, Site, name_of, places_of
+from symalloc.program.flow import Mark
+from symalloc.program.handles import (
+    Fault,
+    killed_variables,
+    out_of_scope,
+    used_variables,
+    uses_after_kill,
+)
+from symalloc.program.liveness import Overwrite, overwrites
+from symalloc.program.model import (
+    AllocStorage,
+    AllocTensor,
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    CallTIR,
+    Instruction,
+)
+from symalloc.program.regions import Kind, Region, bits_of
+from symalloc.program.span import Span
+
+__all__ = ["live_pairs", "unfreed", "unruly", "unsafe_results"]
+
+
+def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Each pair of regions of one root of which one is written while the other is needed; with the
+    writing step.
+    """
+    analysis = scene.analysis
+    for found in overwrites(analysis.points, analysis.effects):
+        yield found.writer, _live_pair(scene, found)
+
+
+def _live_pair(scene: Scene, found: Overwrite) -> Site:
+    regions, steps = scene.points.regions, scene.analysis.flow.steps
+    first, second = regions[found.first], regions[found.second]
+    writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
+    known = {
+        "first.offset": first.offset,
+        "first.nbytes": first.nbytes,
+        "second.offset": second.offset,
+        "second.nbytes": second.nbytes,
+    }
+    alias = alias_at(scene, found.reader, first)
+    doubt = None
+    if not found.certain:
+        doubt = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
+    return Site(
+        kind="live-pair",
+        instruction=writer,
+        quantities={name: value for name, value in known.items() if value is not None},
+        unknown="the place of one of the two tensors is not known here",
+        texts={
+            **({"alias": alias} if alias is not None else {}),
+            "first": first.name,
+            "second": second.name,
+            "storage": regions[first.root].name,
+            "writer": caller_name(writer),
+            "reader": caller_name(reader) if steps[found.reader].mark is not Mark.END else "the caller",
+        },
+        places=places_of(
+            first=_span(first),
+            second=_span(second),
+            reader=reader.span if reader is not None and reader is not writer else None,
+        ),
+        doubt=doubt,
+    )
+
+
+def alias_at(scene: Scene, step: int, region: Region) -> str | None:
+    """The variable through which `step` reads `region`, quoted; None where that is the one it was bound
+    to.
+    """
+    points = scene.points
+    family = points.above[region.index] | points.below[region.index]
+    for var in scene.analysis.flow.steps[step].uses:
+        sure, maybe = bits_of(points.value_of(var))
+        if points.real(sure | maybe) & family & ~points.storages:
+            return f"`{var.name}`" if var is not region.var else None
+    return None
+
+
+def caller_name(instruction: Instruction | None) -> str:
+    """What is called by an instruction, quoted."""
+    match instruction:
+        case CallKernel(kernel=name) | CallTIR(kernel=name):
+            return f"`{name}`"
+        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
+            return f"`{name}`"
+        case None:
+            return "the caller"
+    return f"`{instruction.var.name}`"
+
+
+def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Uses and kills of variables that are killed, and uses of variables out of scope."""
+    flow = scene.analysis.flow
+    for fault in uses_after_kill(flow):
+        kind = "kill" if fault.kind == "double-kill" else "use"
+        killed = fault.earlier.span if fault.earlier is not None else None
+        yield fault.step, _handle_site(scene, kind, fault, places_of(kill=killed))
+    for fault in out_of_scope(flow):
+        bound = fault.earlier.span if fault.earlier is not None else None
+        yield fault.step, _handle_site(scene, "use", fault, places_of(allocation=bound))
+
+
+def _handle_site(scene: Scene, kind: str, fault: Fault, places: Mapping[str, Span]) -> Site:
+    step = scene.analysis.flow.steps[fault.step]
+    ends = step.mark is Mark.END
+    return Site(
+        kind=kind,
+        instruction=step.instruction,
+        relation=fault.kind,
+        texts={
+            "variable": name_of(fault.var),
+            "user": "the function's result" if ends else caller_name(step.instruction),
+        },
+        places=places,
+    )
+
+
+def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Storages and tensors that are allocated and never used, or never killed where the function kills
+    others.
+    """
+    flow = scene.analysis.flow
+    used, killed = used_variables(flow), killed_variables(flow)
+    escaping = _escaping(scene) if killed else 0
+    for index, step in enumerate(flow.steps):
+        made = step.instruction
+        if step.mark is not Mark.PLAIN or not isinstance(made, AllocStorage | AllocTensor):
+            continue
+        if made.var not in used:
+            yield index, _allocation(made, "never-used")
+        elif killed and made.var not in killed and not _escapes(scene, made, escaping):
+            yield index, _allocation(made, "never-killed")
+
+
+def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
+    kind = "storage" if isinstance(made, AllocStorage) else "tensor"
+    texts = {"variable": made.var.name, "kind": kind}
+    return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
+
+
+def _escaping(scene: Scene) -> int:
+    """The regions that the function's result points to, and what they are parts of."""
+    points = scene.points
+    sure, maybe = bits_of(points.result)
+    found = 0
+    for target in points.targets(sure, maybe):
+        found |= points.above[target.region]
+    return found
+
+
+def _escapes(scene: Scene, made: AllocStorage | AllocTensor, escaping: int) -> bool:
+    sure, maybe = bits_of(scene.points.values[made.var])
+    return bool(scene.points.real(sure | maybe) & escaping)
+
+
+def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Results of a function called from outside that lie on a storage which outlives the call."""
+    if scene.function.private:
+        return
+    points, last = scene.points, len(scene.analysis.flow.steps) - 1
+    seen: set[int] = set()
+    for target in points.targets(*bits_of(points.result)):
+        region = points.regions[target.region]
+        root = points.regions[region.root]
+        placed = region.kind is Kind.TENSOR and (root.given or isinstance(root.instruction, CallPacked))
+        if placed and target.certain and region.index not in seen:
+            seen.add(region.index)
+            yield (
+                last,
+                Site(
+                    kind="result",
+                    instruction=region.instruction,
+                    relation="views-reused-memory",
+                    texts={"variable": region.name, "storage": root.name},
+                ),
+            )
+
+
+def _span(region: Region) -> Span | None:
+    return region.instruction.span if region.instruction is not None else None

@@ -1,0 +1,99 @@
+"""Which file makes the sites of which kind: of single instructions, and of whole functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from symalloc.lint.sites.call_arguments import call_arguments
+from symalloc.lint.sites.casts import match_casts
+from symalloc.lint.sites.indices import constant_indices
+from symalloc.lint.sites.lifetimes import live_pairs, unfreed, unruly, unsafe_results
+from symalloc.lint.sites.site import Scene, Site
+from symalloc.lint.sites.sizes import byte_counts, extents, storages
+from symalloc.lint.sites.tensor_on_storage import storages_of, tensor_on_storage
+from symalloc.lint.sites.unverified import constructs, symbols
+from symalloc.lint.sites.views import operator_reshapes, reshapes, views
+from symalloc.program.model import (
+    AllocFresh,
+    AllocStorage,
+    AllocTensor,
+    CallKernel,
+    CallOperator,
+    CallTIR,
+    MatchCast,
+    Operand,
+    Var,
+    View,
+)
+from symalloc.program.operands import type_of
+from symalloc.program.regions import Cell
+
+__all__ = ["IN_FUNCTIONS", "IN_INSTRUCTIONS", "KEYS"]
+
+InInstruction: TypeAlias = tuple[str, Callable[[Scene, Any], Iterator[Site]]]
+InFunction: TypeAlias = tuple[frozenset[str], Callable[[Scene], Iterator[tuple[int, Site]]]]
+
+IN_INSTRUCTIONS: Mapping[type, tuple[InInstruction, ...]] = {
+    AllocStorage: (("storage", storages), ("byte-count", byte_counts)),
+    AllocTensor: (
+        ("tensor-on-storage", tensor_on_storage),
+        ("extent", extents),
+        ("byte-count", byte_counts),
+    ),
+    AllocFresh: (("extent", extents), ("byte-count", byte_counts)),
+    View: (("view", views), ("reshape", reshapes), ("extent", extents)),
+    CallKernel: (("call-argument", call_arguments),),
+    CallTIR: (("call-argument", call_arguments), ("extent", extents), ("byte-count", byte_counts)),
+    CallOperator: (("reshape", operator_reshapes), ("index", constant_indices)),
+    MatchCast: (("match-cast", match_casts),),
+}
+"""By type of instruction: kinds of sites, and what makes them."""
+
+IN_FUNCTIONS: tuple[InFunction, ...] = (
+    (frozenset(("live-pair",)), live_pairs),
+    (frozenset(("use", "kill")), unruly),
+    (frozenset(("allocation",)), unfreed),
+    (frozenset(("result",)), unsafe_results),
+    (frozenset(("symbol",)), symbols),
+    (frozenset(("construct",)), constructs),
+)
+"""Kinds of sites that take the whole function to find, and what makes them."""
+
+
+def _alloc_tensor(scene: Scene, alloc: AllocTensor) -> Hashable:
+    made = tuple((r.nbytes, getattr(r.instruction, "device", 0)) for r in storages_of(scene, alloc))
+    return alloc.offset, alloc.shape, alloc.dtype, alloc.device, made
+
+
+def _argument(scene: Scene, operand: Operand) -> Hashable:
+    if not isinstance(operand, Var):
+        return operand
+    value = scene.points.values.get(operand)
+    return operand.type, value.offset if type(value) is Cell else None
+
+
+def _call_kernel(scene: Scene, call: CallKernel) -> Hashable:
+    return call.kernel, *[_argument(scene, argument) for argument in call.arguments]
+
+
+def _call_tir(scene: Scene, call: CallTIR) -> Hashable:
+    inputs = tuple(_argument(scene, argument) for argument in call.inputs)
+    return call.kernel, inputs, call.outputs, call.scalars, call.inplace
+
+
+def _view(scene: Scene, view: View) -> Hashable | None:
+    if view.kind == "ensure_zero_offset":
+        return None
+    return view.kind, view.offset, view.shape, view.dtype, type_of(view.source)
+
+
+KEYS: Mapping[type, Callable[[Scene, Any], Hashable | None]] = {
+    AllocStorage: lambda _, i: i.size,
+    AllocTensor: _alloc_tensor,
+    AllocFresh: lambda _, i: (i.shape, i.dtype),
+    View: _view,
+    CallKernel: _call_kernel,
+    CallTIR: _call_tir,
+}
+"""What the sites of an instruction depend on, names aside: equal keys, equal verdicts.  None: not known."""

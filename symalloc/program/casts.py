@@ -1,0 +1,69 @@
+"""R.match_cast taken apart: which symbols it binds, and what it compares at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from symalloc.program.model import MatchCast
+from symalloc.program.operands import type_of
+from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.size.condition import Condition, eq
+from symalloc.size.expr import Expr
+
+__all__ = ["CastReading", "extent_pairs", "read_cast"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastReading:
+    """`definitions` gives the symbols bound here from known extents; `compared` the other pairs (source,
+    target).
+    """
+
+    definitions: dict[str, Expr] = field(default_factory=dict)
+    compared: tuple[tuple[int, Expr, Expr], ...] = ()
+
+    @property
+    def facts(self) -> tuple[Condition, ...]:
+        """What holds behind the cast."""
+        facts = (eq(source, target) for _, source, target in self.compared)
+        return tuple(fact for fact in facts if fact.as_bool is None)
+
+
+def read_cast(cast: MatchCast) -> CastReading:
+    """What `cast` binds and compares; the number of an extent counts through all tensors of a tuple."""
+    pairs = tuple(enumerate(extent_pairs(type_of(cast.source), cast.target)))
+    definitions: dict[str, Expr] = {}
+    binding: set[int] = set()
+    for index, (source, target) in pairs:
+        name = target.as_symbol
+        if (
+            name is not None
+            and name in cast.defines
+            and name not in definitions
+            and name not in source.symbols
+        ):
+            definitions[name] = source
+            binding.add(index)
+    compared = tuple(
+        (index, source, target.substitute(definitions))
+        for index, (source, target) in pairs
+        if index not in binding
+    )
+    return CastReading(definitions=definitions, compared=compared)
+
+
+def extent_pairs(source: Type, target: Type) -> Iterator[tuple[Expr, Expr]]:
+    """The extents (and scalars) of two types side by side, where both are known."""
+    match source, target:
+        case TupleType(fields=left), TupleType(fields=right):
+            for a, b in zip(left, right, strict=False):
+                yield from extent_pairs(a, b)
+        case TensorType(shape=left_shape), TensorType(shape=right_shape) if left_shape and right_shape:
+            if len(left_shape) == len(right_shape):
+                yield from zip(left_shape, right_shape, strict=True)
+        case ShapeType(values=left_shape), ShapeType(values=right_shape) if left_shape and right_shape:
+            if len(left_shape) == len(right_shape):
+                yield from zip(left_shape, right_shape, strict=True)
+        case ScalarType(value=a), ScalarType(value=b) if a is not None and b is not None:
+            yield a, b

@@ -1,0 +1,105 @@
+"""A kernel call held against what its PrimFunc declares, as the compiled kernel does it when it is entered.
+
+The kernel binds each of its symbols at the first place where the symbol stands alone (an extent, or a scalar
+parameter); every other extent must then equal what the argument brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from symalloc.program.model import (
+    CallKernel,
+    CallTIR,
+    ConstantTensor,
+    Kernel,
+    KernelBuffer,
+    KernelScalar,
+    Operand,
+    Scalar,
+    ShapeValue,
+)
+from symalloc.program.operands import tensor_type, type_of
+from symalloc.program.types import ScalarType, TensorType
+from symalloc.size.condition import Condition, eq
+from symalloc.size.expr import Expr
+
+__all__ = ["Comparison", "arguments_of", "bind_kernel", "comparisons", "kernel_facts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Extent `axis` of argument `position`: what the argument has, and what the kernel expects."""
+
+    position: int
+    axis: int
+    actual: Expr
+    expected: Expr
+
+
+def arguments_of(call: CallKernel | CallTIR) -> tuple[Operand, ...]:
+    """The arguments as the PrimFunc sees them: of R.call_tir the inputs, then the results, then the scalars.
+
+    Results that are fresh stand as constants of their types.
+    """
+    if isinstance(call, CallKernel):
+        return call.arguments
+    inplace = (*call.inplace, *(None for _ in call.outputs))
+    fresh = (ConstantTensor(type=t) for t, donor in zip(call.outputs, inplace, strict=False) if donor is None)
+    return (*call.inputs, *fresh, *map(Scalar, call.scalars))
+
+
+def bind_kernel(kernel: Kernel, arguments: Sequence[Operand]) -> dict[str, Expr]:
+    """The values of the kernel's symbols, in symbols of the caller; without those that nothing binds."""
+    bound: dict[str, Expr] = {}
+    for parameter, argument in zip(kernel.parameters, arguments, strict=False):
+        if isinstance(parameter, KernelScalar):
+            value = _scalar(argument)
+            if value is not None:
+                bound.setdefault(parameter.name, value)
+            continue
+        for declared, actual in _extents(parameter, argument):
+            name = declared.as_symbol
+            if name is not None:
+                bound.setdefault(name, actual)
+    return bound
+
+
+def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[Comparison]:
+    """The extents that the kernel compares; those that bind a symbol are compared with themselves.
+
+    An extent over a symbol that nothing binds has no comparison: what the kernel makes of it is not known.
+    """
+    bound = bind_kernel(kernel, arguments)
+    for position, (parameter, argument) in enumerate(zip(kernel.parameters, arguments, strict=False)):
+        if not isinstance(parameter, KernelBuffer):
+            continue
+        for axis, (declared, actual) in enumerate(_extents(parameter, argument)):
+            if declared.symbols <= bound.keys():
+                expected = declared.substitute(bound)
+                yield Comparison(position=position, axis=axis, actual=actual, expected=expected)
+
+
+def kernel_facts(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
+    """What holds once the kernel was entered: its comparisons, without those that hold by themselves."""
+    facts = (eq(c.actual, c.expected) for c in comparisons(kernel, arguments) if c.actual != c.expected)
+    return tuple(fact for fact in facts if fact.as_bool is None)
+
+
+def _scalar(argument: Operand) -> Expr | None:
+    if isinstance(argument, Scalar):
+        return argument.value
+    if isinstance(argument, ShapeValue) and len(argument.values) == 1:
+        return argument.values[0]
+    kind = type_of(argument)
+    return kind.value if isinstance(kind, ScalarType) else None
+
+
+def _extents(parameter: KernelBuffer, argument: Operand) -> Iterator[tuple[Expr, Expr]]:
+    """The declared and the actual extents, where both are known and their number is the same."""
+    kind: TensorType | None = tensor_type(argument)
+    if kind is None or kind.shape is None or parameter.shape is None:
+        return
+    if len(kind.shape) == len(parameter.shape):
+        yield from zip(parameter.shape, kind.shape, strict=True)
