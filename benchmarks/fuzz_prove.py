@@ -188,15 +188,23 @@ def _check(question: Question, proof: Proof, reach: int) -> Iterator[str]:
         yield "called vacuous, but the domain has points"
     if question.complete and not truths and proof.verdict is not Verdict.VACUOUS and not proof.unknown:
         yield "the domain is empty, but not called vacuous"
-    if question.complete and proof.verdict is Verdict.RUNTIME_CHECK and not proof.unknown and not (held and failed):
+    if (
+        question.complete
+        and proof.verdict is Verdict.RUNTIME_CHECK
+        and not proof.unknown
+        and not (held and failed)
+    ):
         yield "called a run-time check, but is settled"
-    for name, point, truth in (("counterexample", proof.counterexample, False), ("witness", proof.witness, True)):
+    for name, point, truth in (
+        ("counterexample", proof.counterexample, False),
+        ("witness", proof.witness, True),
+    ):
         if point is not None and not _is_point(question, point, claim, truth):
             yield f"{name} {dict(point)} does not check"
     if proof.precondition is not None:
-        meaning = _function(render_condition(proof.precondition))
+        meaning = holds(parse_condition(render_condition(proof.precondition)), lambda _: False)
         for point, truth in truths:
-            if meaning(point) is not truth:
+            if meaning.evaluate(point) is not truth:
                 yield f"precondition {proof.precondition} differs at {point}"
                 return
 
@@ -225,7 +233,9 @@ def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
 @click.command()
 @click.option("--count", default=20_000, show_default=True, help="How many constraints.")
 @click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
-@click.option("--solver-every", default=10, show_default=True, help="Ask z3 about each n-th definite verdict.")
+@click.option(
+    "--solver-every", default=10, show_default=True, help="Ask z3 about each n-th definite verdict."
+)
 @click.option("--verbose", is_flag=True, help="Print what stayed undecided and what took long.")
 def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
     """Compare random verdicts with brute force and z3."""
@@ -252,7 +262,9 @@ def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
     seconds.sort()
     print(f"{count} constraints in {perf_counter() - start:.0f} s: {dict(verdicts)}")
     print(f"decided by {dict(prover.decided)}; z3 asked {prover.solver.asked} times")
-    print(f"p50 {1e3 * seconds[count // 2]:.2f} ms, p99 {1e3 * seconds[int(count * 0.99)]:.1f} ms a constraint")
+    print(
+        f"p50 {1e3 * seconds[count // 2]:.2f} ms, p99 {1e3 * seconds[int(count * 0.99)]:.1f} ms a constraint"
+    )
     print(f"contradictions: {contradictions}")
     sys.exit(1 if contradictions else 0)
 

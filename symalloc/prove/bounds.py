@@ -25,6 +25,10 @@ class Box:
         """An independent box with the same bounds."""
         return Box(self.lower, self.upper)
 
+    def holds(self, point: Mapping[str, int]) -> bool:
+        """Whether every coordinate of `point` lies within its bounds."""
+        return all(self.lower[n] <= v <= self.upper[n] for n, v in point.items())
+
     def narrow(self, name: str, least: int | None, greatest: int | None) -> bool:
         """Raise the lower or reduce the upper bound of `name`; False where nothing is left."""
         if least is not None and least > self.lower[name]:

@@ -6,6 +6,7 @@ fit the bounds; `a*x**k == b*y**k` needs `a/b` to be a k-th power unless all is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from math import gcd, prod
 
@@ -13,11 +14,12 @@ from symalloc.prove.bounds import Box
 from symalloc.size.condition import Relation
 from symalloc.size.expr import Atom, Expr, Monomial, Symbol
 
-__all__ = ["factor", "impossible"]
+__all__ = ["divisor_points", "factor", "impossible"]
 
 MODULI = (4, 3, 8, 9, 5, 7, 16)
 MAX_RESIDUES = 600
 TRIAL_LIMIT = 2_000_000
+MAX_WAYS = 20_000
 
 
 def impossible(relation: Relation, box: Box) -> bool:
@@ -67,36 +69,59 @@ def _positive(atom: Atom, box: Box) -> bool:
 
 def _no_divisors(expr: Expr, box: Box) -> bool:
     """`c * x**p * y**q * … == constant` has no positive solution in `box`."""
-    if len(expr.terms) != 2 or () not in expr.terms:
+    equation = _monomial_equation(expr, box)
+    if equation is None:
         return False
-    offset = expr.terms[()]
+    monomial, target = equation
+    if target < 1:
+        return True
+    primes = _few_primes(target, monomial)
+    if primes is None:
+        return False
+    return next(_deal(target, sorted(_divisors(primes)), monomial, box), None) is None
+
+
+def divisor_points(relation: Relation, box: Box) -> Iterator[dict[str, int]]:
+    """The positive solutions in `box` of a relation `c * x**p * y**q * … == constant`; none for any other relation."""
+    equation = _monomial_equation(relation.expr, box) if relation.operator == "==" else None
+    if equation is None or equation[1] < 1:
+        return
+    monomial, target = equation
+    primes = _few_primes(target, monomial)
+    if primes is not None:
+        yield from _deal(target, sorted(_divisors(primes)), monomial, box)
+
+
+def _monomial_equation(expr: Expr, box: Box) -> tuple[Monomial, int] | None:
+    """`(monomial, value)` where `expr == 0` says that a product of positive symbols has a value; 0 for no integer."""
+    if len(expr.terms) != 2 or () not in expr.terms:
+        return None
     ((monomial, coefficient),) = ((m, c) for m, c in expr.terms.items() if m)
     if not all(_positive(atom, box) for atom, _ in monomial):
-        return False
-    if offset % coefficient or offset // coefficient > 0:
-        return True
-    primes = factor(-offset // coefficient)
-    return primes is not None and not _splits(primes, monomial, box)
+        return None
+    quotient, rest = divmod(-expr.terms[()], coefficient)
+    return monomial, 0 if rest else quotient
 
 
-def _splits(primes: dict[int, int], monomial: Monomial, box: Box) -> bool:
-    """Whether the primes can be dealt out to the atoms within their bounds; True also where that is too much work."""
-    if prod(count + 1 for count in primes.values()) ** (len(monomial) - 1) > 20_000:
-        return True
-    target = prod(p**count for p, count in primes.items())
-    return _deal(target, sorted(_divisors(primes)), monomial, box)
+def _few_primes(target: int, monomial: Monomial) -> dict[int, int] | None:
+    """The factors of `target`, unless there are too many ways to deal them out to the atoms of `monomial`."""
+    primes = factor(target)
+    if primes is None:
+        return None
+    ways = prod(count + 1 for count in primes.values()) ** (len(monomial) - 1)
+    return primes if ways <= MAX_WAYS else None
 
 
-def _deal(target: int, divisors: list[int], monomial: Monomial, box: Box) -> bool:
+def _deal(target: int, divisors: list[int], monomial: Monomial, box: Box) -> Iterator[dict[str, int]]:
     if not monomial:
-        return target == 1
+        if target == 1:
+            yield {}
+        return
     (atom, power), *rest = monomial
-    name = atom.key
-    return any(
-        target % value**power == 0 and _deal(target // value**power, divisors, tuple(rest), box)
-        for value in divisors
-        if box.lower[name] <= value <= box.upper[name]
-    )
+    for value in divisors:
+        if target % value**power == 0 and box.lower[atom.key] <= value <= box.upper[atom.key]:
+            for others in _deal(target // value**power, divisors, tuple(rest), box):
+                yield {atom.key: value, **others}
 
 
 def _divisors(primes: dict[int, int]) -> list[int]:

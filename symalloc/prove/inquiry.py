@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from symalloc.prove.bounds import decide
+from symalloc.prove.bounds import Box, decide
 from symalloc.prove.budget import Budget
-from symalloc.prove.refute import refute
+from symalloc.prove.refute import refute, refute_by_residues
 from symalloc.prove.region import Region
-from symalloc.prove.sampling import first_points, more_points, walk
+from symalloc.prove.sampling import first_points, more_points, search
 from symalloc.prove.solver import Solver
 from symalloc.prove.univariate import Exact, solve_exactly
 from symalloc.prove.verdict import Proof, Verdict
-from symalloc.size.condition import Condition, Or
+from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Expr
 
 __all__ = ["Inquiry", "Outcome", "decide_claim", "inhabited"]
 
 Point = Mapping[str, int]
+Refute = Callable[[Iterable[Condition], Box, Budget], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +34,12 @@ class Inquiry:
     @staticmethod
     def about(constraint: Condition, region: Region) -> Inquiry:
         """The inquiry whether `constraint` holds over `region`."""
-
-        def positive(divisor: Expr) -> bool:
-            return region.positive(region.reduce_expr(divisor))
-
         # obligations first: a substitution may fold the relation that they belong to
         return Inquiry(
             constraint=constraint,
             region=region,
-            holds=region.reduce(holds(constraint, positive)),
-            fails=region.reduce(fails(constraint, positive)),
+            holds=region.reduce(holds(constraint, region.positive)),
+            fails=region.reduce(fails(constraint, region.positive)),
         )
 
 
@@ -99,7 +95,8 @@ def decide_claim(inquiry: Inquiry, solver: Solver, budget: Budget) -> Outcome:
     return (
         _by_bounds(inquiry)
         or _by_solution_set(inquiry)
-        or _by_refutation(inquiry, first_points(inquiry.region), budget)
+        or _by_refutation(inquiry, budget)
+        or _by_residues(inquiry, budget)
         or _by_searching(inquiry, budget)
         or _by_solver(inquiry, solver)
     )
@@ -138,44 +135,44 @@ def _verdict(fails_at: Point | None, holds_at: Point | None) -> Verdict:
     return Verdict.ALWAYS_INVALID if holds_at is None else Verdict.RUNTIME_CHECK
 
 
-def _by_refutation(inquiry: Inquiry, points: Sequence[Point], budget: Budget) -> Outcome | None:
+def _by_refutation(inquiry: Inquiry, budget: Budget) -> Outcome | None:
+    return _look_and_refute(inquiry, first_points(inquiry.region), refute, budget)
+
+
+def _by_residues(inquiry: Inquiry, budget: Budget) -> Outcome | None:
+    return _look_and_refute(inquiry, more_points(inquiry.region), refute_by_residues, budget)
+
+
+def _look_and_refute(
+    inquiry: Inquiry, points: Sequence[Point], method: Refute, budget: Budget
+) -> Outcome | None:
+    """A run-time check where `points` show both sides; else a refutation of the side they do not show."""
     failing, witness = _classify(inquiry.holds, points)
     if failing and witness is not None:
         return _depends(failing, witness, "sampling")
     region = inquiry.region
     if not failing:
-        layer = refute((*region.facts, inquiry.fails), region.box, budget)
+        layer = method((*region.facts, inquiry.fails), region.box, budget)
         if layer is not None:
             return Outcome(verdict=Verdict.ALWAYS_VALID, decided_by=layer, witness=witness)
     if witness is None:
-        layer = refute((*region.facts, inquiry.holds), region.box, budget)
+        layer = method((*region.facts, inquiry.holds), region.box, budget)
         if layer is not None:
-            return Outcome(
-                verdict=Verdict.ALWAYS_INVALID,
-                decided_by=layer,
-                failing=failing,
-                counterexample=failing[0] if failing else None,
-            )
+            return Outcome(verdict=Verdict.ALWAYS_INVALID, decided_by=layer, failing=failing)
     return None
 
 
 def _by_searching(inquiry: Inquiry, budget: Budget) -> Outcome | None:
-    failing, witness = _search(inquiry, budget)
+    region = inquiry.region
+    failing, witness = _classify(inquiry.holds, region.points)
+    if not failing:
+        found = search(inquiry.fails, region, budget)
+        failing = [] if found is None else [found]
+    if witness is None:
+        witness = search(inquiry.holds, region, budget)
     if failing and witness is not None:
         return _depends(failing, witness, "sampling")
     return None
-
-
-def _search(inquiry: Inquiry, budget: Budget) -> tuple[list[Point], Point | None]:
-    region = inquiry.region
-    points = more_points(region)
-    failing, witness = _classify(inquiry.holds, points)
-    if not failing:
-        found = _walk_to(inquiry.fails, region, budget)
-        failing = [] if found is None else [found]
-    if witness is None:
-        witness = _walk_to(inquiry.holds, region, budget)
-    return failing, witness
 
 
 def _by_solver(inquiry: Inquiry, solver: Solver) -> Outcome:
@@ -229,14 +226,3 @@ def _classify(claim: Condition, points: Iterable[Point]) -> tuple[list[Point], P
         elif witness is None:
             witness = point
     return failing, witness
-
-
-def _walk_to(goal: Condition, region: Region, budget: Budget) -> Point | None:
-    branches = goal.operands if isinstance(goal, Or) else (goal,)
-    steps = budget.sampling_steps // max(1, len(branches))
-    for branch in branches:
-        found = walk((*region.facts, branch), region.box, region.points[:24], steps=steps)
-        if found is not None:
-            region.points.append(found)
-            return found
-    return None

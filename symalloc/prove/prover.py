@@ -119,7 +119,7 @@ class Prover:
         if outcome.verdict is Verdict.ALWAYS_INVALID and None in living:
             outcome = Outcome.unknown(outcome, "no point that satisfies the assumptions was found")
         if explain:
-            return explain_proof(self, inquiry, outcome, view.domain)
+            return explain_proof(inquiry, outcome)
         return outcome.proof(region)
 
     def _others(self, view: View, region: Region) -> bool | None:

@@ -17,18 +17,22 @@ from symalloc.prove.quotients import abstract_quotients
 from symalloc.prove.region import Region, absorb
 from symalloc.prove.residues import residue_classes
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, relation
+from symalloc.size.expr import Expr, Symbol
 
-__all__ = ["refute"]
+__all__ = ["refute", "refute_by_residues"]
 
 LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
 
 
 def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
-    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where it was not shown."""
-    conditions = tuple(conditions)
+    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not shown."""
     attempt = _Refutation(budget)
-    if attempt.closed(conditions, box):
-        return attempt.layer
+    return attempt.layer if attempt.closed(tuple(conditions), box) else None
+
+
+def refute_by_residues(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
+    """The same, residue by residue: dearer, for what `refute` leaves open."""
+    conditions = tuple(conditions)
     for classes in residue_classes(conditions, box):
         attempt = _Refutation(budget)
         if all(attempt.closed(part, narrowed) for part, narrowed in classes):
@@ -82,7 +86,7 @@ class _Refutation:
         absorb(region, abstract_quotients(literals, box), euclid=True)
         if region.empty:
             return self.used("equalities")
-        facts = [f for f in region.facts if isinstance(f, Relation)]
+        facts = [_without_factor(f, box) for f in region.facts if isinstance(f, Relation)]
         if contradiction(facts, box, pivots=self.budget.pivots):
             return self.used("products")
         if any(impossible(f, box) for f in facts):
@@ -113,3 +117,14 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
             part = Or(tuple(kept)) if len(kept) < len(part.operands) else part
         literals.append(part)
     return literals
+
+
+def _without_factor(fact: Relation, box: Box) -> Relation:
+    """`fact` divided by the symbols that every term has and that are at least 1."""
+    common = frozenset.intersection(*(frozenset(m) for m in fact.expr.terms))
+    positive = {a: p for a, p in common if isinstance(a, Symbol) and box.lower[a.name] >= 1}
+    if not positive:
+        return fact
+    terms = {tuple((a, p) for a, p in m if a not in positive): c for m, c in fact.expr.terms.items()}
+    divided = relation(fact.operator, Expr(terms))
+    return divided if isinstance(divided, Relation) else fact

@@ -47,9 +47,16 @@ class Region:
         """`expr` in terms of the region's symbols."""
         return expr.substitute(self.solved) if self.solved else expr
 
+    def bounds(self) -> Box:
+        """The bounds of the domain's symbols, as far as the assumptions on single symbols narrow them."""
+        known = {n: interval(self.solved[n], self.box) for n in self.names if n in self.solved}
+        kept = {n: (self.box.lower[n], self.box.upper[n]) for n in self.names if n not in self.solved}
+        ranges = {**known, **kept}
+        return Box({n: r[0] for n, r in ranges.items()}, {n: r[1] for n, r in ranges.items()})
+
     def positive(self, divisor: Expr) -> bool:
-        """Whether `divisor` (in terms of the region's symbols) is at least 1 by its bounds alone."""
-        return interval(divisor, self.box)[0] >= 1
+        """Whether `divisor`, in terms of the domain's symbols, is at least 1 by bounds alone."""
+        return interval(self.reduce_expr(divisor), self.box)[0] >= 1
 
 
 def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], tuple[Condition, ...]]]:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from symalloc.prove.bounds import Box
+from symalloc.prove.budget import Budget
+from symalloc.prove.equations import divisor_points
 from symalloc.prove.region import Region
 from symalloc.size.condition import And, Condition, Or, Relation
 
-__all__ = ["first_points", "more_points", "satisfies", "walk"]
+__all__ = ["first_points", "more_points", "satisfies", "search", "walk"]
 
 Point = dict[str, int]
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
@@ -69,6 +71,47 @@ def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, 
                 break
             steps -= 4
             point = moved
+    return None
+
+
+def search(goal: Condition, region: Region, budget: Budget) -> Point | None:
+    """A point of the region where `goal` holds; it joins the region's points."""
+    branches = goal.operands if isinstance(goal, Or) else (goal,)
+    steps = budget.sampling_steps // len(branches)
+    for branch in branches:
+        wanted = (*region.facts, branch)
+        starts = region.points[:24]
+        found = walk(wanted, region.box, starts, steps=steps) or _solved(branch, wanted, region.box)
+        found = found or _in_wide_grid(wanted, region.box, budget.sampling_steps)
+        if found is not None:
+            region.points.append(found)
+            return found
+    return None
+
+
+def _in_wide_grid(wanted: Sequence[Condition], box: Box, steps: int) -> Point | None:
+    """The first point that fits in the largest joint grid of at most `steps` points."""
+    names = sorted(frozenset().union(*(c.symbols for c in wanted)))
+    if not names:
+        return None
+    width = min(40, int(steps ** (1 / len(names))))
+    base = _base(box)
+    ranges = [range(base[n], min(base[n] + width, box.upper[n] + 1)) for n in names]
+    for values in product(*ranges):
+        point = {**base, **dict(zip(names, values, strict=True))}
+        if satisfies(point, wanted):
+            return point
+    return None
+
+
+def _solved(branch: Condition, wanted: Sequence[Condition], box: Box) -> Point | None:
+    """A point from the divisors of a constant, where `branch` has an equation `c * x * y == constant`."""
+    base = _base(box)
+    for relation in _relations(branch):
+        for solution in divisor_points(relation, box):
+            point = {**base, **solution}
+            if satisfies(point, wanted):
+                return point
     return None
 
 

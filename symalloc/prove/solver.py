@@ -54,8 +54,11 @@ class Solver:
         if outcome != z3.sat:
             return Answer()
         point = translator.read(solver.model(), box.lower)
-        inside = all(box.lower[n] <= v <= box.upper[n] for n, v in point.items())
-        return Answer(point=point) if inside and all(c.evaluate(point) for c in conditions) else Answer()
+        return (
+            Answer(point=point)
+            if box.holds(point) and all(c.evaluate(point) for c in conditions)
+            else Answer()
+        )
 
     def _solver(self) -> Any:
         import z3

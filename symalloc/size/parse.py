@@ -30,7 +30,7 @@ from symalloc.size.expr import (
     symbol,
 )
 
-__all__ = ["SizeSyntaxError", "parse_condition", "parse_expr"]
+__all__ = ["SizeSyntaxError", "parse_condition", "parse_expr", "symbols_in"]
 
 MAX_EXPONENT = 4096
 MAX_LENGTH = 20_000
@@ -54,6 +54,13 @@ def parse_expr(text: str) -> Expr:
 def parse_condition(text: str) -> Condition:
     """The condition that `text` writes; raises SizeSyntaxError."""
     return _Reader(text).condition(_body(text))
+
+
+def symbols_in(text: str) -> frozenset[str]:
+    """The names that `text` writes, also those that arithmetic cancels; raises SizeSyntaxError."""
+    tree = _body(text)
+    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - called
 
 
 def _body(text: str) -> ast.expr:

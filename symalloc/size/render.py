@@ -15,6 +15,9 @@ def render_expr(expr: Expr) -> str:
     """`expr` in Python syntax, higher degrees first."""
     if not expr.terms:
         return "0"
+    quotient = _quotient(expr)
+    if quotient is not None:
+        return _atom(quotient)
     text = ""
     for monomial, coefficient in sorted(expr.terms.items(), key=_order):
         sign = "-" if coefficient < 0 else "+"
@@ -45,6 +48,16 @@ def render_condition(condition: Condition) -> str:
 def _order(term: tuple[Monomial, int]) -> tuple[int, bool, list[str]]:
     monomial, _ = term
     return (-sum(power for _, power in monomial), False, [atom.key for atom, _ in monomial])
+
+
+def _quotient(expr: Expr) -> FloorDiv | Mod | None:
+    """The `//` or `%` that `expr` is, alone: it needs no brackets."""
+    if len(expr.terms) == 1:
+        ((monomial, coefficient),) = expr.terms.items()
+        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+            atom = monomial[0][0]
+            return atom if isinstance(atom, FloorDiv | Mod) else None
+    return None
 
 
 def _term(monomial: Monomial, coefficient: int) -> str:

@@ -1,0 +1,194 @@
+"""`symalloc prove`: one constraint, or a file of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from symalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from symalloc.prove.domain import Domain
+    from symalloc.prove.verdict import Proof
+    from symalloc.size import Condition
+
+__all__ = ["prove_command"]
+
+
+@click.command("prove")
+@click.argument("constraint", required=False)
+@click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "m >= 1".')
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="How to answer.")
+@click.option(
+    "--batch",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}; lower bounds default to 1 there.',
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer here."
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write each proof as SMT-LIB2, for another solver to replay.",
+)
+def prove_command(
+    constraint: str | None,
+    assume: tuple[str, ...],
+    form: str,
+    batch: Path | None,
+    output: Path | None,
+    certificate: Path | None,
+) -> int:
+    """Sort a size CONSTRAINT into always-valid, always-invalid or runtime-check.
+
+    A symbol is an integer from 0 to 2**63 - 1.  Exit status: 0 always valid, 1 not, 2 bad input; with
+    --batch 0 unless the input is bad.
+    """
+    if (constraint is None) == (batch is None):
+        raise click.UsageError('give one constraint, such as "4*m <= 16", or --batch FILE')
+    if batch is not None:
+        if assume:
+            raise click.UsageError("--assume goes with one constraint; a batch has assumptions of its own")
+        return _batch(batch, output, certificate)
+    assert constraint is not None
+    return _single(constraint, assume, form, output, certificate)
+
+
+def _single(
+    text: str, assume: Sequence[str], form: str, output: Path | None, certificate: Path | None
+) -> int:
+    from symalloc.cli.output import show
+    from symalloc.prove.domain import Domain
+    from symalloc.prove.prover import Prover
+    from symalloc.prove.verdict import Verdict
+
+    constraint = _read(text, "constraint")
+    domain = Domain(assumptions=tuple(_read(a, "assumption") for a in assume))
+    proof = Prover().prove(constraint, domain)
+    if proof.verdict is Verdict.VACUOUS:
+        raise UsageError(
+            f"the assumptions contradict each other, nothing satisfies {_quoted(assume)} (vacuous)"
+        )
+    _mention_unused(text, assume)
+    if certificate is not None:
+        _write_certificates(certificate, [("constraint", constraint, domain, proof)])
+    show(_as_json(text, assume, proof) if form == "json" else _as_text(constraint, text, proof), output)
+    return 0 if proof.verdict is Verdict.ALWAYS_VALID else 1
+
+
+def _read(text: str, role: str) -> Condition:
+    from symalloc.size import SizeSyntaxError, parse_condition
+
+    try:
+        return parse_condition(text)
+    except SizeSyntaxError as error:
+        if "\n" in error.text or error.text != text:
+            raise UsageError(f"{role}: {error}") from None
+        raise UsageError(f"{role}: {error.problem}\n  {error.text}\n  {' ' * error.column}^") from None
+
+
+def _mention_unused(text: str, assume: Sequence[str]) -> None:
+    """Say which symbols of the assumptions the constraint does not have, unless others tie them to it."""
+    from symalloc.size.parse import symbols_in
+
+    known = set(symbols_in(text))
+    groups = [symbols_in(a) for a in assume]
+    for _ in groups:
+        for group in groups:
+            if not known.isdisjoint(group):
+                known |= group
+    for name in sorted(frozenset().union(*groups) - known):
+        click.echo(f"note: `{name}` of --assume has nothing to do with the constraint", err=True)
+
+
+def _as_text(constraint: Condition, text: str, proof: Proof) -> str:
+    written = " ".join(text.split())
+    lines = [f"{proof.verdict.value}: {written}"]
+    if proof.counterexample:
+        lines.append(f"  counterexample: {_point(proof.counterexample)}")
+    if proof.witness and proof.counterexample:
+        lines.append(f"  holds at: {_point(proof.witness)}")
+    if proof.precondition is not None and proof.precondition != constraint:
+        lines.append(f"  holds only when: {proof.precondition}")
+    elif proof.precondition is not None and str(constraint) != written:
+        lines.append(f"  simplified: {constraint}")
+    if proof.reason is not None:
+        lines.append(f"  {'unknown' if proof.unknown else 'note'}: {proof.reason}")
+    lines.append(f"  decided by: {proof.decided_by} ({1e3 * proof.seconds:.1f} ms)")
+    return "\n".join((*lines, ""))
+
+
+def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:
+    import json
+
+    row: dict[str, Any] = {
+        "constraint": text,
+        "assume": list(assume),
+        "verdict": proof.verdict.value,
+        "counterexample": None if proof.counterexample is None else dict(proof.counterexample),
+        "witness": None if proof.witness is None else dict(proof.witness),
+        "precondition": None if proof.precondition is None else str(proof.precondition),
+        "decided_by": proof.decided_by,
+        "unknown": proof.unknown,
+        "reason": proof.reason,
+        "seconds": round(proof.seconds, 6),
+    }
+    return json.dumps(row, indent=2) + "\n"
+
+
+def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
+    import json
+
+    from symalloc.cli.output import show
+    from symalloc.prove.batch import BatchError, answer, read_questions, summary
+    from symalloc.prove.prover import Prover
+
+    try:
+        questions = read_questions(file.read_text(encoding="utf-8"))
+    except BatchError as error:
+        raise UsageError(f"{file}: {error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    prover = Prover()
+    rows, asked, proofs = [], 0, []
+    for question in questions:
+        before = prover.solver.asked
+        row, proof = answer(question, prover)
+        asked += prover.solver.asked > before
+        rows.append(row)
+        proofs.append((question.id, question.constraint, question.domain, proof))
+    if certificate is not None:
+        _write_certificates(certificate, proofs)
+    text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+    show(text, output)
+    click.echo(summary(questions, rows, asked), err=True)
+    return 0
+
+
+def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
+    from symalloc.prove.certificate import certificate
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, constraint, domain, proof in proofs:
+            safe = re.sub(r"[^\w.-]", "_", name)
+            (folder / f"{safe}.smt2").write_text(certificate(constraint, domain, proof), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
+
+
+def _point(point: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in point.items())
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return " and ".join(f"`{t}`" for t in texts)
