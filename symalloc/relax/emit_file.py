@@ -18,7 +18,7 @@ from symalloc.relax.extract import extract, locate
 from symalloc.relax.pipeline import Flavour, lower
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read_json import load_module
-from symalloc.relax.run_load import load_one, modules_in_script
+from symalloc.relax.run_load import from_script, load_one
 from symalloc.relax.run_result import PlannedFile, RunError
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import Expr
@@ -93,11 +93,9 @@ def _script(module: tvm.IRModule) -> str:
 
 def _read_back(text: str) -> Any:
     try:
-        (module,) = modules_in_script("the planned module", text.encode(), trust=False).values()
-    except Exception as error:
-        reason = str(error)
-        raise RunError(f"the planned module cannot be written as TVMScript, write JSON: {reason}") from None
-    return module
+        return from_script("the planned module", text.encode())
+    except Exception as error:  # TVM prints what its own parser refuses in many ways
+        raise RunError(f"the planned module cannot be written as TVMScript, write JSON: {error}") from None
 
 
 def _tvm_bytes(lowered: tvm.IRModule) -> Mapping[str, tuple[Expr, ...]] | None:

@@ -64,6 +64,7 @@ def run_module(
         function=name,
         binding=dict(binding),
         outputs=tuple(Output(shape=a.shape, dtype=str(a.dtype)) for a in found.outputs),
+        planned=sum(len(arena.placements) for arena in plan.arenas),
         arena_bytes=plan.arena_bytes(binding),
         floor_bytes=_floor(plan, binding),
         seconds=tuple(times),

@@ -25,9 +25,10 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from symalloc.relax.run_isol
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """What the job raised, as text meant for the user."""
+    """What the job raised, as text; `expected`: it is meant for the user, and no fault of ours."""
 
     message: str
+    expected: bool = True
 
 
 def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None, **named: Any) -> Any:
@@ -57,7 +58,7 @@ def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None,
         raise RunError(_death(what, child.returncode, said))
     answer = pickle.loads(child.stdout)  # our own child wrote it
     if isinstance(answer, _Failed):
-        raise RunError(answer.message)
+        raise RunError(answer.message) if answer.expected else RuntimeError(answer.message)
     return answer
 
 
@@ -73,6 +74,8 @@ def serve() -> None:
         answer = _Failed(str(error))
     except MemoryError:
         answer = _Failed("it takes more memory than there is")
+    except Exception as error:
+        answer = _Failed(f"{type(error).__name__}: {error}", expected=False)
     with answers:
         pickle.dump(answer, answers)
 

@@ -5,50 +5,61 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from symalloc.relax.read_json import JsonError, load_module
-from symalloc.relax.read_script import read_script
-from symalloc.relax.run_result import RunError
-from symalloc.relax.script_file import ScriptError, parse_script, read_bytes
-from symalloc.relax.script_trust import TrustedCodeError
+from tvm import relax
 
-__all__ = ["load_one", "modules_in_script"]
+from symalloc.relax.read_json import JsonError, load_module
+from symalloc.relax.read_script import ScriptReader
+from symalloc.relax.run_result import RunError
+from symalloc.relax.script_file import Script, ScriptError, ScriptModule, parse_script, read_bytes
+from symalloc.relax.script_trust import TrustedCodeError
+from symalloc.relax.tvm_error import error_text
+
+__all__ = ["from_script", "load_one"]
 
 
 def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Any:
     """The IRModule in the file `path`: the one called `module` where there are several.  Raises RunError."""
     try:
         data = read_bytes(path)
-        if path.suffix != ".py":
-            return load_module(data)
-        found = modules_in_script(str(path), data, trust=trust)
+        found = (
+            from_script(str(path), data, trust=trust, module=module)
+            if path.suffix == ".py"
+            else load_module(data)
+        )
     except (ScriptError, JsonError) as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise RunError(f"{path} cannot be read: {error}{hint}") from None
     except TrustedCodeError as error:
         raise RunError(f"{path} cannot be read: {error}") from None
-    return _chosen(path, found, module)
-
-
-def modules_in_script(file: str, data: bytes, *, trust: bool) -> dict[str, Any]:
-    """The modules of a TVMScript file by name; raises RunError for one that cannot be read, ScriptError."""
-    script = parse_script(file, data)
-    found: dict[str, Any] = {}
-    for read in read_script(script, trust=trust):
-        if read.mod is None:
-            problem = read.problems[0]
-            line = f":{problem.span.line}" if problem.span else ""
-            hint = f"; {problem.hint}" if problem.hint else ""
-            raise RunError(f"{file}{line}: {problem.message}{hint}")
-        found[read.name] = read.mod
+    try:
+        relax.analysis.well_formed(found)
+    except Exception as error:  # TVM raises several kinds
+        raise RunError(f"the module in {path} is ill-formed: {error_text(error, most=2)}") from None
     return found
 
 
-def _chosen(path: Path, found: dict[str, Any], module: str | None) -> Any:
+def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Any:
+    """The module called `module`, or the only one, of a TVMScript file.
+
+    Raises RunError, ScriptError and TrustedCodeError.
+    """
+    script = parse_script(file, data)
+    read = ScriptReader(script, trust=trust).read(_chosen(script, module))
+    if read.mod is not None:
+        return read.mod
+    problem = read.problems[0]
+    line = f":{problem.span.line}" if problem.span else ""
+    hint = f"; {problem.hint}" if problem.hint else ""
+    raise RunError(f"{file}{line}: {problem.message}{hint}")
+
+
+def _chosen(script: Script, name: str | None) -> ScriptModule:
+    found = {module.name: module for module in script.modules}
     names = ", ".join(found)
     if not found:
-        raise RunError(f"{path} holds no Relax module")
-    if module is not None and module not in found:
-        raise RunError(f"{path} holds no module `{module}`; it holds {names}")
-    if module is None and len(found) > 1:
-        raise RunError(f"{path} holds {len(found)} modules; choose one with --module: {names}")
-    return found[module] if module is not None else next(iter(found.values()))
+        raise RunError(f"{script.file} holds no Relax module")
+    if name is None and len(found) > 1:
+        raise RunError(f"{script.file} holds {len(found)} modules; choose one with --module: {names}")
+    if name is not None and name not in found:
+        raise RunError(f"{script.file} holds no module `{name}`; it holds {names}")
+    return found[name] if name is not None else next(iter(found.values()))

@@ -30,14 +30,15 @@ class Output:
 class RunResult:
     """What a run gave.
 
-    `arena_bytes` and `floor_bytes` are those of the function that was run, under its binding.
-    `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
-    whether it was asked at all.  `seconds` holds the time of each repetition.
+    `planned` counts the tensors in arenas; `arena_bytes` and `floor_bytes` are those of the function that
+    was run, under its binding.  `difference` says where the unplanned module gave other bits, None where
+    it gave the same; `checked` whether it was asked at all.  `seconds` holds the time of each repetition.
     """
 
     function: str
     binding: Mapping[str, int]
     outputs: tuple[Output, ...]
+    planned: int
     arena_bytes: int
     floor_bytes: int
     seconds: tuple[float, ...]
