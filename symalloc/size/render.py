@@ -1,4 +1,4 @@
-"""Writes size expressions and conditions in Python syntax, the way a person would: `4*m`, `n <= 2048`, `h % 16 == 0`.
+"""Writes size expressions and conditions in Python syntax, as a person would: `4*m`, `h % 16 == 0`.
 
 What is written reads back (`symalloc.size.parse`) as an equal expression.
 """
