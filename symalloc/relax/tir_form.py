@@ -200,7 +200,9 @@ def _bitwise_and(form: TirForm, node: Any) -> Expr:
     left, right = form.expr(node.a), form.expr(node.b)
     if left.as_constant is not None:
         left, right = right, left
-    mask = right.as_constant
+    mask, value = right.as_constant, left.as_constant
+    if mask is not None and value is not None:
+        return constant(value & mask)
     if mask is not None and mask >= 0 and mask & (mask + 1) == 0:
         return mod(left, mask + 1)
     if mask is not None and mask < 0 and -mask & (-mask - 1) == 0:

@@ -178,7 +178,7 @@ class FunctionExtractor(Context):
 
 def _declared(attributes: Any, key: str, signature: Mapping[str, str]) -> dict[str, int]:
     """The bounds that an attribute declares, by our names for the symbols of the signature."""
-    bounds = attributes[key] if key in attributes else {}
+    bounds = attributes.get(key, {})
     return {ours: int(bounds[theirs]) for ours, theirs in signature.items() if theirs in bounds}
 
 
