@@ -16,6 +16,7 @@ from symalloc.rulebook.language import nearest
 __all__ = ["BadExample", "Expectation", "GoodExample", "RuleFile", "SeverityName", "read_rule_file"]
 
 SeverityName: TypeAlias = Literal["error", "warning", "note"]
+StageName: TypeAlias = Literal["auto", "as-is", "planned"]
 FixName: TypeAlias = Literal["grow-storage", "insert-assertion", "remove-kill", "remove-suppression"]
 
 
@@ -37,7 +38,7 @@ class BadExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     name: str
     module: str
     expect: Expectation = Expectation()
-    stage: Literal["as-is", "planned", "all"] = "as-is"
+    stage: StageName = "as-is"
 
 
 class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -45,7 +46,7 @@ class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     name: str
     module: str
-    stage: Literal["as-is", "planned", "all"] = "as-is"
+    stage: StageName = "as-is"
 
 
 class RuleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

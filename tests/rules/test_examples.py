@@ -1,0 +1,124 @@
+"""The examples of every rule, linted as a user would: they are the rule's tests and its documentation.
+
+A bad example marks the lines that the rule must point at with `# SYMnnn`, and no others.  One at stage
+planned is found in what TVM prints after a pass, where nothing is marked: some finding is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from symalloc.lint.diagnostic import Diagnostic, Report, Severity
+from symalloc.lint.run import Linter, Settings
+from symalloc.prove.prover import Prover
+from symalloc.relax.read import ReadOptions, read_files
+from symalloc.rulebook.book import Rule, load_rules
+from symalloc.rulebook.schema import BadExample, GoodExample, StageName
+
+RULES = load_rules().rules
+STAGES: tuple[StageName, ...] = ("as-is", "planned", "auto")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One example and the file it is written to."""
+
+    rule: Rule
+    example: BadExample | GoodExample
+    file: str
+
+
+def _cases(kind: str) -> list[Case]:
+    return [
+        Case(rule=rule, example=example, file=f"{rule.id}_{kind}_{index}.py")
+        for rule in RULES
+        for index, example in enumerate(getattr(rule, kind))
+    ]
+
+
+BAD, GOOD = _cases("bad"), _cases("good")
+Findings = dict[str, list[Diagnostic]]
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """What is found in each example, by its file name."""
+    found: Findings = defaultdict(list)
+    for stage in STAGES:
+        folder = tmp_path_factory.mktemp(stage)
+        for case in (*BAD, *GOOD):
+            if case.example.stage == stage:
+                (folder / case.file).write_text(case.example.module)
+        for diagnostic in _linted(folder, stage):
+            found[Path(diagnostic.file).name].append(diagnostic)
+    return found
+
+
+def _linted(folder: Path, stage: StageName) -> Report:
+    """What linting does but for trying fixes, which read everything once more."""
+    linter = Linter(Settings(rulebook=load_rules(), report_unused=stage == "auto"), Prover())
+    for reading in read_files(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
+        linter.add(reading)
+    return linter.report()
+
+
+def _of_rule(found: Sequence[Diagnostic], rule: Rule) -> list[Diagnostic]:
+    return [d for d in found if d.rule == rule.id]
+
+
+def _marked(module: str, rule: str) -> set[int]:
+    lines = enumerate(module.split("\n"), start=1)
+    return {number for number, line in lines if re.search(rf"# {rule}\b", line)}
+
+
+def _name(case: Case) -> str:
+    return f"{case.rule.id}: {case.example.name}"
+
+
+@pytest.mark.parametrize("case", [c for c in BAD if c.example.stage != "planned"], ids=_name)
+def test_a_bad_example_is_found_on_the_marked_lines(case: Case, findings: Findings) -> None:
+    marked = _marked(case.example.module, case.rule.id)
+    assert marked
+    found = _of_rule(findings[case.file], case.rule)
+    assert {d.span.line if d.span else 0 for d in found} == marked, findings[case.file]
+
+
+@pytest.mark.parametrize("case", BAD, ids=_name)
+def test_a_bad_example_is_found_as_expected(case: Case, findings: Findings) -> None:
+    found = _of_rule(findings[case.file], case.rule)
+    assert found, findings[case.file]
+    assert isinstance(case.example, BadExample)
+    expect = case.example.expect
+    for diagnostic in found:
+        if expect.verdict is not None:
+            assert diagnostic.verdict == expect.verdict
+        if expect.counterexample is not None:
+            assert diagnostic.counterexample == expect.counterexample
+        if expect.precondition is not None:
+            assert diagnostic.precondition == expect.precondition
+        if expect.message is not None:
+            assert diagnostic.message == expect.message
+
+
+@pytest.mark.parametrize("case", BAD, ids=_name)
+def test_a_bad_example_has_no_error_of_another_kind_that_is_not_marked(
+    case: Case, findings: Findings
+) -> None:
+    module = case.example.module
+    for diagnostic in findings[case.file]:
+        if diagnostic.severity is Severity.ERROR and diagnostic.rule != case.rule.id:
+            line = diagnostic.span.line if diagnostic.span else 0
+            assert line in _marked(module, diagnostic.rule), diagnostic
+
+
+@pytest.mark.parametrize("case", GOOD, ids=_name)
+def test_a_good_example_is_clean(case: Case, findings: Findings) -> None:
+    found = findings[case.file]
+    assert not _of_rule(found, case.rule)
+    assert not [d for d in found if d.severity is Severity.ERROR]
