@@ -16,34 +16,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from symalloc.api import lint, prove
     from symalloc.errors import SymallocError, UsageError
+    from symalloc.instrument import VerifyMemory
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+    from symalloc.planning import plan, run
     from symalloc.prove.verdict import Proof, Verdict
+    from symalloc.relax.plan_pass import PlanMemory
 
 __all__ = [
     "Diagnostic",
     "Fix",
+    "PlanMemory",
     "Proof",
     "Report",
     "Severity",
     "SymallocError",
     "UsageError",
     "Verdict",
+    "VerifyMemory",
     "__version__",
     "lint",
+    "plan",
     "prove",
+    "run",
 ]
 
 _HOMES = {
     "Diagnostic": "symalloc.lint.diagnostic",
     "Fix": "symalloc.lint.diagnostic",
+    "PlanMemory": "symalloc.relax.plan_pass",
     "Proof": "symalloc.prove.verdict",
     "Report": "symalloc.lint.diagnostic",
     "Severity": "symalloc.lint.diagnostic",
     "SymallocError": "symalloc.errors",
     "UsageError": "symalloc.errors",
     "Verdict": "symalloc.prove.verdict",
+    "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
+    "plan": "symalloc.planning",
     "prove": "symalloc.api",
+    "run": "symalloc.planning",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from symalloc.config import STAGES
 from symalloc.errors import UsageError
 from symalloc.lint.diagnostic import Diagnostic, Report, Summary
 from symalloc.linting import LintOptions, LintSession, parse_assumptions
@@ -47,6 +48,8 @@ def lint(
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
     """
+    if stage not in STAGES:
+        raise UsageError(f"unknown stage {stage!r}; it must be one of {', '.join(STAGES)}")
     options = LintOptions(
         assume=_texts(assume),
         select=_texts(select),

@@ -120,11 +120,14 @@ class Linter:
         summary = Summary(
             **self._totals, by_solver=dict(self._solvers), seconds=perf_counter() - self._started
         )
+        shown = {
+            span.file for d in self._diagnostics for span in (d.span, *(x.span for x in d.labels)) if span
+        }
         return Report(
             diagnostics=tuple(self._diagnostics),
             summary=summary,
             files=tuple(self._files),
-            sources=dict(self._sources),
+            sources={file: source for file, source in self._sources.items() if file in shown},
         )
 
     def check(self, program: Program) -> CheckResult:

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tvm
+import tvm.script
+
+import symalloc
+from symalloc import Severity, UsageError, Verdict
+from symalloc.report.text import render_text
+
+FAULTY = tvm.script.from_source(
+    """# script
+@I.ir_module
+class Faulty:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
+        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        filled = R.call_packed("fill", alloc, ty_args=(R.Tensor((m,), "float32"),))
+        return filled
+"""
+)
+SOUND = tvm.script.from_source(
+    """# script
+@I.ir_module
+class Sound:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+        with R.dataflow():
+            y = R.nn.relu(x)
+            z = R.add(y, y)
+            R.output(z)
+        return z
+"""
+)
+
+
+def test_a_module_in_memory() -> None:
+    report = symalloc.lint(FAULTY, select="SYM101")
+    (finding,) = report
+    assert (finding.rule, finding.severity, finding.verdict) == (
+        "SYM101",
+        Severity.ERROR,
+        Verdict.RUNTIME_CHECK,
+    )
+    assert finding.function == "main"
+    assert finding.counterexample == {"m": 5}
+    assert finding.precondition == "m <= 4"
+    assert not report.ok
+    assert (report.summary.functions, len(report)) == (1, 1)
+
+
+def test_findings_in_memory_are_shown_in_the_printed_script() -> None:
+    report = symalloc.lint(FAULTY, select="SYM101")
+    assert report.diagnostics[0].span is not None
+    lines = render_text(report).split("\n")
+    carets = next(i for i, line in enumerate(lines) if "^" in line)
+    assert lines[carets - 1].index("R.memory.alloc_tensor") == lines[carets].index("^")
+
+
+def test_an_ordinary_module_is_verified_as_tvm_plans_it() -> None:
+    report = symalloc.lint(SOUND)
+    assert report.ok
+    assert report.summary.constraints > 0
+    assert symalloc.lint(SOUND, stage="as-is").summary.constraints < report.summary.constraints
+
+
+def test_assumptions_settle_it() -> None:
+    assert symalloc.lint(FAULTY, select=["SYM101"], assume=["m <= 4"]).ok
+
+
+def test_several_modules_make_one_report() -> None:
+    both = symalloc.lint([FAULTY, SOUND], select="SYM101")
+    assert [d.file for d in both] == ["<module1>"]
+    assert both.summary.functions == 2
+    assert both.files == ("<module1>", "<module2>")
+
+
+def test_paths_and_modules(tmp_path: Path) -> None:
+    path = tmp_path / "faulty.json"
+    path.write_text(tvm.ir.save_json(FAULTY))
+    report = symalloc.lint([path, SOUND], select="SYM101")
+    assert [d.file for d in report] == [str(path)]
+    assert (
+        symalloc.lint(str(path), select="SYM101").diagnostics
+        == symalloc.lint(path, select="SYM101").diagnostics
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "words"),
+    [
+        (3, {}, "cannot lint a int"),
+        ([], {}, "nothing to lint"),
+        ("missing.py", {}, "no such file or directory: missing.py"),
+        (SOUND, {"assume": "n <"}, "assumption `n <`"),
+        (SOUND, {"assume": "k <= 3"}, "`k`, which is a symbol of no linted function; there are n"),
+        (SOUND, {"assume": "n <= -1"}, "contradict each other for dimensions"),
+        (SOUND, {"select": "SYM777"}, "unknown rule `SYM777`"),
+        (SOUND, {"stage": "later"}, "unknown stage 'later'"),
+    ],
+)
+def test_arguments_that_make_no_sense(target: object, options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        symalloc.lint(target, **options)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def test_prove() -> None:
+    proof = symalloc.prove("4*m <= 16", assume=["m >= 1"])
+    assert proof.verdict is Verdict.RUNTIME_CHECK
+    assert proof.counterexample == {"m": 5}
+    assert str(proof.precondition) == "m <= 4"
+    assert symalloc.prove("4*m <= 16", assume="m <= 4").verdict is Verdict.ALWAYS_VALID
+    with pytest.raises(UsageError, match="syntax error"):
+        symalloc.prove("4*m <=")
+
+
+def test_the_public_names_are_there_and_documented() -> None:
+    for name in symalloc.__all__:
+        value = getattr(symalloc, name)
+        assert value is not None
+        assert name == "__version__" or value.__doc__
+    with pytest.raises(AttributeError, match="nothing_such"):
+        _ = symalloc.nothing_such
+
+
+@pytest.mark.parametrize(
+    "first", ["symalloc.lint.diagnostic", "symalloc.prove.prover", "symalloc.plan.model", "symalloc.api"]
+)
+def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
+    code = (
+        f"import {first}, symalloc; from symalloc.lint.run import Linter\n"
+        "assert all(type(f).__name__ == 'function' for f in (symalloc.lint, symalloc.prove, symalloc.plan))\n"
+        "from symalloc import lint; assert lint is symalloc.lint\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
