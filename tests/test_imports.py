@@ -24,8 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY_IN = {"tvm": {"relax"}, "tvm_ffi": {"relax"}, "z3": {"prove"}, "sympy": {"size"}, "click": {"cli"}}
 
 
-def _modules() -> Iterator[Path]:
-    return (p for p in sorted(PACKAGE.rglob("*.py")))
+def _modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:

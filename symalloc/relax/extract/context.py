@@ -113,7 +113,7 @@ class Context:
     # -- operands -------------------------------------------------------------------------------------------
 
     def operand(self, node: Any) -> Operand:
-        """What an argument refers to; a nested call is given a variable of its own first."""
+        """What an argument refers to; raises NotASizeError for a shape without an exact form."""
         kind = type(node)
         if kind in VARIABLES:
             found = self._vars.get(node.__chandle__())

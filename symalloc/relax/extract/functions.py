@@ -89,7 +89,10 @@ class FunctionExtractor(Context):
 
     def operand(self, node: Any) -> Operand:
         """As Context.operand; calls, tuple fields, branches and sequences are bound first."""
-        return self._bind_temporary(node) if type(node) in _COMPUTED else super().operand(node)
+        kind = type(node)
+        if kind in _COMPUTED or (kind is ir.Call and type(node.ty) is not ir.PrimType):
+            return self._bind_temporary(node)
+        return super().operand(node)
 
     def _bind_temporary(self, node: Any) -> Operand:
         """Binds a value that has no variable in the module."""
@@ -121,6 +124,8 @@ class FunctionExtractor(Context):
         source = self._value_operand(binding.value)
         defines = self.types.define(binding.ty, Origin.CAST)
         target = self.types.of(binding.ty)
+        if isinstance(source, Scalar) and source.value is not None:
+            self.symbols.bind(binding.var, source.value)
         var = self.declare(binding.var)
         self.out.append(
             MatchCast(var=var, span=span, text=text, source=source, target=target, defines=defines)

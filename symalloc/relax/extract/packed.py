@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tvm import ir
+
 from symalloc.program.model import (
     Alias,
     Assert,
+    CallFunction,
     CallPacked,
     Instruction,
     MakeTuple,
@@ -15,7 +18,8 @@ from symalloc.program.model import (
     TakeField,
 )
 from symalloc.program.types import Type
-from symalloc.relax.extract.context import Context, Handler, Head, takes
+from symalloc.relax.extract.arrays import elements
+from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import (
     ensure_zero_offset,
     place_tensor,
@@ -73,11 +77,35 @@ def _take_field(context: Context, head: Head, call: Any, arguments: Sequence[Any
     return TakeField(**head, source=context.operand(arguments[0]), index=index)
 
 
+@takes(2)
+def _run_or_capture(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+    """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
+    packed = arguments[1]
+    if type(packed) is not ir.Tuple:
+        not_a_size("arguments that are no tuple literal")
+    inner = context.operands(elements(packed.fields))
+    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=inner)
+
+
+@takes(1)
+def _cached_allocation(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+    """(function, …): what the function allocates, kept from the first call on."""
+    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=())
+
+
+def _function_name(context: Context, callee: Any) -> str:
+    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.functions:
+        not_a_size("a callee that is no function of the module")
+    return str(callee.name_hint)
+
+
 _SPECIAL: Mapping[str, Handler] = {
     "relax.run.assert_op": _assert,
     "runtime.TVMTensorCreateView": take_view,
     "vm.builtin.alloc_storage": reserve_vm_storage,
     "vm.builtin.alloc_tensor": place_tensor,
+    "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
+    "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
     "vm.builtin.copy": _alias,  # despite its name it returns its argument
     "vm.builtin.ensure_zero_offset": ensure_zero_offset,
     "vm.builtin.make_tuple": _make_tuple,

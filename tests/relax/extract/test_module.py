@@ -26,6 +26,7 @@ MLP = """
 
 
 def planned(mod: Any) -> Any:
+    """What TVM's own passes make of a module, CUDA graphs included where the pass context asks for them."""
     with tvm.target.Target("llvm"):
         for step in (
             relax.transform.LegalizeOps(),
@@ -33,6 +34,7 @@ def planned(mod: Any) -> Any:
             relax.transform.RemovePurityChecking(),
             relax.transform.CallTIRRewrite(),
             relax.transform.StaticPlanBlockMemory(),
+            relax.transform.RewriteCUDAGraph(),
             relax.transform.LowerAllocTensor(),
             relax.transform.KillAfterLastUse(),
         ):
@@ -112,13 +114,41 @@ def test_an_extern_function_of_the_module_is_a_packed_call(parse: Callable[[str]
     assert (call.name, call.ownership) == ("real.name", m.Ownership.UNKNOWN)
 
 
+def test_cuda_graphs_are_calls_of_their_functions(parse: Callable[[str], Any]) -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor((8, 64), "float32"), w: R.Tensor((64, 64), "float32")):
+        with R.dataflow():
+            a = R.nn.relu(w)
+            b = R.nn.relu(a)
+            c = R.matmul(x, b)
+            d = R.nn.relu(c)
+            R.output(d)
+        return d
+    """
+    mod = parse(text)
+    mod["main"] = mod["main"].with_attr("num_input", 1)
+    with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        program = extract(planned(mod), name="M")
+    calls = [i for i in program.functions["main"].body.instructions if isinstance(i, m.CallFunction)]
+    assert calls[0].name == "cuda_graph_alloc"
+    assert calls[0].arguments == ()
+    assert calls[1].name.startswith("main_cuda_graph_capture")
+    assert len(calls[1].arguments) == len(program.functions[calls[1].name].params)
+
+
 def test_a_module_out_of_normal_form_is_read_all_the_same() -> None:
     x = relax.Var("x", relax.TensorType((4,), "float32"))
     y = relax.Var("y", relax.TensorType((4,), "float32"))
     pair = relax.Tuple([x, x])
-    block = relax.BindingBlock([relax.VarBinding(y, relax.op.add(relax.TupleGetItem(pair, 0), x))])
+    block = relax.BindingBlock(
+        [relax.VarBinding(y, relax.op.add(relax.TupleGetItem(pair, 0), relax.op.negative(x)))]
+    )
     function = relax.Function([x], relax.SeqExpr([block], y), relax.TensorType((4,), "float32"))
-    field, add = extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions
+    field, negative, add = (
+        extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions
+    )
     assert isinstance(field, m.TakeField)
     assert isinstance(add, m.CallOperator)
-    assert add.arguments[0] is field.var
+    assert isinstance(negative, m.CallOperator)
+    assert add.arguments == (field.var, negative.var)
