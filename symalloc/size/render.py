@@ -12,14 +12,16 @@ __all__ = ["render_condition", "render_expr"]
 
 
 def render_expr(expr: Expr) -> str:
-    """`expr` in Python syntax, higher degrees first."""
+    """`expr` in Python syntax, higher degrees first, but a positive term in the lead."""
     if not expr.terms:
         return "0"
     quotient = _quotient(expr)
     if quotient is not None:
         return _atom(quotient)
     text = ""
-    for monomial, coefficient in sorted(expr.terms.items(), key=_order):
+    terms = sorted(expr.terms.items(), key=_order)
+    lead = next((i for i, (_, coefficient) in enumerate(terms) if coefficient > 0), 0)
+    for monomial, coefficient in (terms[lead], *terms[:lead], *terms[lead + 1 :]):
         sign = "-" if coefficient < 0 else "+"
         term = _term(monomial, abs(coefficient))
         if text:

@@ -68,10 +68,13 @@ def _difference(made: AllocStorage, alloc: AllocTensor) -> str:
 
 
 def _noticed(prover: Prover, domain: Domain, quantities: dict[str, Expr]) -> dict[str, str]:
-    """The smallest binding at which TVM's own check, made against whole pages, fails."""
+    """The smallest binding at which TVM's own check, made against whole pages, fails; empty if it hides none."""
     size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
     if size is None or nbytes is None:
         return {}
-    seen = le(quantities["offset"] + nbytes, round_up(size, PAGE))
+    end = quantities["offset"] + nbytes
+    seen = le(end, round_up(size, PAGE))
     point = prover.prove(seen, domain).counterexample if seen.as_bool is None else None
-    return {"noticed_at": ", ".join(f"{n} = {v}" for n, v in point.items())} if point else {}
+    if not point or point == prover.prove(le(end, size), domain).counterexample:
+        return {}
+    return {"noticed_at": ", ".join(f"{n} = {v}" for n, v in point.items())}
