@@ -1,8 +1,8 @@
 """Random constraints, checked against brute force over small boxes and against z3.
 
-Each constraint is written twice, as text for symalloc and as a Python function of its own (which refuses divisors below
-one), so that the reader, the evaluator and the prover are all under test.  Exit status 1 where a verdict, a
-counterexample, a witness or a precondition is contradicted.
+Each constraint is written twice, as text for symalloc and as a Python function of its own (which refuses
+divisors below one), so that the reader, the evaluator and the prover are all under test.  Exit status 1
+where a verdict, a counterexample, a witness or a precondition is contradicted.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SMALL = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64)
 LARGE = (1024, 4096, 2**31, 2**62, 2**63 - 1, 2**63)
 
 
-class Undefined(Exception):
+class UndefinedError(Exception):
     """A divisor below one."""
 
 
 def _checked(divisor: int) -> int:
     if divisor < 1:
-        raise Undefined
+        raise UndefinedError
     return divisor
 
 
@@ -53,7 +53,7 @@ class Question:
     complete: bool  # whether brute force sees every point
 
     def points(self, reach: int) -> Iterator[dict[str, int]]:
-        """The domain's points with every symbol at most `reach` above its lower bound, assumptions checked."""
+        """The domain's points with every symbol at most `reach` above its lower bound."""
         given = [_function(a) for a in self.assumptions]
         ranges = [range(self.lower[n], min(self.upper[n], self.lower[n] + reach) + 1) for n in NAMES]
         for values in product(*ranges):
@@ -63,7 +63,9 @@ class Question:
 
 
 def _function(text: str) -> Callable[[Mapping[str, int]], bool]:
-    """The meaning of `text` by Python's own evaluation, one relation at a time: an undefined relation is false."""
+    """The meaning of `text` by Python's own evaluation, one relation at a time: an undefined relation is
+    false.
+    """
     parts: list[str] = []
     for alternative in text.split(" or "):
         conjuncts = [f"truth(lambda: {_guarded(c)})" for c in alternative.split(" and ")]
@@ -80,7 +82,7 @@ def _function(text: str) -> Callable[[Mapping[str, int]], bool]:
 def _truth(thunk: Callable[[], bool]) -> bool:
     try:
         return thunk()
-    except Undefined:
+    except UndefinedError:
         return False
 
 

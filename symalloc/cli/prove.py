@@ -79,7 +79,7 @@ def _single(
     _mention_unused(text, assume)
     if certificate is not None:
         _write_certificates(certificate, [("constraint", constraint, domain, proof)])
-    show(_as_json(text, assume, proof) if form == "json" else _as_text(constraint, text, proof), output)
+    show(_as_json(text, assume, proof) if form == "json" else _as_text(text, proof), output)
     return 0 if proof.verdict is Verdict.ALWAYS_VALID else 1
 
 
@@ -108,17 +108,15 @@ def _mention_unused(text: str, assume: Sequence[str]) -> None:
         click.echo(f"note: `{name}` of --assume has nothing to do with the constraint", err=True)
 
 
-def _as_text(constraint: Condition, text: str, proof: Proof) -> str:
+def _as_text(text: str, proof: Proof) -> str:
     written = " ".join(text.split())
     lines = [f"{proof.verdict.value}: {written}"]
     if proof.counterexample:
         lines.append(f"  counterexample: {_point(proof.counterexample)}")
     if proof.witness and proof.counterexample:
         lines.append(f"  holds at: {_point(proof.witness)}")
-    if proof.precondition is not None and proof.precondition != constraint:
+    if proof.precondition is not None and str(proof.precondition) != written:
         lines.append(f"  holds only when: {proof.precondition}")
-    elif proof.precondition is not None and str(constraint) != written:
-        lines.append(f"  simplified: {constraint}")
     if proof.reason is not None:
         lines.append(f"  {'unknown' if proof.unknown else 'note'}: {proof.reason}")
     lines.append(f"  decided by: {proof.decided_by} ({1e3 * proof.seconds:.1f} ms)")

@@ -24,7 +24,9 @@ class BatchError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One constraint with its assumptions and lower bounds, read; `label` is the verdict that is expected, if known."""
+    """One constraint with its assumptions and lower bounds, read; `label` is the verdict that is expected,
+    if known.
+    """
 
     id: str
     constraint: Condition
@@ -68,7 +70,9 @@ def answer(question: Question, prover: Prover) -> tuple[Row, Proof]:
 
 
 def summary(questions: Sequence[Question], rows: Sequence[Row], asked: int) -> str:
-    """One line: how many of each verdict, times, the share of questions put to z3 (`asked`), agreement with labels."""
+    """One line: how many of each verdict, times, the share of questions put to z3 (`asked`), agreement with
+    labels.
+    """
     if not rows:
         return "no constraints"
     seconds = sorted(row["seconds"] for row in rows)

@@ -81,8 +81,13 @@ def decide(condition: Condition, box: Box) -> bool | None:
 def _decide_relation(relation: Relation, box: Box) -> bool | None:
     low, high = interval(relation.expr, box)
     value = _decide_interval(relation.operator, low, high)
-    if value is not None or not relation.expr.is_polynomial:
-        return value
+    expr = relation.expr
+    if (
+        value is not None
+        or not expr.is_polynomial
+        or all(len(m) <= 1 and (not m or m[0][1] == 1) for m in expr.terms)
+    ):
+        return value  # intervals of a linear expression are exact
     return _decide_interval(relation.operator, *_shifted(relation.expr, box, low, high))
 
 

@@ -11,8 +11,9 @@ __all__ = ["Budget"]
 class Budget:
     """Limits of one proof; a proof that reaches them is reported as unknown.
 
-    `z3_milliseconds`: wall time of one question to z3 (0: never ask).  `z3_steps`: its resource limit, which makes most
-    answers independent of the machine's load.  `sampling_steps`: points evaluated in search of a witness.
+    `z3_milliseconds`: wall time of one question to z3 (0: never ask).  `z3_steps`: its resource limit,
+    which makes most answers independent of the machine's load.  `sampling_steps`: points evaluated in
+    search of a witness.
     `cases`: branches of a case distinction.  `pivots`: steps of the exact simplex.
     """
 

@@ -12,7 +12,7 @@ Choice = Min | Max | Select
 
 
 def split_extrema(condition: Condition, *, limit: int) -> Condition:
-    """An equivalent condition without choices where at most `limit` splits do it; otherwise with some left."""
+    """An equivalent without choices where at most `limit` splits do it; otherwise with some left."""
     for _ in range(limit):
         changed = _split_first(condition)
         if changed is condition:

@@ -1,8 +1,9 @@
 """Proofs as SMT-LIB2 scripts that another solver can replay.
 
-A script asserts the domain and what the verdict excludes: the claim's failure where it is always valid, its truth where it
-is always invalid; the answer must then be `unsat`.  A run-time check comes as the claim's failure, to be answered `sat`.
-Divisors are at least 1 wherever they matter, so that SMT-LIB's `div` and `mod` agree with floor division.
+A script asserts the domain and what the verdict excludes: the claim's failure where it is always valid, its
+truth where it is always invalid; the answer must then be `unsat`.  A run-time check comes as the claim's
+failure, to be answered `sat`. Divisors are at least 1 wherever they matter, so that SMT-LIB's `div` and
+`mod` agree with floor division.
 """
 
 from __future__ import annotations

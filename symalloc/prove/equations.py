@@ -1,7 +1,8 @@
 """Layer `equations`: polynomial equations without integer solutions, by arithmetic.
 
-Three arguments: the equation has no solution modulo a small number; a monomial equals a constant none of whose divisors
-fit the bounds; `a*x**k == b*y**k` needs `a/b` to be a k-th power unless all is zero (compare the powers of each prime).
+Three arguments: the equation has no solution modulo a small number; a monomial equals a constant none of
+whose divisors fit the bounds; `a*x**k == b*y**k` needs `a/b` to be a k-th power unless all is zero (compare
+the powers of each prime).
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ def _no_residues(expr: Expr, modulus: int) -> bool:
     terms = [(c % modulus, [(atoms.index(a), p) for a, p in m]) for m, c in expr.terms.items()]
     terms = [t for t in terms if t[0]]
     for values in product(range(modulus), repeat=len(atoms)):
-        if sum(c * prod(pow(values[i], p, modulus) for i, p in m) for c, m in terms) % modulus == 0:
+        total = sum(c * prod(pow(values[i], p, modulus) for i, p in m) for c, m in terms)
+        if total % modulus == 0:
             return False
     return True
 
 
 def _no_power(expr: Expr, box: Box) -> bool:
-    """`a*M == b*N` with M and N k-th powers of products of positive symbols, and a/b no k-th power of a rational."""
+    """`a*M == b*N` with M and N k-th powers of products of positive symbols, and a/b no k-th power of a
+    rational.
+    """
     if len(expr.terms) != 2 or () in expr.terms:
         return False
     (left, a), (right, b) = expr.terms.items()
@@ -60,7 +64,7 @@ def _is_power(value: int, k: int) -> bool:
     for bit in reversed(range(value.bit_length() // k + 1)):
         if (root | 1 << bit) ** k <= value:
             root |= 1 << bit
-    return root**k == value
+    return bool(root**k == value)
 
 
 def _positive(atom: Atom, box: Box) -> bool:
@@ -82,7 +86,9 @@ def _no_divisors(expr: Expr, box: Box) -> bool:
 
 
 def divisor_points(relation: Relation, box: Box) -> Iterator[dict[str, int]]:
-    """The positive solutions in `box` of a relation `c * x**p * y**q * … == constant`; none for any other relation."""
+    """The positive solutions in `box` of a relation `c * x**p * y**q * … == constant`; none for any other
+    relation.
+    """
     equation = _monomial_equation(relation.expr, box) if relation.operator == "==" else None
     if equation is None or equation[1] < 1:
         return
@@ -93,7 +99,9 @@ def divisor_points(relation: Relation, box: Box) -> Iterator[dict[str, int]]:
 
 
 def _monomial_equation(expr: Expr, box: Box) -> tuple[Monomial, int] | None:
-    """`(monomial, value)` where `expr == 0` says that a product of positive symbols has a value; 0 for no integer."""
+    """`(monomial, value)` where `expr == 0` says that a product of positive symbols has a value; 0 for no
+    integer.
+    """
     if len(expr.terms) != 2 or () not in expr.terms:
         return None
     ((monomial, coefficient),) = ((m, c) for m, c in expr.terms.items() if m)

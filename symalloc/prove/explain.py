@@ -1,7 +1,10 @@
-"""What a person wants to know beside the verdict: the smallest counterexample, and when the claim does hold."""
+"""What a person wants to know beside the verdict: the smallest counterexample, and when the claim does
+hold.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from symalloc.prove.inquiry import Inquiry, Outcome
@@ -9,6 +12,8 @@ from symalloc.prove.precondition import precondition
 from symalloc.prove.sampling import first_points, satisfies
 from symalloc.prove.smallest import minimise_point
 from symalloc.prove.verdict import Proof, Verdict
+from symalloc.size.condition import Condition
+from symalloc.size.defined import divisors
 
 __all__ = ["explain_proof"]
 
@@ -18,14 +23,32 @@ def explain_proof(inquiry: Inquiry, outcome: Outcome) -> Proof:
     proof = outcome.proof(inquiry.region)
     if outcome.verdict is Verdict.ALWAYS_VALID:
         return proof
-    proof = replace(proof, counterexample=_smallest(inquiry, outcome))
+    counterexample = _smallest(inquiry, outcome)
+    reason = proof.reason or _undefined(inquiry.constraint, counterexample)
+    proof = replace(proof, counterexample=counterexample, reason=reason)
     if outcome.verdict is not Verdict.RUNTIME_CHECK or proof.unknown:
         return proof
     return replace(proof, precondition=precondition(inquiry, outcome.exact))
 
 
+def _undefined(constraint: Condition, point: Mapping[str, int] | None) -> str | None:
+    """That a divisor is below 1 at `point`, in words."""
+    if point is None or not (below := divisors(constraint)):
+        return None
+    for divisor in sorted(below, key=lambda d: (len(d.key), d.key)):
+        try:
+            value = divisor.evaluate(point)
+        except ZeroDivisionError:
+            continue
+        if value < 1:
+            return f"the divisor `{divisor}` can be {value}; a divisor must be at least 1"
+    return None
+
+
 def _smallest(inquiry: Inquiry, outcome: Outcome) -> dict[str, int] | None:
     region = inquiry.region
+    if outcome.exact is not None:  # the least already
+        return None if outcome.counterexample is None else region.lift(outcome.counterexample)
     failing = outcome.failing or [p for p in (outcome.counterexample,) if p is not None]
     if not failing and outcome.verdict is Verdict.ALWAYS_INVALID:
         failing = first_points(region)[:8]

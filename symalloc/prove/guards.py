@@ -15,7 +15,8 @@ __all__ = ["minimise"]
 def minimise(guards: Sequence[Condition], domain: Domain, prover: Prover) -> tuple[Condition, ...]:
     """A subset of `guards` (conjunctions taken apart) that implies all of them over `domain`, in their order.
 
-    Longer conditions are dropped first, so that the cheapest checks remain.  What cannot be proved to follow stays.
+    Longer conditions are dropped first, so that the cheapest checks remain.  What cannot be proved to
+    follow stays.
     """
     parts = dict.fromkeys(p for g in guards for p in (g.operands if isinstance(g, And) else (g,)))
     kept = [p for p in parts if prover.prove(p, domain, explain=False).verdict is not Verdict.ALWAYS_VALID]

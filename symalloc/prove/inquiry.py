@@ -22,25 +22,26 @@ Point = Mapping[str, int]
 Refute = Callable[[Iterable[Condition], Box, Budget], str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
-    """A claim in terms of its region: where it `holds`, and where it `fails`, both defined at every point."""
+    """Whether `constraint` holds over `region`: in the region's terms, where it `holds` and where it `fails`.
 
-    constraint: Condition
-    region: Region
-    holds: Condition
-    fails: Condition
+    Both are defined at every point of the region.
+    """
 
-    @staticmethod
-    def about(constraint: Condition, region: Region) -> Inquiry:
-        """The inquiry whether `constraint` holds over `region`."""
+    __slots__ = ("_fails", "constraint", "holds", "region")
+
+    def __init__(self, constraint: Condition, region: Region) -> None:
+        self.constraint, self.region = constraint, region
         # obligations first: a substitution may fold the relation that they belong to
-        return Inquiry(
-            constraint=constraint,
-            region=region,
-            holds=region.reduce(holds(constraint, region.positive)),
-            fails=region.reduce(fails(constraint, region.positive)),
-        )
+        self.holds = region.reduce(holds(constraint, region.positive))
+        self._fails: Condition | None = None
+
+    @property
+    def fails(self) -> Condition:
+        """Where the constraint does not hold, or is not defined."""
+        if self._fails is None:
+            self._fails = self.region.reduce(fails(self.constraint, self.region.positive))
+        return self._fails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,9 @@ class Outcome:
 
 
 def inhabited(region: Region, solver: Solver) -> bool | None:
-    """Whether the region has a point: True with one in `region.points`, False by proof, None where undecided."""
+    """Whether the region has a point: True with one in `region.points`, False by proof, None where
+    undecided.
+    """
     if region.empty:
         return False
     if not region.facts or first_points(region) or more_points(region):
@@ -113,7 +116,7 @@ def _by_bounds(inquiry: Inquiry) -> Outcome | None:
 
 
 def _by_solution_set(inquiry: Inquiry) -> Outcome | None:
-    exact = solve_exactly(inquiry.holds, inquiry.fails, inquiry.region)
+    exact = solve_exactly(inquiry.holds, inquiry.region)
     if exact is None:
         return None
     points = [
@@ -203,7 +206,7 @@ def _undecided(failing: Sequence[Point], witness: Point | None) -> Outcome:
         witness=witness,
         failing=failing,
         counterexample=failing[0] if failing else None,
-        reason=f"not decided within the budget: no point where it {missing} was found, and none was ruled out",
+        reason=f"not decided within the budget: no point where it {missing} was found or ruled out",
     )
 
 
@@ -218,6 +221,7 @@ def _depends(failing: Sequence[Point], witness: Point, layer: str) -> Outcome:
 
 
 def _classify(claim: Condition, points: Iterable[Point]) -> tuple[list[Point], Point | None]:
+    """Points where `claim` fails, up to the first after a point where it holds; and that point."""
     failing: list[Point] = []
     witness: Point | None = None
     for point in points:
@@ -225,4 +229,6 @@ def _classify(claim: Condition, points: Iterable[Point]) -> tuple[list[Point], P
             failing.append(point)
         elif witness is None:
             witness = point
+        if failing and witness is not None:
+            break
     return failing, witness

@@ -1,4 +1,4 @@
-"""Preconditions: when a claim holds, in words a person can act on, proved equivalent before they are shown."""
+"""Preconditions: when a claim holds, readably, and proved equivalent before it is shown."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from symalloc.prove.inquiry import Inquiry
 from symalloc.prove.readable import simplify
 from symalloc.prove.refute import refute
 from symalloc.prove.region import Region
-from symalloc.prove.univariate import Exact, Intervals, solve_exactly
-from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne, negate
+from symalloc.prove.univariate import Exact, Intervals, complement, intersect, solve, solve_exactly
+from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr, mod, symbol
 
@@ -23,18 +23,27 @@ SMALL = Budget(z3_milliseconds=0, cases=24, pivots=60)
 
 
 def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:
-    """The most readable condition found that is equivalent to the claim over its region, in the domain's symbols."""
+    """The most readable condition found that is equivalent to the claim over its region, in the domain's
+    symbols.
+    """
     for candidate in _candidates(inquiry, exact):
-        if len(str(candidate)) <= MAX_LENGTH and equivalent(inquiry, candidate):
+        if len(str(candidate)) <= MAX_LENGTH and equivalent(inquiry, candidate, exact):
             return candidate
     return None
 
 
-def equivalent(inquiry: Inquiry, candidate: Condition) -> bool:
-    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's region."""
+def equivalent(inquiry: Inquiry, candidate: Condition, exact: Exact | None = None) -> bool:
+    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's region.
+
+    `exact` is the claim's solution set, where it has one symbol.
+    """
     region = inquiry.region
     if candidate == inquiry.constraint and inquiry.holds == region.reduce(candidate):
         return True
+    if exact is not None:
+        alike = _same_solutions(exact, region.reduce(candidate), region)
+        if alike is not None:
+            return alike
     there = region.reduce(holds(candidate, region.positive))
     if any(there.evaluate(p) is not inquiry.holds.evaluate(p) for p in region.points[:40]):
         return False
@@ -44,10 +53,25 @@ def equivalent(inquiry: Inquiry, candidate: Condition) -> bool:
     )
 
 
+def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool | None:
+    """Whether `candidate` takes in all of the solutions and nothing outside them; None where that is not
+    easily seen.
+    """
+    low, high = region.box.lower[exact.name], region.box.upper[exact.name]
+    if exact.step > 1 or candidate.symbols != {exact.name}:
+        return None
+    taken = solve(candidate, exact.name, low, high)
+    if taken is None:
+        return None
+    left = complement(taken, low, high)
+    outside = any(intersect(taken, spans) for _, spans in exact.outside)
+    return not outside and not any(intersect(left, spans) for _, spans in exact.inside)
+
+
 def _never(condition: Condition, region: Region) -> bool:
     if condition.as_bool is False or decide(condition, region.box) is False:
         return True
-    exact = solve_exactly(condition, negate(condition), region)
+    exact = solve_exactly(condition, region)
     if exact is not None:
         return not any(spans for _, spans in exact.inside)
     return refute((*region.facts, condition), region.box, SMALL) is not None
@@ -67,13 +91,19 @@ def _candidates(inquiry: Inquiry, exact: Exact | None) -> Iterator[Condition]:
 
 
 def _without_the_given(condition: Condition, region: Region) -> Condition:
-    """Drop conjuncts that always hold over the region, and alternatives that never do."""
-    match condition:
-        case And(operands=operands):
-            return conjunction(c for c in operands if not _never(_reduced(c, region, false=True), region))
-        case Or(operands=operands):
-            return disjunction(c for c in operands if not _never(_reduced(c, region, false=False), region))
-    return condition
+    """Drop conjuncts that follow from the region and the others, and alternatives that never hold."""
+    if isinstance(condition, Or):
+        return disjunction(
+            c for c in condition.operands if not _never(_reduced(c, region, false=False), region)
+        )
+    if not isinstance(condition, And):
+        return condition
+    kept = list(condition.operands)
+    for part in reversed(condition.operands):
+        others = [_reduced(c, region, false=False) for c in kept if c != part]
+        if _never(conjunction((*others, _reduced(part, region, false=True))), region):
+            kept.remove(part)
+    return conjunction(kept)
 
 
 def _reduced(condition: Condition, region: Region, *, false: bool) -> Condition:
@@ -111,7 +141,9 @@ def _from_solutions(exact: Exact, region: Region) -> Condition | None:
 
 
 def _subject(name: str, region: Region) -> tuple[str, int, int] | None:
-    """The domain's symbol that `name` stands for, as `(symbol, scale, offset)`: symbol == scale*name + offset."""
+    """The domain's symbol that `name` stands for, as `(symbol, scale, offset)`: symbol == scale*name +
+    offset.
+    """
     if name in region.names:
         return name, 1, 0
     for original, value in region.solved.items():
@@ -131,7 +163,9 @@ def _spans(classes: tuple[tuple[int, Intervals], ...], step: int) -> list[tuple[
 def _blocks(
     inside: list[tuple[int, int, int]], outside: list[tuple[int, int, int]]
 ) -> list[tuple[int | None, int | None]] | None:
-    """Ranges that cover `inside` and no point of `outside`; open ends where nothing lies outside.  None if there are many."""
+    """Ranges that cover `inside` and no point of `outside`; open ends where nothing lies outside.  None if
+    there are many.
+    """
     blocks: list[tuple[int, int]] = []
     for first, last, _ in inside:
         if blocks and not _meets(outside, blocks[-1][0], max(last, blocks[-1][1])):

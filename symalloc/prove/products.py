@@ -1,8 +1,9 @@
 """Layer `products`: a contradiction as a sum of inequalities, each times something that is not negative.
 
-Symbols are moved to start at zero, so monomials are non-negative.  From facts `f >= 0` come columns `m * f` for monomials
-m, products of two facts, and squares; the exact simplex then looks for non-negative weights whose sum has no positive
-coefficient and a negative constant (a Handelman/Krivine certificate, searched by linear programming).
+Symbols are moved to start at zero, so monomials are non-negative.  From facts `f >= 0` come columns `m * f`
+for monomials m, products of two facts, and squares; the exact simplex then looks for non-negative weights
+whose sum has no positive coefficient and a negative constant (a Handelman/Krivine certificate, searched by
+linear programming).
 """
 
 from __future__ import annotations

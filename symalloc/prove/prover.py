@@ -26,7 +26,9 @@ _EVERYTHING = Domain()
 
 
 class Prover:
-    """Decides conditions over domains, and remembers: by condition and domain, and up to the names of symbols."""
+    """Decides conditions over domains, and remembers: by condition and domain, and up to the names of
+    symbols.
+    """
 
     def __init__(self, budget: Budget = Budget()) -> None:  # noqa: B008 - frozen
         self.budget = budget
@@ -44,8 +46,8 @@ class Prover:
     def prove(self, constraint: Condition, domain: Domain = _EVERYTHING, *, explain: bool = True) -> Proof:
         """The verdict on `constraint` over `domain`.
 
-        With `explain` also the smallest counterexample and a precondition where one is found; without, whatever points
-        the decision came by.
+        With `explain` also the smallest counterexample and a precondition where one is found; without,
+        whatever points the decision came by.
         """
         entry = self._views.get(id(domain))
         view = entry[1] if entry is not None else self._view(domain)
@@ -57,12 +59,14 @@ class Prover:
     def implies(
         self, premises: Iterable[Condition], conclusion: Condition, domain: Domain = _EVERYTHING
     ) -> bool:
-        """Whether `conclusion` was proved to follow from `premises` over `domain`; False also where undecided."""
+        """Whether `conclusion` was proved to follow from `premises` over `domain`; False also where
+        undecided.
+        """
         proof = self.prove(conclusion, domain.assuming(premises), explain=False)
         return proof.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS)
 
     def complete(self, point: Mapping[str, int], domain: Domain) -> dict[str, int] | None:
-        """`point` with values for the symbols of assumptions that it leaves out; None where none are known."""
+        """`point` with values for the assumptions' symbols that it leaves out; None where none are known."""
         view = self._view(domain)
         full = dict(point)
         for region in view.other_groups(frozenset(point)):
@@ -114,7 +118,7 @@ class Prover:
             return Proof(
                 verdict=Verdict.VACUOUS, decided_by="bounds", reason="the assumptions contradict each other"
             )
-        inquiry = Inquiry.about(constraint, region)
+        inquiry = Inquiry(constraint, region)
         outcome = decide_claim(inquiry, self.solver, self.budget)
         if outcome.verdict is Verdict.ALWAYS_INVALID and None in living:
             outcome = Outcome.unknown(outcome, "no point that satisfies the assumptions was found")

@@ -15,7 +15,8 @@ __all__ = ["abstract_quotients", "divide"]
 def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condition]:
     """`conditions` without divisions, and the facts that define the symbols which took their place.
 
-    The box gains those symbols.  Sound for refutation where every divisor is at least 1 at each point in question.
+    The box gains those symbols.  Sound for refutation where every divisor is at least 1 at each point in
+    question.
     """
     table: dict[str, Expr] = {}
     facts: list[Condition] = []
@@ -35,7 +36,9 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condit
 
 
 def divide(above: Expr, below: Expr) -> tuple[Expr, Expr]:
-    """`(whole, rest)` with `above == whole * below + rest`: exact division of polynomials as far as it goes."""
+    """`(whole, rest)` with `above == whole * below + rest`: exact division of polynomials as far as it
+    goes.
+    """
     whole = Expr({})
     if below.as_constant is not None or not below.terms:
         return whole, above

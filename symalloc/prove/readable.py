@@ -1,7 +1,7 @@
 """Rewriting a condition into one that a person reads at a glance.
 
-Each rule keeps the meaning over the box: a positive factor is divided out, `max(a, b) <= c` becomes two bounds,
-`t // d <= k` a bound on t, and `(n // 4) * 4 == n` becomes `n % 4 == 0`.
+Each rule keeps the meaning over the box: a positive factor is divided out, `max(a, b) <= c` becomes two
+bounds, `t // d <= k` a bound on t, and `(n // 4) * 4 == n` becomes `n % 4 == 0`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _quotient_to_remainder(subject: Relation, _box: Box) -> Condition | None:
 
 
 def _linear_atom(expr: Expr, *kinds: type) -> tuple[Atom, int, Expr] | None:
-    """`(atom, coefficient, rest)` for the one term that is a number times an atom of `kinds`, none in the rest."""
+    """`(atom, coefficient, rest)` for the one term that is a number times an atom of `kinds`, none in the
+    rest.
+    """
     hits = [(m, c) for m, c in expr.terms.items() if any(isinstance(a, kinds) for a, _ in m)]
     if len(hits) != 1:
         return None

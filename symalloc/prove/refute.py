@@ -1,7 +1,8 @@
 """Showing that no integer point of a box satisfies some conditions, without a solver.
 
-The conditions are split into cases (alternatives, choices) until only relations remain; quotients become symbols, the
-equalities are substituted, and what is left is refuted by bounds, by arithmetic, or as a sum of products.
+The conditions are split into cases (alternatives, choices) until only relations remain; quotients become
+symbols, the equalities are substituted, and what is left is refuted by bounds, by arithmetic, or as a sum
+of products.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
 
 
 def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
-    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not shown."""
+    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not
+    shown.
+    """
     attempt = _Refutation(budget)
     return attempt.layer if attempt.closed(tuple(conditions), box) else None
 
@@ -100,7 +103,9 @@ class _Refutation:
 
 
 def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:
-    """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in `box`."""
+    """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in
+    `box`.
+    """
     whole = conjunction(conditions)
     literals: list[Condition] = []
     for part in whole.operands if isinstance(whole, And) else (whole,):

@@ -1,8 +1,9 @@
 """A domain made ready for proofs about some of its symbols.
 
-Assumptions that share no symbol with a claim, directly or through others, are left out; bounds are read off those in one
-symbol; equalities and `n % c == r` are solved and substituted, so that what remains has fewer symbols and fewer facts.
-The substitution is exact: points of the region are, one to one, points of the domain.
+Assumptions that share no symbol with a claim, directly or through others, are left out; bounds are read off
+those in one symbol; equalities and `n % c == r` are solved and substituted, so that what remains has fewer
+symbols and fewer facts. The substitution is exact: points of the region are, one to one, points of the
+domain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Solution = tuple[
 
 @dataclass(slots=True, kw_only=True)
 class Region:
-    """The points of `box` that satisfy `facts`; `solved` gives the domain's other symbols in terms of those in `box`."""
+    """The points of `box` that satisfy `facts`; `solved` gives the domain's other symbols in terms of those
+    in `box`.
+    """
 
     names: tuple[str, ...]  # of the domain
     box: Box
@@ -67,7 +70,8 @@ def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], t
             if assumption.as_bool is False:
                 return [(frozenset(), (assumption,))]
             continue
-        names, members = assumption.symbols, (assumption,)
+        names = assumption.symbols
+        members: tuple[Condition, ...] = (assumption,)
         apart = []
         for group in groups:
             if group[0].isdisjoint(names):
@@ -82,7 +86,8 @@ def relevant(
     groups: Iterable[tuple[frozenset[str], tuple[Condition, ...]]], symbols: frozenset[str]
 ) -> tuple[frozenset[str], tuple[Condition, ...]]:
     """`symbols` and all that the assumptions tie to them, and those assumptions."""
-    names, chosen = symbols, ()
+    names = symbols
+    chosen: tuple[Condition, ...] = ()
     for group in groups:
         if not group[0].isdisjoint(symbols):
             names, chosen = names | group[0], (*chosen, *group[1])
@@ -101,7 +106,9 @@ def build_region(domain: Domain, names: frozenset[str], assumptions: Sequence[Co
 
 
 def absorb(region: Region, assumptions: Sequence[Condition], *, euclid: bool = False) -> None:
-    """Restrict `region` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient of one."""
+    """Restrict `region` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
+    of one.
+    """
     pending = list(_flatten(holds(a, region.positive) for a in assumptions))
     for _ in range(4 * len(pending) + 8):
         pending = _narrow(region, pending)
@@ -173,7 +180,9 @@ def _next_solution(pending: list[Condition], region: Region, *, euclid: bool) ->
 
 
 def _euclid(expr: Expr, box: Box) -> Solution | None:
-    """One step of Euclid's algorithm on a linear equation: the symbol of least coefficient through a new one."""
+    """One step of Euclid's algorithm on a linear equation: the symbol of least coefficient through a new
+    one.
+    """
     linear = [(m, c) for m, c in expr.terms.items() if m]
     if not all(len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], Symbol) for m, _ in linear):
         return None

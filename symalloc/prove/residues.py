@@ -1,4 +1,6 @@
-"""Layer `residues`: quotients and remainders by constants fold once a symbol is written `period * q + r`, r by r."""
+"""Layer `residues`: quotients and remainders by constants fold once a symbol is written `period * q + r`, r
+by r.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Layer `sampling`: points where a claim holds or fails, found by looking.
 
-First a small joint grid, then corners, powers of two and axes; last a guided walk that moves one symbol at a time to
-where the first violated relation would hold (a secant step, exact for linear relations).
+First a small joint grid, then corners, powers of two and axes; last a guided walk that moves one symbol at
+a time to where the first violated relation would hold (a secant step, exact for linear relations).
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def more_points(region: Region) -> list[Point]:
 
 
 def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, steps: int) -> Point | None:
-    """A point of `box` where all `conditions` hold, by repairing violated relations from each start in turn."""
+    """A point of `box` where all `conditions` hold, by repairing violated relations from each start in
+    turn.
+    """
     for start in starts:
         point = dict(start)
         seen = 0
@@ -234,7 +236,9 @@ def _at(relation: Relation, point: Point, name: str, value: int) -> int | None:
 
 
 def _ceil_away(value: int, step: int, rise: int) -> int:
-    """The least move (in size) that brings a line of slope `rise / step` from `value` down to zero or below."""
+    """The least move (in size) that brings a line of slope `rise / step` from `value` down to zero or
+    below.
+    """
     amount = -value * step
     quotient = amount // rise
     return quotient if quotient * rise == amount or (quotient < 0) else quotient + 1

@@ -1,8 +1,10 @@
-"""Exact linear programming, just enough to find a contradiction as a non-negative combination of inequalities.
+"""Exact linear programming, just enough to find a contradiction as a non-negative combination of
+inequalities.
 
-The question is whether non-negative weights make a sum of the columns at most zero in every row and negative in cost.
-All right-hand sides are zero, so the origin is a vertex and the simplex method starts there; Bland's rule ends cycling.
-Integers throughout: a row is scaled by the pivot and divided by the common divisor of its entries.
+The question is whether non-negative weights make a sum of the columns at most zero in every row and
+negative in cost. All right-hand sides are zero, so the origin is a vertex and the simplex method starts
+there; Bland's rule ends cycling. Integers throughout: a row is scaled by the pivot and divided by the
+common divisor of its entries.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ def order(point: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
 def minimise_point(
     points: Iterable[Mapping[str, int]], accepts: Accepts, lower: Mapping[str, int], *, steps: int
 ) -> dict[str, int] | None:
-    """The smallest of `points`, made smaller one coordinate at a time as long as `accepts` agrees; None for no points."""
+    """The smallest of `points`, made smaller one coordinate at a time as long as `accepts` agrees; None for
+    no points.
+    """
     candidates = sorted(points, key=order)
     if not candidates:
         return None

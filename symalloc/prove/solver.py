@@ -15,7 +15,7 @@ TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
 
 
 class Answer:
-    """`unsatisfiable`, or a `point` that satisfies the question, or neither: not decided within the budget."""
+    """`unsatisfiable`, or a `point` that satisfies the question, or neither: not decided in the budget."""
 
     __slots__ = ("point", "unsatisfiable")
 

@@ -1,8 +1,8 @@
 """Layer `univariate`: exact integer solution sets of conditions in one symbol.
 
-A polynomial is monotone between sign changes of its forward difference, which has a lower degree; so the set where it is
-at most zero is found by recursion and bisection, in integers throughout.  Quotients and remainders by constants vanish
-once the symbol is written `period * q + residue`, one residue at a time.
+A polynomial is monotone between sign changes of its forward difference, which has a lower degree; so the
+set where it is at most zero is found by recursion and bisection, in integers throughout.  Quotients and
+remainders by constants vanish once the symbol is written `period * q + residue`, one residue at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MAX_PERIOD = 64
 
 
 def solve(condition: Condition, name: str, lower: int, upper: int) -> Intervals | None:
-    """Where `condition`, whose atoms are `name` alone, holds in [lower, upper]: disjoint, ascending, not adjacent.
+    """Where `condition`, whose atoms are `name` alone, holds in [lower, upper]: disjoint, ascending, not
+    adjacent.
 
     None where it is no polynomial of moderate degree.
     """
@@ -51,7 +52,9 @@ def solve(condition: Condition, name: str, lower: int, upper: int) -> Intervals 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exact:
-    """Where a claim in `name` alone holds and fails: for each residue modulo `step`, intervals of the quotient."""
+    """Where a claim in `name` alone holds and fails: for each residue modulo `step`, intervals of the
+    quotient.
+    """
 
     name: str
     step: int
@@ -76,41 +79,53 @@ class Exact:
         return min(values, key=lambda v: (abs(v), v), default=None)
 
 
-def solve_exactly(holds: Condition, fails: Condition, region: Region) -> Exact | None:
+def solve_exactly(holds: Condition, region: Region) -> Exact | None:
     """The solution set of a claim whose symbols, and those of the facts, are one."""
-    names = holds.symbols | frozenset().union(*(f.symbols for f in region.facts))
+    names = holds.symbols.union(*(f.symbols for f in region.facts)) if region.facts else holds.symbols
     if len(names) != 1:
         return None
     (name,) = names
-    wanted = [split_extrema(conjunction((*region.facts, c)), limit=16) for c in (holds, fails)]
-    steps = [period(c) for c in wanted]
-    if steps[0] is None or steps[1] is None:
+    claim = split_extrema(conjunction((*region.facts, holds)), limit=16)
+    step = period(claim)
+    if step is None:
         return None
-    step = lcm(steps[0], steps[1])
-    found = [tuple(_classes(c, name, step, region.box)) for c in wanted]
-    inside, outside = ([(r, s) for r, s in side if s is not None] for side in found)
-    if len(inside) < len(found[0]) or len(outside) < len(found[1]):
+    inside = _solutions(claim, name, step, region.box)
+    whole = _solutions(split_extrema(conjunction(region.facts), limit=16), name, step, region.box)
+    if inside is None or whole is None:
         return None
+    outside = [
+        (r, intersect(span, complement(taken, *_quotients(name, step, r, region.box))))
+        for (r, taken), (_, span) in zip(inside, whole, strict=True)
+    ]
     return Exact(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
 
 
-def _classes(condition: Condition, name: str, step: int, box: Box) -> Iterator[tuple[int, Intervals | None]]:
-    lower, upper = box.lower[name], box.upper[name]
-    if step == 1:
-        yield 0, solve(condition, name, lower, upper)
-        return
+def _solutions(condition: Condition, name: str, step: int, box: Box) -> list[tuple[int, Intervals]] | None:
+    """The solutions of `condition`, whose period divides `step`, residue by residue; None where not
+    polynomial.
+    """
+    classes: list[tuple[int, Intervals]] = []
     for residue in range(step):
-        least, greatest = -((residue - lower) // step), (upper - residue) // step
+        least, greatest = _quotients(name, step, residue, box)
         if least > greatest:
             continue
-        spans = solve(condition.substitute({name: step * symbol(name) + residue}), name, least, greatest)
-        yield residue, spans
+        part = condition.substitute({name: step * symbol(name) + residue}) if step > 1 else condition
+        spans = solve(part, name, least, greatest)
         if spans is None:
-            return
+            return None
+        classes.append((residue, spans))
+    return classes
+
+
+def _quotients(name: str, step: int, residue: int, box: Box) -> tuple[int, int]:
+    """The bounds of q in `name == step * q + residue`."""
+    return -((residue - box.lower[name]) // step), (box.upper[name] - residue) // step
 
 
 def period(condition: Condition, limit: int = MAX_PERIOD) -> int | None:
-    """A period of all quotients and remainders in `condition`; None where it is above `limit` or a divisor is no constant."""
+    """A period of all quotients and remainders in `condition`; None where it is above `limit` or a divisor
+    is no constant.
+    """
     match condition:
         case Relation(expr=expr):
             return _expr_period(expr, limit)

@@ -25,8 +25,10 @@ class Proof:
     """The answer to one question.
 
     `counterexample`: a point of the domain where the constraint fails, the smallest found (least sum, then
-    lexicographic); None where it is always valid.  `witness`: a point where it holds; None where always invalid.
-    `precondition`: a readable condition proved equivalent to the constraint over the domain; None where none was found.
+    lexicographic); None where it is always valid.  `witness`: a point where it holds; None where always
+    invalid.
+    `precondition`: a readable condition proved equivalent to the constraint over the domain; None where
+    none was found.
     `unknown`: whether a run-time check was chosen for want of a decision; `reason` says why, in words.
     `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.
     """

@@ -11,9 +11,11 @@ __all__ = ["View", "content_key"]
 
 
 class View:
-    """A domain with its assumptions grouped, the regions built from it, and the proofs already given over it."""
+    """A domain with its assumptions grouped, the regions built from it, and the proofs already given over
+    it.
+    """
 
-    __slots__ = ("domain", "apart", "explained", "groups", "plain", "regions")
+    __slots__ = ("apart", "domain", "explained", "groups", "plain", "regions")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain

@@ -1,7 +1,7 @@
 """Size expressions as z3 terms: the only conversion to z3.
 
-z3's integer division rounds so that the remainder is not negative; that is Python's for divisors of at least 1, and the
-conditions given here hold no other divisor where they matter (`symalloc.size.defined`).
+z3's integer division rounds so that the remainder is not negative; that is Python's for divisors of at
+least 1, and the conditions given here hold no other divisor where they matter (`symalloc.size.defined`).
 """
 
 from __future__ import annotations

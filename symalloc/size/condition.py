@@ -1,7 +1,8 @@
 """Conditions over size expressions: relations with zero, joined by and, or, not.
 
-A `Relation` is kept in the form `expr <= 0`, `expr == 0` or `expr != 0` without common factors, so that `a < b`, `b > a`
-and `4*a - 4*b + 4 <= 0` are one object.  Negation is pushed inwards at once: there is no Not node.
+A `Relation` is kept in the form `expr <= 0`, `expr == 0` or `expr != 0` without common factors, so that `a
+< b`, `b > a` and `4*a - 4*b + 4 <= 0` are one object.  Negation is pushed inwards at once: there is no Not
+node.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ class And(_Junction):
 
 
 class Or(_Junction):
-    """Some operand holds; with none, false.  Operands are evaluated left to right and stop at the first that holds."""
+    """Some operand holds; with none, false.  Operands are evaluated left to right and stop at the first
+    that holds.
+    """
 
     word = "or"
 
@@ -221,7 +224,9 @@ def _difference(left: ExprLike, right: ExprLike) -> Expr:
 
 
 def relation(operator: Operator, expr: Expr) -> Condition:
-    """The condition `expr operator 0`, without common factors: `4*m <= 18` is `m <= 4`, and `2*n == 7` is false (atoms are integers)."""
+    """The condition `expr operator 0`, without common factors: `4*m <= 18` is `m <= 4`, and `2*n == 7` is
+    false (atoms are integers).
+    """
     divisor = gcd(*(c for m, c in expr.terms.items() if m))
     offset = expr.terms.get((), 0)
     if divisor == 0:

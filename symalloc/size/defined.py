@@ -1,8 +1,8 @@
 """Where a condition is defined: every divisor at least 1.
 
-Floor division and remainder carry that obligation.  `holds` and `fails` write a condition and its negation so that each
-relation stands behind the obligations of its own divisors: both are false or true for a reason at every point, and
-neither is ever evaluated at a divisor below 1.
+Floor division and remainder carry that obligation.  `holds` and `fails` write a condition and its negation
+so that each relation stands behind the obligations of its own divisors: both are false or true for a reason
+at every point, and neither is ever evaluated at a divisor below 1.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _expr_divisors(expr: Expr) -> frozenset[Expr]:
     found = expr.__dict__.get("divisors")
     if found is None:
         found = expr.__dict__["divisors"] = frozenset(_below(expr.atoms))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _below(atoms: Iterable[object]) -> Iterable[Expr]:

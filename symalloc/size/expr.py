@@ -1,9 +1,10 @@
 """Exact size expressions: polynomials with integer coefficients over symbols and the atoms that sizes need.
 
-An `Expr` is a sum of terms; a term is an integer coefficient times a monomial; a monomial is a product of atoms with
-positive powers.  Two expressions that are equal as polynomials over the same atoms are equal objects (`==`), whatever
-way they were written: `b*s*h == h*b*s`, `4*(n+m) == 4*n + 4*m`.  Atoms other than symbols (`//`, `%`, `min`, `max`,
-`select`) hold expressions of their own; division and remainder are Python's (they round towards minus infinity).
+An `Expr` is a sum of terms; a term is an integer coefficient times a monomial; a monomial is a product of
+atoms with positive powers.  Two expressions that are equal as polynomials over the same atoms are equal
+objects (`==`), whatever way they were written: `b*s*h == h*b*s`, `4*(n+m) == 4*n + 4*m`.  Atoms other than
+symbols (`//`, `%`, `min`, `max`, `select`) hold expressions of their own; division and remainder are
+Python's (they round towards minus infinity).
 
 Values are mathematical integers: nothing here wraps.
 """
@@ -72,7 +73,9 @@ class Symbol(_Keyed):
 
 @dataclass(frozen=True, eq=False)
 class FloorDiv(_Keyed):
-    """`numerator // denominator`, rounding towards minus infinity; carries the obligation `denominator >= 1`."""
+    """`numerator // denominator`, rounding towards minus infinity; carries the obligation `denominator >=
+    1`.
+    """
 
     numerator: Expr
     denominator: Expr
@@ -84,7 +87,9 @@ class FloorDiv(_Keyed):
 
 @dataclass(frozen=True, eq=False)
 class Mod(_Keyed):
-    """`numerator % denominator` with the sign of the denominator; carries the obligation `denominator >= 1`."""
+    """`numerator % denominator` with the sign of the denominator; carries the obligation `denominator >=
+    1`.
+    """
 
     numerator: Expr
     denominator: Expr
@@ -135,18 +140,23 @@ ExprLike: TypeAlias = Union["Expr", int]
 
 
 class Expr:
-    """A polynomial over atoms; immutable, hashable, canonical.  Build one with `symbol`, `constant` and operators."""
+    """A polynomial over atoms; immutable, hashable, canonical.  Build one with `symbol`, `constant` and
+    operators.
+    """
 
     __slots__ = ("__dict__", "_hash", "terms")
 
     terms: Mapping[Monomial, int]
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        """`terms` must hold no zero coefficient and sorted monomials; callers outside this file use the operators."""
+        """`terms` must hold no zero coefficient and sorted monomials; callers outside this file use the
+        operators.
+        """
         self.terms = terms
         self._hash: int | None = None
 
-    # -- identity ---------------------------------------------------------------------------------------------------
+    # -- identity
+    # ---------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -172,7 +182,8 @@ class Expr:
             return "+".join(_term_key(m, c) for m, c in self.terms.items()) or "0"
         return "+".join(sorted(_term_key(m, c) for m, c in self.terms.items()))
 
-    # -- arithmetic -------------------------------------------------------------------------------------------------
+    # -- arithmetic
+    # -------------------------------------------------------------------------------------------------
 
     def __add__(self, other: ExprLike) -> Expr:
         other = _lift(other)
@@ -200,7 +211,11 @@ class Expr:
 
     def __mul__(self, other: ExprLike) -> Expr:
         if isinstance(other, int):
-            return Expr({m: c * other for m, c in self.terms.items()}) if other else ZERO
+            return _scaled(self, other)
+        if len(other.terms) == 1 and () in other.terms:
+            return _scaled(self, other.terms[()])
+        if len(self.terms) == 1 and () in self.terms:
+            return _scaled(other, self.terms[()])
         total: dict[Monomial, int] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
@@ -213,6 +228,8 @@ class Expr:
     def __pow__(self, exponent: int) -> Expr:
         if exponent < 0:
             raise ValueError("a size expression has no negative powers")
+        if exponent == 1:
+            return self
         return reduce(lambda a, _: a * self, range(exponent), ONE)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
@@ -221,7 +238,8 @@ class Expr:
     def __mod__(self, other: ExprLike) -> Expr:
         return mod(self, other)
 
-    # -- questions --------------------------------------------------------------------------------------------------
+    # -- questions
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def as_constant(self) -> int | None:
@@ -271,12 +289,15 @@ class Expr:
         return all(isinstance(atom, Symbol) for atom in self.atoms)
 
     def evaluate(self, binding: Mapping[str, int]) -> int:
-        """The value under `binding`; raises KeyError for a missing symbol, ZeroDivisionError for a zero divisor."""
+        """The value under `binding`; raises KeyError for a missing symbol, ZeroDivisionError for a zero
+        divisor.
+        """
         total = 0
         for monomial, coefficient in self.terms.items():
             value = coefficient
             for atom, power in monomial:
-                value *= _evaluate_atom(atom, binding) ** power
+                factor = binding[atom.name] if type(atom) is Symbol else _evaluate_atom(atom, binding)
+                value *= factor if power == 1 else factor**power
             total += value
         return total
 
@@ -288,13 +309,15 @@ class Expr:
 
     def map_atoms(self, change: Callable[[Atom], Expr]) -> Expr:
         """The expression with each top-level atom replaced by `change(atom)`."""
-        total = ZERO
+        total: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms.items():
-            term = constant(coefficient)
+            term = ONE
             for atom, power in monomial:
-                term = term * change(atom) ** power
-            total = total + term
-        return total
+                changed = change(atom) ** power
+                term = changed if term is ONE else term * changed
+            for key, value in term.terms.items():
+                total[key] = total.get(key, 0) + coefficient * value
+        return Expr({m: c for m, c in total.items() if c})
 
     def __str__(self) -> str:
         from symalloc.size.render import render_expr
@@ -357,7 +380,9 @@ def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
 
 
 def ceildiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`-(-numerator // denominator)` for a positive denominator, written `(numerator + denominator - 1) // denominator`."""
+    """`-(-numerator // denominator)` for a positive denominator, written `(numerator + denominator - 1) //
+    denominator`.
+    """
     return floordiv(_lift(numerator) + _lift(denominator) - 1, denominator)
 
 
@@ -423,6 +448,12 @@ def _flatten(kind: type[Min] | type[Max], operand: Expr) -> tuple[Expr, ...]:
         ):
             return monomial[0][0].operands
     return (operand,)
+
+
+def _scaled(expr: Expr, factor: int) -> Expr:
+    if factor == 1:
+        return expr
+    return Expr({m: c * factor for m, c in expr.terms.items()}) if factor else ZERO
 
 
 def _lift(value: ExprLike) -> Expr:

@@ -1,11 +1,11 @@
 """Reads size expressions and conditions from Python syntax.
 
 Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `min(..)`, `max(..)`,
-`ceildiv(a, b)`, `round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.  `Min`/`Max` are
-read as `min`/`max`.
+`ceildiv(a, b)`, `round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.
+`Min`/`Max` are read as `min`/`max`.
 
-A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`), the condition
-that is read keeps the obligation (`k >= 1`).
+A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`),
+the condition that is read keeps the obligation (`k >= 1`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def _body(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise SizeSyntaxError(text, max((error.offset or 1) - 1, 0), f"syntax error: {error.msg}") from None
+        indent = len(text) - len(text.lstrip())
+        inside = bool(error.offset) and error.lineno in (None, 1)
+        column = (error.offset or 1) - 1 + indent if inside else len(text)
+        raise SizeSyntaxError(text, column, f"syntax error: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError):
         raise SizeSyntaxError(text[:40], 0, "cannot be parsed") from None
 
@@ -97,7 +100,8 @@ class _Reader:
         self.divisors: dict[Expr, None] = {}  # of the comparison being read, constants aside
 
     def fail(self, node: ast.expr, problem: str) -> SizeSyntaxError:
-        return SizeSyntaxError(self.text, node.col_offset, problem)
+        indent = len(self.text) - len(self.text.lstrip())
+        return SizeSyntaxError(self.text, node.col_offset + indent, problem)
 
     def expr(self, node: ast.expr) -> Expr:
         match node:
@@ -116,7 +120,7 @@ class _Reader:
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
                 return self.arithmetic(node, operator, self.expr(left), self.expr(right))
             case ast.BinOp(op=ast.Div()):
-                raise self.fail(node, "`/` is not a size operation; use `//`")
+                raise self.fail(node.right, "`/` is not a size operation; use `//`")
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.choice(self.condition(test), body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
