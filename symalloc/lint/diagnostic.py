@@ -63,8 +63,7 @@ class Diagnostic:
     > 16 B"). `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`:
     whether a check at run time stops the program before the fault.  `reason`: why nothing definite can be
     said.  `stage`: the pass that brought the finding in, None for the module as it was given.  `label` is
-    the text under the carets. `instruction` is the offending instruction as TVM prints it, for a module
-    without source.
+    the text under the carets.
     """
 
     rule: str
@@ -77,7 +76,6 @@ class Diagnostic:
     file: str = ""
     span: Span | None = None
     label: str = ""
-    instruction: str = ""
     labels: tuple[Label, ...] = ()
     counterexample: Mapping[str, int] | None = None
     consequence: str | None = None

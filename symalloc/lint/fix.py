@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from symalloc.lint.diagnostic import Diagnostic, Fix, Report
 from symalloc.lint.fix_apply import apply_edits, improves
@@ -52,7 +53,7 @@ def with_fixes(
     tried: dict[int, list[Fix]] = {}
     for file, reading in readings.items():
         found = [d for d in report if d.file == file]
-        candidates = list(_candidates(found, reading, settings, prover))[:MAX_CANDIDATES]
+        candidates = list(islice(_candidates(found, reading, settings, prover), MAX_CANDIDATES))
         for candidate in _proved_good(file, found, candidates, relint):
             tried.setdefault(id(candidate.diagnostic), []).append(candidate.fix)
     if not tried:

@@ -146,17 +146,12 @@ class _Finding:
         return left
 
     def without_source(self) -> Iterator[Text]:
-        """The module, the function and the instruction, for a module that has no text."""
+        """The file, the module and the function, for a finding that has no place in a text."""
         d = self.diagnostic
         place = [d.file or d.module or "module"]
         if d.function:
             place.append(f"function `{d.function}`" + (f" of `{d.module}`" if d.module and d.file else ""))
         yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(", ".join(place)))
-        if d.instruction:
-            mark = Mark(span=_whole(d.instruction), text=d.label, style=self.style, glyph="^")
-            yield self.bar(None, Text(""))
-            for row in excerpt(d.instruction, [mark], self.room):
-                yield self.bar(None, row.text)
 
     def remarks(self) -> Iterator[Text]:
         for title, text in self.remark_texts():
@@ -210,8 +205,3 @@ def _enforcement(d: Diagnostic) -> str:
 def _offer(fix: Fix) -> str:
     outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
     return f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"
-
-
-def _whole(instruction: str) -> Span:
-    """The span of a text of one line."""
-    return Span(file="", line=1, column=1, end_line=1, end_column=len(instruction) + 1)

@@ -109,7 +109,6 @@ NO_SPAN = replace(
     message="a module that has no source",
     file="model.json",
     span=None,
-    instruction='alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))',
     guarded=True,
     help="regenerate the module",
 )
@@ -144,7 +143,6 @@ HOSTILE = replace(
     label="\u202ereversed",
     file="dir with space/ü,:.py",
     span=None,
-    instruction="x = f(\x1b]0;title\x07)",
 )
 SUMMARY = Summary(
     functions=2,

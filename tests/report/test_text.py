@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from report import samples
 from symalloc.lint.diagnostic import Summary
+from symalloc.program.span import Source
 from symalloc.report.text import render_summary, render_text
 
 Golden = Callable[[str, str], None]
@@ -51,6 +52,14 @@ def test_no_terminal_escape_gets_through() -> None:
     text = render_text(samples.report(samples.HOSTILE))
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "\\x1b[31mred" in text
+
+
+def test_no_escape_in_the_source_gets_through() -> None:
+    source = Source(file=samples.FILE, text="x = 1  # \x1b[31m \u202e \x07\n")
+    finding = replace(samples.PLAIN, span=replace(samples.span(10, "R.memory"), line=1, end_line=1))
+    text = render_text(replace(samples.report(finding), sources={samples.FILE: source}))
+    assert "x = 1  # \\x1b[31m \\u202e \\x07" in text
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
 def test_without_colour_there_are_no_escapes() -> None:
