@@ -62,8 +62,8 @@ class ModuleRead:
 class ScriptReader:
     """Reads the modules of one script, one by one.
 
-    With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.  Raises
-    TrustedCodeError where that fails.
+    With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.
+    Raises TrustedCodeError where that fails.
     """
 
     def __init__(self, script: Script, *, trust: bool) -> None:
