@@ -68,7 +68,7 @@ def _difference(made: AllocStorage, alloc: AllocTensor) -> str:
 
 
 def _noticed(prover: Prover, domain: Domain, quantities: dict[str, Expr]) -> dict[str, str]:
-    """The smallest binding at which TVM's own check, made against whole pages, fails; empty if it hides none."""
+    """The smallest binding at which TVM's own check, against whole pages, fails; empty if none is hidden."""
     size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
     if size is None or nbytes is None:
         return {}
