@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 import tvm
 from tvm import relax
+
+import symalloc
 
 from mutation.editable import rebuild, take_apart
 from mutation.operators import OPERATORS
@@ -33,8 +34,10 @@ FITTING: Mapping[str, frozenset[str]] = {
     "not-in-scope": frozenset({"SYM204"}),
     "reshape": frozenset({"SYM302"}),
 }
-# a kernel reads what nobody wrote: wrong numbers, but no rule of memory is broken
-OUT_OF_SCOPE = frozenset({"unwritten"})
+# no rule of memory is broken: a kernel reads what nobody wrote, or is handed one tensor twice
+OUT_OF_SCOPE = frozenset({"unwritten", "same-argument"})
+# the virtual machine itself stops with an error, or nothing happens: the linter may call these warnings
+CHECKED = frozenset({"view-exceeds", "kernel-argument", "byte-offset", "reshape", "double-kill"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +53,12 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the interpreter and the linter say of one mutant; `rules` are those of error-level findings."""
+    """What the interpreter and the linter say of one mutant; `rules` are those of its errors, `warned` of warnings."""
 
     mutant: Mutant
     faults: tuple[Fault, ...]
     rules: frozenset[str]
+    warned: frozenset[str] = frozenset()
 
     @property
     def real(self) -> bool:
@@ -68,13 +72,16 @@ class Outcome:
 
     @property
     def found(self) -> bool:
-        """Whether the linter reports an error."""
-        return bool(self.rules)
+        """Whether the linter reports an error, or the warning that is due to a fault of lesser kind."""
+        return bool(self.rules) or self.fitting
 
     @property
     def fitting(self) -> bool:
-        """Whether one of the errors is of a rule that fits one of the faults."""
-        return any(self.rules & FITTING.get(f.kind, frozenset()) for f in self.faults)
+        """Whether one of the findings is of a rule that fits one of the faults."""
+        return any(self._reported(f.kind) & FITTING.get(f.kind, frozenset()) for f in self.faults)
+
+    def _reported(self, kind: str) -> frozenset[str]:
+        return self.rules | self.warned if kind in CHECKED else self.rules
 
 
 def mutants(subjects: Iterable[Subject], *, tries: int, seed: int) -> Iterator[Mutant]:
@@ -103,9 +110,8 @@ def _mutants_of(name: str, mod: tvm.IRModule, operator: str, tries: int, seed: i
 
 def judge(mutant: Mutant, *, seed: int = 0) -> Outcome:
     """Both answers on one mutant."""
-    import symalloc
-
     faults = examine(mutant.module, seed=seed)
-    report: Any = symalloc.lint(mutant.module, stage="as-is")
-    rules = frozenset(d.rule for d in report if d.severity == "error")
-    return Outcome(mutant=mutant, faults=tuple(faults), rules=rules)
+    report = symalloc.lint(mutant.module, stage="as-is")
+    errors = frozenset(d.rule for d in report if d.severity == "error")
+    warned = frozenset(d.rule for d in report if d.severity == "warning")
+    return Outcome(mutant=mutant, faults=tuple(faults), rules=errors, warned=warned)

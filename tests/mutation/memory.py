@@ -51,7 +51,8 @@ class Region:
 
     def strangers(self, begin: int, end: int, stamp: Stamp) -> bool:
         """Whether a byte of [begin, end) was last written by somebody unrelated to `stamp`."""
-        return any(b < end and begin < e and not stamp.related(s) for b, e, s in self.pieces)
+        empty = begin >= end
+        return not empty and any(b < end and begin < e and not stamp.related(s) for b, e, s in self.pieces)
 
     def holes(self, begin: int, end: int) -> bool:
         """Whether a byte of [begin, end) was never written."""

@@ -48,6 +48,10 @@ def _retype(function: EditableFunction, step: Step, shape: list[Any], dtype: str
     """Give the step's variable the type that its changed value has."""
     ty = relax.TensorType(relax.ShapeExpr(shape), dtype)
     function.renamed[step.var] = relax.Var(step.var.name, ty)
+    for sequence, index in function.find(_named("relax.memory.ensure_zero_offset")):
+        follower = sequence.steps[index]
+        if follower.value.args[0].same_as(step.var):
+            function.renamed[follower.var] = relax.Var(follower.var.name, ty)
 
 
 # -- sizes, shapes, offsets ---------------------------------------------------------------------------------------------
@@ -136,6 +140,34 @@ def shift_offset(function: EditableFunction, random: Random) -> str | None:
     base = 0 if type(offset).__name__ == "Tuple" else offset
     _set_argument(step, index, relax.prim_value(base + by) if isinstance(base, int) else base + by)
     return f"{step.var.name}: offset {by:+}"
+
+
+def share_offset(function: EditableFunction, random: Random) -> str | None:
+    """Give a view the offset of another one."""
+    views = function.find(_named(_VIEW))
+    found = _draw(views, random)
+    if found is None:
+        return None
+    step = found[2]
+    donor = random.choice([s.steps[i] for s, i in views])
+    if donor is step:
+        return None
+    _set_argument(step, 3, donor.value.args[3])
+    return f"{step.var.name}: offset of {donor.var.name}"
+
+
+def grow_view(function: EditableFunction, random: Random) -> str | None:
+    """Make one extent of a view larger."""
+    found = _draw(function.find(_named(_VIEW)), random)
+    if found is None:
+        return None
+    step = found[2]
+    shape = list(step.value.args[1].values)
+    axis = random.randrange(len(shape))
+    shape[axis] = random.choice([shape[axis] + 1, shape[axis] * 2])
+    _set_argument(step, 1, relax.ShapeExpr(shape))
+    _retype(function, step, shape, str(step.value.args[2].value))
+    return f"{step.var.name}: extent {axis} -> {shape[axis]}"
 
 
 def change_dtype(function: EditableFunction, random: Random) -> str | None:
@@ -335,19 +367,25 @@ def replace_argument(function: EditableFunction, random: Random) -> str | None:
 
 
 def reorder_calls(function: EditableFunction, random: Random) -> str | None:
-    """Exchange two calls."""
-    sequences = [s for s in function.sequences() if sum(map(Step.calls_global, s.steps)) > 1]
-    if not sequences:
-        return None
-    sequence = random.choice(sequences)
+    """Exchange two calls that both have their arguments before the first."""
     _drop_storage_kills(function)
-    _allocate_first(sequence)
-    calls = [i for i, s in enumerate(sequence.steps) if s.calls_global()]
-    at = random.randrange(len(calls) - 1)
-    one, two = calls[at], calls[at + 1]
+    places = []
+    for sequence in function.sequences():
+        _allocate_first(sequence)
+        calls = [i for i, s in enumerate(sequence.steps) if s.calls_global()]
+        places += [(sequence, one, two) for one, two in zip(calls, calls[1:], strict=False) if _free(sequence, one, two)]
+    if not places:
+        return None
+    sequence, one, two = random.choice(places)
     steps = sequence.steps
     steps[one], steps[two] = steps[two], steps[one]
     return f"{steps[two].operator} <-> {steps[one].operator}"
+
+
+def _free(sequence: Sequence, one: int, two: int) -> bool:
+    """Whether nothing that the steps from `one` on define is an argument of step `two`."""
+    defined = {s.var for s in sequence.steps[one:two]}
+    return not any(type(a).__name__ == "Var" and a in defined for a in sequence.steps[two].value.args)
 
 
 OPERATORS: Mapping[str, Operator] = {
@@ -356,6 +394,8 @@ OPERATORS: Mapping[str, Operator] = {
     "grow shape": grow_shape,
     "swap symbol": swap_symbol,
     "shift offset": shift_offset,
+    "share offset": share_offset,
+    "grow view": grow_view,
     "change dtype": change_dtype,
     "retarget tensor": retarget_tensor,
     "retarget to live storage": retarget_to_live,

@@ -319,6 +319,7 @@ class _Frame:
         for param, tensor in pairs:
             if param.needs:
                 _check_content(tensor, name, param.var.name)
+        _check_disjoint(name, pairs)
         for param, tensor in pairs:
             if param.written:
                 tensor.write()
@@ -431,6 +432,16 @@ def _check_extents(name: str, param: Parameter, argument: Any, scope: Mapping[st
     for expression, extent in zip(param.shape or (), getattr(argument, "shape", ()), strict=True):
         if evaluate(expression, scope) != extent:
             raise _Failed("kernel-argument", f"{name} expects an extent {expression}, got {extent}")
+
+
+def _check_disjoint(name: str, pairs: list[tuple[Parameter, Tensor]]) -> None:
+    """Kernels are compiled under the assumption that what they write overlaps nothing else (tirx.noalias)."""
+    for (one, a), (two, b) in itertools.combinations(pairs, 2):
+        if not (one.written or two.written) or a.region is not b.region:
+            continue
+        if max(a.offset, b.offset) < min(a.end, b.end):
+            same = a.stamp.related(b.stamp) and a.offset == b.offset
+            raise _Failed("same-argument" if same else "overwritten", f"{name} writes what it also reads or writes")
 
 
 def _dtype(operand: Any) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import tvm
 from models.zoo import MODELS
 from tvm import relax
 from tvm.relax import transform
+
+from symalloc.relax.plan_pass import PlanMemory
 
 __all__ = ["OURS", "THEIRS", "Subject", "plan_ours", "plan_theirs", "subjects"]
 
@@ -80,10 +81,7 @@ def plan_theirs(name: str) -> tvm.IRModule:
 
 def plan_ours(name: str) -> tvm.IRModule:
     """A model of the zoo, planned by symalloc.PlanMemory."""
-    import symalloc
-
-    pass_: Any = symalloc.PlanMemory()
-    return _plan(MODELS[name].build(), pass_)
+    return _plan(MODELS[name].build(), PlanMemory())
 
 
 def subjects(theirs: tuple[str, ...] = THEIRS, ours: tuple[str, ...] = OURS) -> Iterator[Subject]:

@@ -1,0 +1,83 @@
+"""Plant faults in planned modules and see what the linter says of them; a table by operator.
+
+Every mutant is judged twice: by a concrete interpreter that walks TVM's own tree at many sizes and on every path, and by
+`symalloc.lint`.  *real*: it can go wrong.  *found*: of those, an error was reported; *fitting*: by a rule that fits the
+fault.  *harmless*: nothing goes wrong anywhere; *alarms*: of those, an error was reported all the same.  *unjudged*: a
+kernel reads what nobody wrote, which is no fault of memory.
+
+    python benchmarks/mutation.py [--tries 3] [--seed 0] [--show] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from mutation.harness import Outcome, judge, mutants  # noqa: E402
+from mutation.subjects import subjects  # noqa: E402
+
+COLUMNS = ("planted", "real", "found", "fitting", "harmless", "alarms", "unjudged")
+
+
+def count(outcomes: Iterable[Outcome]) -> dict[str, Counter[str]]:
+    """The table: operator to column to number of mutants."""
+    table: dict[str, Counter[str]] = {}
+    for outcome in outcomes:
+        row = table.setdefault(outcome.mutant.operator, Counter())
+        row["planted"] += 1
+        row["real"] += outcome.real
+        row["found"] += outcome.real and outcome.found
+        row["fitting"] += outcome.real and outcome.fitting
+        row["harmless"] += outcome.harmless
+        row["alarms"] += outcome.harmless and outcome.found
+        row["unjudged"] += not outcome.real and not outcome.harmless
+    return table
+
+
+def show(table: dict[str, Counter[str]]) -> None:
+    """Print the table and its sums."""
+    print(f"{'operator':26}" + "".join(f"{c:>10}" for c in COLUMNS))
+    for operator, row in table.items():
+        print(f"{operator:26}" + "".join(f"{row[c]:10}" for c in COLUMNS))
+    total = sum(table.values(), Counter())
+    print(f"{'all':26}" + "".join(f"{total[c]:10}" for c in COLUMNS))
+
+
+def describe(outcome: Outcome) -> str:
+    """One line on a mutant whose answers differ."""
+    mutant = outcome.mutant
+    kinds = ", ".join(f"{f.kind} at {dict(f.binding)}" for f in outcome.faults) or "harmless"
+    return f"{mutant.subject}.{mutant.function}, {mutant.operator} ({mutant.change}): {kinds}; linted {sorted(outcome.rules)}"
+
+
+def main() -> int:
+    """1 where a real fault was missed or misnamed, or a harmless change reported."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tries", type=int, default=3, help="mutants per subject and operator, at most")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", action="store_true", help="describe every mutant judged differently")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    outcomes = [judge(m) for m in mutants(subjects(), tries=options.tries, seed=options.seed)]
+    wrong = [o for o in outcomes if (o.real and not o.fitting) or (o.harmless and o.found)]
+    table = count(outcomes)
+    if options.json:
+        print(json.dumps({"seconds": time.perf_counter() - start, "operators": table}))
+        return int(bool(wrong))
+    show(table)
+    print(f"{len(wrong)} judged differently, {time.perf_counter() - start:.0f} s")
+    if options.show:
+        print("\n".join(map(describe, wrong)))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
