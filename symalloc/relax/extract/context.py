@@ -24,7 +24,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.span import Span
-from symalloc.program.types import ScalarType, TensorType
+from symalloc.program.types import ScalarType, StorageType, TensorType
 from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
@@ -78,6 +78,8 @@ class Context:
         self._vars: dict[int, Var] = {}
         self._constants: dict[int, tuple[Any, Operand]] = {}
         self._nulls: set[int] = set()
+        self._unbound: dict[int, Var] = {}
+        self._early: set[Var] = set()
 
     # -- variables ------------------------------------------------------------------------------------------
 
@@ -86,9 +88,22 @@ class Context:
         type_ = self.types.of(var.ty)
         if isinstance(type_, ScalarType):
             type_ = self._scalar_type(var, type_)
-        made = Var(var.name, type_)
-        self._vars[var.__chandle__()] = made
+        handle = var.__chandle__()
+        made = self._unbound.pop(handle, None)
+        if made is None:
+            made = self._vars[handle] = Var(var.name, type_)
+        else:
+            self._early.add(made)
         return made
+
+    def as_storage(self, var: Var) -> Var:
+        """The variable with the type of a storage; one used before it is bound must stay what it is."""
+        return var if var in self._early else Var(var.name, StorageType())
+
+    @property
+    def unbound(self) -> tuple[Var, ...]:
+        """The variables used so far that nothing has bound."""
+        return tuple(self._unbound.values())
 
     def _scalar_type(self, var: Any, type_: ScalarType) -> ScalarType:
         if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
@@ -128,11 +143,11 @@ class Context:
         return tuple([self.operand(node) for node in nodes])
 
     def _free_variable(self, node: Any) -> Operand:
-        """A symbol used as a value, or a variable that no binding of this function defines."""
+        """A symbol used as a value, or a variable bound further on (in another branch), or nowhere."""
         if type(node.ty) is ir.PrimType:
             return self._scalar(node)
-        made = self.declare(node)
-        self.out.append(NotUnderstood(var=made, what=f"the variable `{node.name}`, which nothing defines"))
+        handle = node.__chandle__()
+        made = self._unbound[handle] = self._vars[handle] = Var(node.name, self.types.of(node.ty))
         return made
 
     def _scalar(self, node: Any) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tvm import ir, relax
@@ -15,6 +16,7 @@ from symalloc.program.model import (
     Instruction,
     MakeTuple,
     MatchCast,
+    NotUnderstood,
     Operand,
     Origin,
     Scalar,
@@ -44,7 +46,7 @@ class FunctionExtractor(Context):
         """The whole function."""
         params = self._params(function.params)
         signature = dict(self.symbols.original)
-        body = self._block(function.body)
+        body = self._whole(function.body)
         attributes = function.attrs or {}
         return Function(
             name=name,
@@ -62,6 +64,15 @@ class FunctionExtractor(Context):
         for param in params:
             self.types.define(param.ty, Origin.DIMENSION)
         return tuple(self.declare(param) for param in params)
+
+    def _whole(self, body: Any) -> Block:
+        """The body; variables that nothing binds are said to be so at its start."""
+        block = self._block(body)
+        said = [
+            NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
+            for var in self.unbound
+        ]
+        return replace(block, instructions=(*said, *block.instructions)) if said else block
 
     # -- blocks ---------------------------------------------------------------------------------------------
 
@@ -157,7 +168,7 @@ class FunctionExtractor(Context):
     def _alias(self, head: Head, value: Any) -> Instruction:
         source = self.operand(value)
         if isinstance(source, Var) and isinstance(source.type, StorageType):
-            head = Head(var=Var(head["var"].name, source.type), span=head["span"], text=head["text"])
+            head = Head(var=self.as_storage(head["var"]), span=head["span"], text=head["text"])
         return Alias(**head, source=source)
 
     def _tuple(self, head: Head, value: Any) -> Instruction:

@@ -15,10 +15,9 @@ from symalloc.program.model import (
     Instruction,
     Kill,
     Scalar,
-    Var,
     View,
 )
-from symalloc.program.types import DType, StorageType, TensorType
+from symalloc.program.types import DType, TensorType
 from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.types import to_dtype
@@ -32,8 +31,6 @@ __all__ = [
     "reshape",
     "take_view",
 ]
-
-_STORAGE = StorageType()
 
 
 def _reserve_storage(
@@ -52,7 +49,7 @@ def _reserve_storage(
     total: Expr | None = None if extents is None else product(extents)
     if total is not None and dialect == "vm":
         total = None if element is None else total * element.itemsize
-    head = Head(var=Var(head["var"].name, _STORAGE), span=head["span"], text=head["text"])
+    head = Head(var=context.as_storage(head["var"]), span=head["span"], text=head["text"])
     return AllocStorage(
         **head,
         size=total,

@@ -90,7 +90,7 @@ def _run_or_capture(context: Context, head: Head, call: Any, arguments: Sequence
 @takes(1)
 def _cached_allocation(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
     """(function, …): what the function allocates, kept from the first call on."""
-    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=())
+    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=(), kept=True)
 
 
 def _function_name(context: Context, callee: Any) -> str:

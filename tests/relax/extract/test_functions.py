@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import tvm
+from tvm import relax
+
 from symalloc.program import model as m
 from symalloc.program.types import FunctionType, ScalarType, ShapeType, TensorType
+from symalloc.relax.extract import extract
 from symalloc.size.condition import ge, gt, negate
 from symalloc.size.expr import symbol
 
@@ -66,12 +70,7 @@ def test_private_and_declared_bounds(program: Read) -> None:
     assert function.declared_lower == {"m": 2, "n": 0}
 
 
-def test_a_symbol_that_no_parameter_binds_is_undefined(parse: Callable) -> None:
-    import tvm
-    from tvm import relax
-
-    from symalloc.relax.extract import extract
-
+def test_a_symbol_that_no_parameter_binds_is_undefined() -> None:
     n = tvm.tirx.Var("s39", "int64")
     x = relax.Var("x", relax.TensorType((2 * n, 16), "float32"))
     mod = tvm.IRModule(
@@ -84,11 +83,6 @@ def test_a_symbol_that_no_parameter_binds_is_undefined(parse: Callable) -> None:
 
 
 def test_two_variables_of_one_name_are_two_symbols() -> None:
-    import tvm
-    from tvm import relax
-
-    from symalloc.relax.extract import extract
-
     first, second = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((first,), "float32"))
     y = relax.Var("y", relax.TensorType((second, first), "float32"))
@@ -269,6 +263,40 @@ def test_closures_are_said_not_to_be_understood(program: Read) -> None:
     assert isinstance(local.var.type, FunctionType)
     assert isinstance(call, m.NotUnderstood)
     assert call.reads == (local.var, x)
+
+
+def test_a_variable_of_the_other_branch_is_the_same_variable() -> None:
+    """TVM's planner emits this: what one branch allocates, the other uses."""
+    flag = relax.Var("c", relax.TensorType((), "bool"))
+    storage = relax.Var("storage", relax.ObjectType())
+    used, result = (relax.Var(name, relax.TensorType((4,), "float32")) for name in ("used", "result"))
+    place = relax.op.memory.alloc_tensor(storage, 0, relax.ShapeExpr([4]), "float32")
+    reserve = relax.op.memory.alloc_storage(relax.ShapeExpr([16]), 0, "global", "uint8")
+    then = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(used, place)])], used)
+    fresh = relax.op.builtin.alloc_tensor(relax.ShapeExpr([4]), "float32", 0)
+    other = relax.Var("other", relax.TensorType((4,), "float32"))
+    block = relax.BindingBlock([relax.VarBinding(storage, reserve), relax.VarBinding(other, fresh)])
+    branch = relax.If(flag, then, relax.SeqExpr([block], other))
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(result, branch)])], result)
+    function = relax.Function([flag], body, relax.TensorType((4,), "float32"), is_pure=False)
+    found = extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions[0]
+    assert isinstance(found, m.If)
+    placed, reserved = found.then.instructions[0], found.otherwise.instructions[0]
+    assert isinstance(placed, m.AllocTensor)
+    assert isinstance(reserved, m.AllocStorage)
+    assert placed.storage is reserved.var
+
+
+def test_a_variable_that_nothing_binds_is_said() -> None:
+    x, lost = (relax.Var(name, relax.TensorType((4,), "float32")) for name in ("x", "lost"))
+    y = relax.Var("y", relax.TensorType((4,), "float32"))
+    block = relax.BindingBlock([relax.VarBinding(y, relax.op.add(x, lost))])
+    function = relax.Function([x], relax.SeqExpr([block], y), relax.TensorType((4,), "float32"))
+    said, add = extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions
+    assert isinstance(said, m.NotUnderstood)
+    assert "`lost`" in said.what
+    assert isinstance(add, m.CallOperator)
+    assert add.arguments[1] is said.var
 
 
 def test_storage_keeps_its_type_through_an_alias(program: Read) -> None:
