@@ -218,10 +218,15 @@ class CallPacked(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFunction(Instruction):
-    """A call of another Relax function of the module."""
+    """A call of another Relax function of the module.
+
+    `kept`: it is called once only, and its result kept for later calls of the function it stands in (what a
+    CUDA graph allocates).
+    """
 
     name: str
     arguments: tuple[Operand, ...]
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,8 +174,7 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
     for target in points.targets(*bits_of(points.result)):
         region = points.regions[target.region]
         root = points.regions[region.root]
-        placed = region.kind is Kind.TENSOR and (root.given or isinstance(root.instruction, CallPacked))
-        if placed and target.certain and region.index not in seen:
+        if region.kind is Kind.TENSOR and _outlives(root) and target.certain and region.index not in seen:
             seen.add(region.index)
             yield (
                 last,
@@ -186,6 +185,16 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
                     texts={"variable": region.name, "storage": root.name},
                 ),
             )
+
+
+def _outlives(root: Region) -> bool:
+    """Whether memory comes from outside the function, or is kept from call to call."""
+    match root.instruction:
+        case CallPacked():
+            return True
+        case CallFunction(kept=kept):
+            return kept or root.given
+    return root.given
 
 
 def _span(region: Region) -> Span | None:
