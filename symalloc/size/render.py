@@ -15,9 +15,9 @@ def render_expr(expr: Expr) -> str:
     """`expr` in Python syntax, higher degrees first, but a positive term in the lead."""
     if not expr.terms:
         return "0"
-    quotient = _quotient(expr)
-    if quotient is not None:
-        return _atom(quotient)
+    alone = expr.as_atom
+    if isinstance(alone, FloorDiv | Mod):
+        return _atom(alone)  # needs no brackets
     text = ""
     terms = sorted(expr.terms.items(), key=_order)
     lead = next((i for i, (_, coefficient) in enumerate(terms) if coefficient > 0), 0)
@@ -52,16 +52,6 @@ def _order(term: tuple[Monomial, int]) -> tuple[int, bool, list[str]]:
     return (-sum(power for _, power in monomial), False, [atom.key for atom, _ in monomial])
 
 
-def _quotient(expr: Expr) -> FloorDiv | Mod | None:
-    """The `//` or `%` that `expr` is, alone: it needs no brackets."""
-    if len(expr.terms) == 1:
-        ((monomial, coefficient),) = expr.terms.items()
-        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-            atom = monomial[0][0]
-            return atom if isinstance(atom, FloorDiv | Mod) else None
-    return None
-
-
 def _term(monomial: Monomial, coefficient: int) -> str:
     factors = [_factor(atom, power) for atom, power in monomial]
     if coefficient != 1 or not factors:
@@ -81,9 +71,9 @@ def _atom(atom: Atom) -> str:
         case Symbol(name=name):
             return name
         case FloorDiv(numerator=numerator, denominator=denominator):
-            return f"{_operand(numerator)} // {_operand(denominator)}"
+            return f"{_numerator(numerator)} // {_operand(denominator)}"
         case Mod(numerator=numerator, denominator=denominator):
-            return f"{_operand(numerator)} % {_operand(denominator)}"
+            return f"{_numerator(numerator)} % {_operand(denominator)}"
         case Min(operands=operands):
             return f"min({', '.join(map(render_expr, operands))})"
         case Max(operands=operands):
@@ -92,10 +82,19 @@ def _atom(atom: Atom) -> str:
             return f"{_operand(then)} if {render_condition(condition)} else {_operand(otherwise)}"
 
 
+def _numerator(expr: Expr) -> str:
+    """`expr` to the left of `//` or `%`, which bind like `*` and from the left."""
+    if len(expr.terms) != 1 or any(isinstance(a, FloorDiv | Mod | Select) for a in expr.atoms):
+        return _operand(expr)
+    text = render_expr(expr)
+    return f"({text})" if text.startswith("-") else text
+
+
 def _operand(expr: Expr) -> str:
     text = render_expr(expr)
-    simple = expr.as_symbol is not None or ((expr.as_constant or 0) >= 0 and expr.as_constant is not None)
-    return text if simple else f"({text})"
+    atom, value = expr.as_atom, expr.as_constant
+    simple = isinstance(atom, Symbol | Min | Max) or (value is not None and value >= 0)
+    return text if simple or (text.startswith("(") and isinstance(atom, Select)) else f"({text})"
 
 
 def _relation(relation: Relation) -> str:
@@ -105,17 +104,9 @@ def _relation(relation: Relation) -> str:
     if relation.operator != "<=":
         if left.as_constant is not None:
             left, right = right, left
-        return f"{_side(left)} {relation.operator} {_side(right)}"
+        return f"{left} {relation.operator} {right}"
     if left.as_constant is not None:
-        return _at_least(right, left.as_constant)
-    return f"{_side(left)} <= {_side(right)}"
-
-
-def _at_least(side: Expr, bound: int) -> str:
-    """`bound <= side` turned around; `m - 3 >= 1` never arises because the constant is all on one side."""
-    return f"{_side(side)} >= {bound}"
-
-
-def _side(expr: Expr) -> str:
-    text = render_expr(expr)
-    return f"({text})" if len(expr.terms) == 1 and any(isinstance(a, Select) for a in expr.atoms) else text
+        return f"{right} >= {left}"
+    if left.terms.get(()) == 1:
+        return f"{left - 1} < {right}"
+    return f"{left} <= {right}"
