@@ -85,7 +85,8 @@ def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
     """What the linter says of a bad example, as far as the rule states it (and its test checks it)."""
     expect = bad.expect
     if expect.message:
-        yield Text.assemble((f"{rule.severity}[{rule.id}]", "bold red"), f": {expect.message}")
+        milder = rule.severity_at_runtime if expect.verdict == "runtime-check" else None
+        yield Text.assemble((f"{milder or rule.severity}[{rule.id}]", "bold"), f": {expect.message}")
     if expect.verdict:
         yield Text(f"  = verdict: {expect.verdict}")
     if expect.counterexample is not None:
