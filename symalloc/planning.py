@@ -67,19 +67,11 @@ def run(
     With `check` it is compared bit for bit with the module in which every tensor has memory of its own.
     Raises SymallocError.
     """
-    from symalloc.relax.run import run_module
+    from symalloc.relax.run import Runner
 
     try:
-        return run_module(
-            module,
-            binding,
-            function=function,
-            check=check,
-            seed=seed,
-            repeat=repeat,
-            target=target,
-            flavour=flavour,
-        )
+        runner = Runner(module, function=function, target=target, flavour=flavour)
+        return runner.run(binding, check=check, seed=seed, repeat=repeat)
     except RunError as error:
         raise SymallocError(str(error)) from None
 

@@ -11,16 +11,14 @@ import tvm
 import tvm_ffi
 from tvm.relax import transform
 
-from symalloc.plan.validate import PlanRefusedError
 from symalloc.program.model import AllocStorage, Block, If
-from symalloc.prove.prover import Prover
 from symalloc.relax.extract import extract, locate
-from symalloc.relax.pipeline import Flavour, lower
-from symalloc.relax.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.pipeline import Flavour
+from symalloc.relax.plan_pass import PlannedModule
 from symalloc.relax.read_json import load_module
 from symalloc.relax.run_load import from_script, load_one
+from symalloc.relax.run_lower import lower_or_refuse, plan_or_refuse
 from symalloc.relax.run_result import PlannedFile, RunError
-from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import Expr
 
 __all__ = ["Form", "plan_file", "plan_module", "written"]
@@ -36,7 +34,7 @@ def plan_file(
 ) -> PlannedFile:
     """Loads the module in `path`, lowers and plans it; raises RunError."""
     loaded = load_one(path, trust=trust, module=module)
-    lowered = _lowered(loaded, target, flavour)
+    lowered = lower_or_refuse(loaded, target, flavour)
     planned = _planned(lowered)
     return PlannedFile(
         text=written(planned.module, form),
@@ -48,7 +46,7 @@ def plan_file(
 
 def plan_module(module: tvm.IRModule, *, target: str = "llvm", flavour: Flavour = "default") -> PlannedModule:
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
-    return _planned(_lowered(module, target, flavour))
+    return _planned(lower_or_refuse(module, target, flavour))
 
 
 def written(module: tvm.IRModule, form: Form) -> str:
@@ -68,19 +66,9 @@ def written(module: tvm.IRModule, form: Form) -> str:
     return text
 
 
-def _lowered(module: tvm.IRModule, target: str, flavour: Flavour) -> tvm.IRModule:
-    try:
-        return lower(module, target, flavour=flavour)
-    except Exception as error:  # a pass raises whatever it raises
-        raise RunError(f"TVM cannot lower the module: {error_text(error)}") from None
-
-
 def _planned(lowered: tvm.IRModule) -> PlannedModule:
     """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
-    try:
-        planned = plan_lowered(lowered, Prover())
-    except PlanRefusedError as error:
-        raise RunError(str(error)) from None
+    planned = plan_or_refuse(lowered)
     return PlannedModule(module=transform.LowerAllocTensor()(planned.module), plans=planned.plans)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import tvm
 from tvm import relax
 from tvm.relax import backend, transform
+from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
 from symalloc.relax.plan_pass import PlanMemory
 
@@ -57,10 +58,11 @@ def stages_before_planning(
 ) -> list[tvm.transform.Pass]:
     """The passes that take a module to where memory is planned, CallTIRRewrite last."""
     if flavour == "target":
+        parts = _parts(target)
         return [
-            *relax.pipeline.library_dispatch_passes(target),
-            *relax.pipeline.legalize_passes(target),
-            *relax.pipeline.dataflow_lower_passes(target),
+            *parts.library_dispatch_passes(target),
+            *parts.legalize_passes(target),
+            *parts.dataflow_lower_passes(target),
         ]
     return [
         backend.DispatchSampling(),
@@ -75,7 +77,7 @@ def stages_before_planning(
 
 def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
     if flavour == "target":
-        finalize = relax.pipeline.finalize_passes(target)
+        finalize = _parts(target).finalize_passes(target)
         return [p for p in finalize if p.info.name != "StaticPlanBlockMemory"]
     return [
         transform.RewriteCUDAGraph(),
@@ -86,3 +88,8 @@ def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[
         transform.VMShapeLower(),
         transform.AttachGlobalSymbol(),
     ]
+
+
+def _parts(target: tvm.target.Target) -> Any:
+    """Where the parts of the target's own pipeline are: TVM 0.27 does not export those for the CPU."""
+    return cpu_pipeline if target.kind.name == "llvm" else relax.pipeline

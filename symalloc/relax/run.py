@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -17,60 +18,75 @@ from tvm import relax
 
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Plan
-from symalloc.plan.validate import PlanRefusedError
-from symalloc.prove.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.relax.pipeline import Flavour, finishing_pipeline, lower
-from symalloc.relax.plan_pass import plan_lowered
+from symalloc.relax.pipeline import Flavour, finishing_pipeline
 from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
+from symalloc.relax.run_lower import lower_or_refuse, plan_or_refuse
 from symalloc.relax.run_result import Output, RunError, RunResult
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["run_module"]
+__all__ = ["Runner"]
 
 
-def run_module(
-    module: tvm.IRModule,
-    binding: Mapping[str, int],
-    *,
-    function: str | None = None,
-    check: bool = False,
-    seed: int = 0,
-    repeat: int = 1,
-    target: str = "llvm",
-    flavour: Flavour = "default",
-) -> RunResult:
-    """Plans `module`, runs `function` (the only one where None) on random arguments at `binding`.
+class Runner:
+    """One function of a module, planned and built once, run at any number of bindings."""
 
-    With `check` the module is also run with every tensor in memory of its own, and all outputs, and
-    arguments that may have been written, are compared bit for bit.  Raises RunError.
-    """
-    name = _chosen(module, function)
-    arguments = random_arguments(extract(module, name="module").functions[name], binding, seed)
-    try:
-        lowered = lower(module, target, flavour=flavour)
-        planned = plan_lowered(lowered, Prover())
-    except PlanRefusedError as error:
-        raise RunError(str(error)) from None
-    except Exception as error:  # a pass raises whatever it raises
-        raise RunError(f"TVM cannot lower the module: {error_text(error)}") from None
-    times: list[float] = []
-    found = _execute(planned.module, name, arguments, target, flavour, repeat, times)
-    difference = None
-    if check:
-        difference = _difference(found, _execute(lowered, name, arguments, target, flavour, 1, []))
-    plan = planned.plans[name]
-    return RunResult(
-        function=name,
-        binding=dict(binding),
-        outputs=tuple(Output(shape=a.shape, dtype=str(a.dtype)) for a in found.outputs),
-        planned=sum(len(arena.placements) for arena in plan.arenas),
-        arena_bytes=plan.arena_bytes(binding),
-        floor_bytes=_floor(plan, binding),
-        seconds=tuple(times),
-        checked=check,
-        difference=difference,
-    )
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        *,
+        function: str | None = None,
+        target: str = "llvm",
+        flavour: Flavour = "default",
+    ) -> None:
+        """Plans and builds `module`; `function` may be None where it is the only one, or called main.
+
+        Raises RunError.
+        """
+        self.name = _chosen(module, function)
+        self._seen = extract(module, name="module").functions[self.name]
+        self._target, self._flavour = target, flavour
+        self._lowered = lower_or_refuse(module, target, flavour)
+        planned = plan_or_refuse(self._lowered)
+        self.plan = planned.plans[self.name]
+        self._planned = self._machine(planned.module)
+
+    def run(
+        self, binding: Mapping[str, int], *, check: bool = False, seed: int = 0, repeat: int = 1
+    ) -> RunResult:
+        """Runs the function on random arguments at `binding`, `repeat` times.
+
+        With `check` the module is also run with every tensor in memory of its own, and all outputs, and
+        arguments that may have been written, are compared bit for bit.  Raises RunError.
+        """
+        arguments = random_arguments(self._seen, binding, seed)
+        found = [_call(self._planned, self.name, arguments) for _ in range(repeat)]
+        difference = _difference(found[-1], _call(self._unplanned, self.name, arguments)) if check else None
+        return RunResult(
+            function=self.name,
+            binding=dict(binding),
+            outputs=tuple(Output(shape=a.shape, dtype=str(a.dtype)) for a in found[-1].outputs),
+            planned=sum(len(arena.placements) for arena in self.plan.arenas),
+            arena_bytes=self.plan.arena_bytes(binding),
+            floor_bytes=_floor(self.plan, binding),
+            seconds=tuple(f.seconds for f in found),
+            checked=check,
+            difference=difference,
+        )
+
+    @cached_property
+    def _unplanned(self) -> relax.VirtualMachine:
+        return self._machine(self._lowered)
+
+    def _machine(self, lowered: tvm.IRModule) -> relax.VirtualMachine:
+        """Builds what CallTIRRewrite, or the planner behind it, left."""
+        pipeline = finishing_pipeline(self._target, flavour=self._flavour)
+        try:
+            return relax.VirtualMachine(
+                relax.build(lowered, self._target, relax_pipeline=pipeline), tvm.cpu()
+            )
+        except Exception as error:  # the code generator and the linker raise several kinds
+            raise RunError(f"TVM cannot build the module: {error_text(error)}") from None
 
 
 def _chosen(module: tvm.IRModule, function: str | None) -> str:
@@ -105,35 +121,19 @@ def _floor(plan: Plan, binding: Mapping[str, int]) -> int:
 class _Found:
     outputs: tuple[np.ndarray, ...]
     arguments: tuple[np.ndarray, ...]
+    seconds: float
 
 
-def _execute(
-    lowered: tvm.IRModule,
-    function: str,
-    arguments: Sequence[Argument],
-    target: str,
-    flavour: Flavour,
-    repeat: int,
-    times: list[float],
-) -> _Found:
-    """Builds what CallTIRRewrite (and a planner) left, calls it; the last result is kept, arguments are
-    fresh each.
-    """
-    device = tvm.cpu()
+def _call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argument]) -> _Found:
+    """One call on fresh copies of `arguments`, which the function may write."""
+    passed = [_to_tvm(a) for a in arguments]
+    started = perf_counter()
     try:
-        executable = relax.build(lowered, target, relax_pipeline=finishing_pipeline(target, flavour=flavour))
-        machine = relax.VirtualMachine(executable, device)
-    except Exception as error:  # the code generator and the linker raise several kinds
-        raise RunError(f"TVM cannot build the module: {error_text(error)}") from None
-    for _ in range(repeat):
-        passed = [_to_tvm(a) for a in arguments]
-        started = perf_counter()
-        try:
-            result = machine[function](*passed)
-        except Exception as error:  # a kernel, a guard, a packed function
-            raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
-        times.append(perf_counter() - started)
-    return _Found(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)))
+        result = machine[function](*passed)
+    except Exception as error:  # a kernel, a guard, a packed function
+        raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
+    seconds = perf_counter() - started
+    return _Found(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
 
 
 def _to_tvm(argument: Argument) -> Any:

@@ -1,4 +1,4 @@
-"""`run_module` on a file: the job of `symalloc run`."""
+"""A run of a file: the job of `symalloc run`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from symalloc.relax.pipeline import Flavour
-from symalloc.relax.run import run_module
+from symalloc.relax.run import Runner
 from symalloc.relax.run_load import load_one
 from symalloc.relax.run_result import RunResult
 
@@ -28,13 +28,5 @@ def run_file(
 ) -> RunResult:
     """Loads the module in `path` and runs it; raises RunError."""
     loaded = load_one(path, trust=trust, module=module)
-    return run_module(
-        loaded,
-        binding,
-        function=function,
-        check=check,
-        seed=seed,
-        repeat=repeat,
-        target=target,
-        flavour=flavour,
-    )
+    runner = Runner(loaded, function=function, target=target, flavour=flavour)
+    return runner.run(binding, check=check, seed=seed, repeat=repeat)

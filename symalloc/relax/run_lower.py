@@ -1,0 +1,32 @@
+"""Lowering and planning for a person: whatever TVM raises becomes one readable error."""
+
+from __future__ import annotations
+
+import tvm
+
+from symalloc.plan.validate import PlanRefusedError
+from symalloc.prove.prover import Prover
+from symalloc.relax.pipeline import Flavour, lower
+from symalloc.relax.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.run_result import RunError
+from symalloc.relax.tvm_error import error_text
+
+__all__ = ["lower_or_refuse", "plan_or_refuse"]
+
+
+def lower_or_refuse(module: tvm.IRModule, target: str, flavour: Flavour) -> tvm.IRModule:
+    """`module` behind CallTIRRewrite; raises RunError."""
+    try:
+        return lower(module, target, flavour=flavour)
+    except Exception as error:  # a pass raises whatever it raises
+        raise RunError(
+            f"TVM cannot lower the module for the target {target!r}: {error_text(error)}"
+        ) from None
+
+
+def plan_or_refuse(lowered: tvm.IRModule) -> PlannedModule:
+    """`lowered` planned; raises RunError where a plan cannot be proved."""
+    try:
+        return plan_lowered(lowered, Prover())
+    except PlanRefusedError as error:
+        raise RunError(str(error)) from None
