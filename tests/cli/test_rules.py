@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from symalloc.cli.main import main
+from symalloc.rulebook.book import load_rules
+
+Run = Callable[..., tuple[int, str, str]]
+HOUSE_RULE = """
+id = "HOUSE101"
+name = "odd-storage"
+severity = "error"
+site = "storage"
+constraint = "size % 256 == 0"
+message = "storage `{storage}` of {size} is no multiple of 256 B"
+doc = "Storages come in multiples of 256 bytes. Our allocator wants it so."
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+def test_every_rule_is_listed_with_id_name_severity_and_summary(run: Run) -> None:
+    status, out, err = run("rules")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) == len(load_rules().rules)
+    for line, rule in zip(lines, load_rules().rules, strict=True):
+        assert line.startswith(f"{rule.id}  {rule.name} ")
+        assert f" {rule.severity}" in line
+        assert line.endswith(rule.summary.replace("`", ""))
+
+
+def test_the_list_as_json(run: Run) -> None:
+    status, out, _ = run("rules", "--format", "json")
+    entries = {entry["id"]: entry for entry in json.loads(out)}
+    assert status == 0
+    assert entries["SYM101"]["constraint"] == "offset + nbytes <= storage.size"
+    assert entries["SYM201"]["relation"] == "use-after-kill"
+    assert entries["SYM301"]["severity_at_runtime"] is None
+    assert entries["SYM101"]["fixes"] == ["grow-storage", "insert-assertion"]
+
+
+def test_a_folder_of_rules_is_listed_too(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "HOUSE101.toml").write_text(HOUSE_RULE)
+    status, out, _ = run("rules", "--rules", str(tmp_path))
+    assert status == 0
+    assert out.startswith("HOUSE101  odd-storage ")
+    status, out, _ = run("explain", "odd-storage", "--rules", str(tmp_path))
+    assert status == 0
+    assert "must hold: size % 256 == 0" in out
+
+
+def test_a_faulty_folder_of_rules_is_told_about(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "HOUSE101.toml").write_text(HOUSE_RULE.replace("size % 256", "sise % 256"))
+    for verb in (["rules"], ["explain", "SYM101"]):
+        status, out, err = run(*verb, "--rules", str(tmp_path))
+        assert (status, out) == (2, "")
+        assert "HOUSE101.toml:6: constraint: unknown name `sise`" in err
+        assert "(did you mean `size`?)" in err
+    status, _, err = run("rules", "--rules", str(tmp_path / "missing"))
+    assert status == 2
+    assert "there is no such folder of rules" in err
