@@ -75,7 +75,7 @@ def _extern(context: Context, head: Head, call: Any) -> Instruction:
 
 
 def _operator(context: Context, head: Head, call: Any) -> Instruction:
-    name, arguments = call.op.name, elements(call.args)
+    name, arguments = context.operator_name(call.op), elements(call.args)
     rule = _OPERATORS.get(name)
     if rule is not None:
         return rule(context, head, call, arguments)

@@ -78,6 +78,7 @@ class Context:
         self._vars: dict[int, Var] = {}
         self._constants: dict[int, tuple[Any, Operand]] = {}
         self._nulls: set[int] = set()
+        self._operators: dict[int, str] = {}
         self._unbound: dict[int, Var] = {}
         self._early: set[Var] = set()
 
@@ -124,6 +125,14 @@ class Context:
         if type(node) is ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
+
+    def operator_name(self, op: Any) -> str:
+        """The name of an operator; TVM makes a new string each time it is asked."""
+        handle = op.__chandle__()
+        found = self._operators.get(handle)
+        if found is None:
+            found = self._operators[handle] = op.name
+        return found
 
     # -- operands -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from tvm import ir, relax
 from symalloc.program.model import (
     Alias,
     Block,
+    CallOperator,
     Function,
     If,
     Instruction,
@@ -127,7 +128,7 @@ class FunctionExtractor(Context):
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
-        if type(value) is ir.Call and getattr(value.op, "name", None) == "relax.null_value":
+        if type(made) is CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
     def _match_cast(self, binding: Any) -> None:
