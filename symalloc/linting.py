@@ -156,19 +156,20 @@ class LintSession:
 
         yield from read_files(files, self._read_options())
 
-    def _relint(self, file: str, texts: Sequence[str]) -> list[tuple[Diagnostic, ...]]:
-        """The findings in each of `texts`, taken as the contents of `file`."""
+    def _relint(self, changes: Sequence[tuple[str, str]]) -> list[tuple[Diagnostic, ...]]:
+        """The findings in each changed text, taken as the contents of the file that it goes with."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return [self._linter().add(reading) for reading in self._read_as(file, texts, folder)]
+            return [self._linter().add(reading) for reading in self._read_changed(changes, folder)]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """The findings in `text`, taken as the contents of `file`, with fixes."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return self._lint(self._read_as(file, [text], folder)).diagnostics
+            return self._lint(self._read_changed([(file, text)], folder)).diagnostics
 
-    def _read_as(self, file: str, texts: Sequence[str], folder: str) -> Iterator[FileResult]:
-        """What each of `texts` gives, read from copies below `folder`, under the name of `file`."""
-        for reading in self._read(_written(folder, file, texts)):
+    def _read_changed(self, changes: Sequence[tuple[str, str]], folder: str) -> Iterator[FileResult]:
+        """What each changed text gives, read from a copy below `folder`, under the name of its file."""
+        copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
+        for (file, _), reading in zip(changes, self._read(copies), strict=True):
             yield replace(reading, file=file)
 
     def _check_assumptions(self, linter: Linter, report: Report) -> None:
@@ -193,16 +194,12 @@ class LintSession:
             )
 
 
-def _written(folder: str, file: str, texts: Sequence[str]) -> list[Path]:
-    """Each of `texts` in a file of its own below `folder`, named like `file`."""
-    encoding = read_source(Path(file)).encoding
-    paths = []
-    for index, text in enumerate(texts):
-        path = Path(folder) / str(index) / Path(file).name
-        path.parent.mkdir()
-        path.write_bytes(text.encode(encoding))
-        paths.append(path)
-    return paths
+def _written(folder: Path, file: str, text: str) -> Path:
+    """A file in the new `folder` that is named like `file` and holds `text`."""
+    folder.mkdir()
+    copy = folder / Path(file).name
+    copy.write_bytes(text.encode(read_source(Path(file)).encoding))
+    return copy
 
 
 def _unknown_symbol(name: str, known: Sequence[str]) -> str:

@@ -21,7 +21,8 @@ from symalloc.prove.prover import Prover
 __all__ = ["FIXERS", "Relint", "with_fixes"]
 
 Fixer = Callable[[FixContext], Fix | None]
-Relint = Callable[[str, Sequence[str]], Sequence[Sequence[Diagnostic]]]
+Change = tuple[str, str]  # a file, and what it would hold
+Relint = Callable[[Sequence[Change]], Sequence[Sequence[Diagnostic]]]
 
 # what rules name in `fixes`
 FIXERS: Mapping[str, Fixer] = {
@@ -41,6 +42,11 @@ class _Candidate:
     fix: Fix
     text: str
 
+    @property
+    def change(self) -> Change:
+        """The file and its new text."""
+        return self.diagnostic.file, self.text
+
 
 def with_fixes(
     report: Report, readings: Mapping[str, Reading], settings: Settings, prover: Prover, relint: Relint
@@ -48,19 +54,19 @@ def with_fixes(
     """`report` with the fixes that were tried and found good.
 
     `readings` are those of the files that have findings; `relint` gives the findings in each of some texts,
-    taken as the contents of a file.
+    each taken as the contents of a file.
     """
-    tried: dict[int, list[Fix]] = {}
-    for file, reading in readings.items():
-        found = [d for d in report if d.file == file]
-        candidates = list(islice(_candidates(found, reading, settings, prover), MAX_CANDIDATES))
-        for candidate in _proved_good(file, found, candidates, relint):
-            tried.setdefault(id(candidate.diagnostic), []).append(candidate.fix)
-    if not tried:
-        return report
-    return replace(
-        report, diagnostics=tuple(replace(d, fixes=tuple(tried.get(id(d), ()))) for d in report.diagnostics)
-    )
+    by_file = {file: [d for d in report if d.file == file] for file in readings}
+    candidates = [
+        candidate
+        for file, reading in readings.items()
+        for candidate in islice(_candidates(by_file[file], reading, settings, prover), MAX_CANDIDATES)
+    ]
+    good: dict[int, list[Fix]] = {}
+    for candidate in _proved_good(by_file, candidates, relint):
+        good.setdefault(id(candidate.diagnostic), []).append(candidate.fix)
+    diagnostics = (replace(d, fixes=tuple(good[id(d)])) if id(d) in good else d for d in report)
+    return replace(report, diagnostics=tuple(diagnostics)) if good else report
 
 
 def _candidates(
@@ -99,12 +105,13 @@ def _program(diagnostic: Diagnostic, reading: Reading) -> Program | None:
 
 
 def _proved_good(
-    file: str, before: Sequence[Diagnostic], candidates: Sequence[_Candidate], relint: Relint
+    before: Mapping[str, Sequence[Diagnostic]], candidates: Sequence[_Candidate], relint: Relint
 ) -> Iterator[_Candidate]:
     """The candidates after which the finding is gone and nothing new has come; each text is linted once."""
-    texts = list(dict.fromkeys(c.text for c in candidates))
-    after = dict(zip(texts, relint(file, texts), strict=True)) if texts else {}
+    changes = list(dict.fromkeys(c.change for c in candidates))
+    after = dict(zip(changes, relint(changes), strict=True)) if changes else {}
     for candidate in candidates:
-        if improves(before, after[candidate.text], candidate.diagnostic):
-            outcome = "always valid" if candidate.diagnostic.verdict else "gone"
+        diagnostic = candidate.diagnostic
+        if improves(before[diagnostic.file], after[candidate.change], diagnostic):
+            outcome = "always valid" if diagnostic.verdict else "gone"
             yield replace(candidate, fix=replace(candidate.fix, outcome=outcome))

@@ -168,7 +168,12 @@ class _Finding:
         margin = " " * (self.gutter + 5)
         kept = text.replace("fix (", f"fix{NO_BREAK}(")
         lines = wrap(
-            kept, self.width, initial_indent=" " * indent, subsequent_indent=margin, break_long_words=False
+            kept,
+            self.width,
+            initial_indent=" " * indent,
+            subsequent_indent=margin,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         return "\n".join(lines).lstrip().replace(NO_BREAK, " ")
 

@@ -127,10 +127,11 @@ def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
 
 
 def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
-    Path("pyproject.toml").write_text('[tool.symalloc]\nselect = ["SYM101"]\nassume = ["m <= 4"]\n')
-    assert run(str(model))[0] == 0
-    status, out, _ = run(str(model), "--no-config", "--select", "SYM101", "--format", "concise")
-    assert status == 1 and out.count("\n") == 1
+    Path("pyproject.toml").write_text('[tool.symalloc]\nselect = ["SYM9"]\nassume = ["m >= 7"]\n')
+    status, out, _ = run(str(model), "--select", "SYM101", "--format", "json")
+    assert status == 1
+    (finding,) = json.loads(out)["diagnostics"]
+    assert (finding["rule"], finding["counterexample"]) == ("SYM101", {"m": 7})
 
 
 # -- what makes no sense ---------------------------------------------------------------------------------
