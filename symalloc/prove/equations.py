@@ -8,6 +8,7 @@ the powers of each prime).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 
@@ -139,6 +140,7 @@ def _divisors(primes: dict[int, int]) -> list[int]:
     return found
 
 
+@lru_cache(maxsize=256)
 def factor(value: int) -> dict[int, int] | None:
     """The prime factors of `value` >= 1 with their powers; None where trial division would take too long."""
     if value >= TRIAL_LIMIT**2:

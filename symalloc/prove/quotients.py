@@ -9,16 +9,19 @@ from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, floordiv, symbol
 from symalloc.size.rewrite import rewrite_condition
 
-__all__ = ["abstract_quotients", "divide"]
+__all__ = ["Quotient", "abstract_quotients", "divide"]
 
 
-def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condition]:
-    """`conditions` without divisions, and the facts that define the symbols which took their place.
+Quotient = tuple[Expr, Expr, Expr]  # a symbol, and the numerator and the divisor it is the quotient of
+
+
+def abstract_quotients(conditions: Iterable[Condition], box: Box) -> tuple[list[Condition], list[Quotient]]:
+    """`conditions` without divisions, with facts that define the symbols in their place; and these.
 
     The box gains those symbols.  Sound for refutation where every divisor is at least 1 at each point in
     question.
     """
-    table: dict[str, Expr] = {}
+    table: dict[str, Quotient] = {}
     facts: list[Condition] = []
 
     def change(atom: Atom) -> Expr | None:
@@ -32,7 +35,7 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condit
         return quotient if isinstance(atom, FloorDiv) else above - below * quotient
 
     changed = [rewrite_condition(c, change) for c in conditions]
-    return [*changed, *facts]
+    return [*changed, *facts], list(table.values())
 
 
 def divide(above: Expr, below: Expr) -> tuple[Expr, Expr]:
@@ -71,16 +74,17 @@ def _degree(monomial: Monomial) -> tuple[int, list[str]]:
     return sum(power for _, power in monomial), [atom.key for atom, _ in monomial]
 
 
-def _introduce(atom: Atom, table: dict[str, Expr], facts: list[Condition], box: Box) -> Expr:
+def _introduce(atom: Atom, table: dict[str, Quotient], facts: list[Condition], box: Box) -> Expr:
     if not isinstance(atom, FloorDiv):
         return _alone(atom)
     known = table.get(atom.key)
     if known is not None:
-        return known
+        return known[0]
     name = f"q!{len(box.lower)}"
     above, below = atom.numerator, atom.denominator
     box.lower[name], box.upper[name] = interval(_alone(atom), box)
-    quotient = table[atom.key] = symbol(name)
+    quotient = symbol(name)
+    table[atom.key] = (quotient, above, below)
     facts.append(le(below * quotient, above))
     facts.append(le(above, below * quotient + below - 1))
     if below.as_constant is None:

@@ -8,20 +8,22 @@ of products.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice, permutations
 
 from symalloc.prove.bounds import Box, decide
 from symalloc.prove.budget import Budget
 from symalloc.prove.cases import choices, first_choice, replace
 from symalloc.prove.equations import impossible
 from symalloc.prove.products import contradiction
-from symalloc.prove.quotients import abstract_quotients
+from symalloc.prove.quotients import Quotient, abstract_quotients
 from symalloc.prove.region import Region, absorb
 from symalloc.prove.residues import residue_classes
-from symalloc.size.condition import And, Condition, Or, Relation, conjunction, relation
-from symalloc.size.expr import Expr, Symbol
+from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
+from symalloc.size.expr import Atom, Expr, Symbol
 
 __all__ = ["refute", "refute_by_residues"]
 
+MAX_PAIRS = 30
 LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
 
 
@@ -86,16 +88,20 @@ class _Refutation:
         """Refute relations without alternatives or choices."""
         box = box.copy()
         region = Region(names=tuple(box.lower), box=box)
-        absorb(region, abstract_quotients(literals, box), euclid=True)
+        conditions, quotients = abstract_quotients(literals, box)
+        absorb(region, conditions, euclid=True)
         if region.empty:
             return self.used("equalities")
-        facts = [_without_factor(f, box) for f in region.facts if isinstance(f, Relation)]
+        facts = [d for f in region.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
         if contradiction(facts, box, pivots=self.budget.pivots):
+            return self.used("products")
+        lemmas = _ordered_quotients(quotients, facts, region, self.budget.pivots)
+        if lemmas and contradiction([*facts, *lemmas], box, pivots=self.budget.pivots):
             return self.used("products")
         if any(impossible(f, box) for f in facts):
             return self.used("equations")
         unequal = next((f for f in facts if f.operator == "!="), None)
-        if unequal is None or len(region.facts) != len(facts):
+        if unequal is None:
             return False
         rest = [f for f in facts if f is not unequal]
         sides = (relation("<=", unequal.expr + 1), relation("<=", 1 - unequal.expr))
@@ -124,12 +130,37 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
     return literals
 
 
-def _without_factor(fact: Relation, box: Box) -> Relation:
-    """`fact` divided by the symbols that every term has and that are at least 1."""
-    common = frozenset.intersection(*(frozenset(m) for m in fact.expr.terms))
-    positive = {a: p for a, p in common if isinstance(a, Symbol) and box.lower[a.name] >= 1}
+def _without_factor(fact: Relation, box: Box) -> list[Relation]:
+    """`fact` divided by the symbols that every term has and that are at least 1.
+
+    `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1.
+    """
+    offset = fact.expr.terms.get((), 0) if fact.operator == "<=" else 0
+    terms = {m: c for m, c in fact.expr.terms.items() if m or offset <= 0}
+    common = frozenset.intersection(*(frozenset(a for a, _ in m) for m in terms))
+    positive = {a for a in common if isinstance(a, Symbol) and box.lower[a.name] >= 1}
     if not positive:
-        return fact
-    terms = {tuple((a, p) for a, p in m if a not in positive): c for m, c in fact.expr.terms.items()}
-    divided = relation(fact.operator, Expr(terms))
-    return divided if isinstance(divided, Relation) else fact
+        return [fact]
+    least: dict[Atom, int] = {a: min(p for m in terms for b, p in m if b == a) for a in positive}
+    divided = Expr(
+        {tuple((a, p - least.get(a, 0)) for a, p in m if p > least.get(a, 0)): c for m, c in terms.items()}
+    )
+    changed = relation(fact.operator, divided + 1 if offset > 0 else divided)
+    if not isinstance(changed, Relation):
+        return [fact]
+    return [changed] if offset <= 1 else [changed, fact]
+
+
+def _ordered_quotients(
+    quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region, pivots: int
+) -> list[Relation]:
+    """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts."""
+    found: list[Relation] = []
+    for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
+        if below != divisor:
+            continue
+        greater = region.reduce(ge(above, other + 1))
+        if contradiction((*facts, greater), region.box, pivots=pivots):
+            ordered = region.reduce(le(p, q))
+            found += [ordered] if isinstance(ordered, Relation) else []
+    return found

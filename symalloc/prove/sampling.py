@@ -83,7 +83,7 @@ def search(goal: Condition, region: Region, budget: Budget) -> Point | None:
     for branch in branches:
         wanted = (*region.facts, branch)
         starts = region.points[:24]
-        found = walk(wanted, region.box, starts, steps=steps) or _solved(branch, wanted, region.box)
+        found = _solved(branch, wanted, region.box) or walk(wanted, region.box, starts, steps=steps)
         found = found or _in_wide_grid(wanted, region.box, budget.sampling_steps)
         if found is not None:
             region.points.append(found)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 __all__ = ["negative_combination"]
 
+GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
 Row = dict[int, int]
 Key = TypeVar("Key")
 
@@ -26,19 +27,15 @@ def negative_combination(
 
     None where `pivots` steps do not decide it.
     """
-    rows: dict[Key, Row] = {}
-    for index, column in enumerate(columns):
-        for key, value in column.items():
-            rows.setdefault(key, {})[index] = value
+    rows, used = _presolved(columns)
     table: list[Row] = []
     basis: list[int] = []
-    for slack, row in enumerate(rows.values(), start=len(columns)):
-        row[slack] = 1
-        table.append(row)
+    for slack, row in enumerate(rows, start=len(columns)):
+        table.append({**row, slack: 1})
         basis.append(slack)
-    objective: Row = {i: c for i, c in enumerate(costs) if c}
-    for _ in range(pivots):
-        entering = min((i for i, c in objective.items() if c < 0), default=None)
+    objective: Row = {i: costs[i] for i in used if costs[i]}
+    for step in range(pivots):
+        entering = _entering(objective, greedy=step < GREEDY_STEPS)
         if entering is None:
             return False
         leaving = _leaving(table, basis, entering)
@@ -51,6 +48,27 @@ def negative_combination(
         objective = _eliminate(objective, pivot, entering)
         basis[leaving] = entering
     return None
+
+
+def _presolved(columns: Sequence[Mapping[Key, int]]) -> tuple[list[Row], set[int]]:
+    """The rows, and the columns that can have weight: none with a positive entry in a row without negative."""
+    used = set(range(len(columns)))
+    while True:
+        rows: dict[Key, Row] = {}
+        for index in used:
+            for key, value in columns[index].items():
+                rows.setdefault(key, {})[index] = value
+        idle = {i for row in rows.values() if min(row.values()) > 0 for i in row}
+        if not idle:
+            return [row for row in rows.values() if max(row.values()) > 0], used
+        used -= idle
+
+
+def _entering(objective: Row, *, greedy: bool) -> int | None:
+    if greedy:
+        index, cost = min(objective.items(), key=lambda item: item[1], default=(0, 0))
+        return index if cost < 0 else None
+    return min((i for i, c in objective.items() if c < 0), default=None)
 
 
 def _leaving(table: Sequence[Row], basis: Sequence[int], entering: int) -> int | None:
