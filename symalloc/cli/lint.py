@@ -48,6 +48,14 @@ class _Output:
     strict: bool
 
 
+def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from symalloc.report.json import schema_text
+
+        click.echo(schema_text(), nl=False)
+        ctx.exit()
+
+
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to show findings.")
@@ -87,6 +95,14 @@ class _Output:
 @click.option("--quiet", "-q", is_flag=True, help="No summary line and no progress bar.")
 @click.option(
     "--statistics", is_flag=True, help="Count findings by rule, and what each layer of the prover decided."
+)
+@click.option(
+    "--print-schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of --format json and exit.",
 )
 @click.option(
     "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from here."

@@ -110,12 +110,16 @@ def _run(arguments: list[str]) -> int:
         return _complain("interrupted")
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _complain(error.format_message())
     except click.ClickException as error:
         return _usage(error)
     except SymallocError as error:
         return _complain(f"error: {error}")
     except (BrokenPipeError, SystemExit):
         raise
+    except OSError as error:
+        return _complain(f"error: {error.filename or 'output'}: {error.strerror or error}")
     except Exception as error:
         return _internal(error, debug="--debug" in arguments)
     return status if isinstance(status, int) else 0

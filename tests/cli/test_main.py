@@ -78,6 +78,12 @@ def test_wrong_usage_is_2_with_a_suggestion(run: Run, arguments: list[str], word
     assert all(word in err for word in words)
 
 
+def test_without_arguments_there_is_help(run: Run) -> None:
+    status, out, err = run()
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: symalloc")
+
+
 def _raise(error: BaseException) -> Callable[..., None]:
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -98,6 +104,11 @@ def test_a_fault_of_ours_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert err.startswith("internal error, please report it: RuntimeError: the cat sat on it")
     assert "Traceback" not in err
     assert "Traceback" in run("--debug", "rules")[2]
+
+
+def test_a_full_disk_is_no_fault_of_ours(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main_module.cli, "invoke", _raise(OSError(28, "No space left on device")))
+    assert run("rules") == (2, "", "error: output: No space left on device\n")
 
 
 def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
