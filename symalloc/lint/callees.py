@@ -81,6 +81,8 @@ class CalleeChecks:
 
 def _held_as_values(program: Program) -> set[str]:
     """The functions that are used other than by calling them: who calls them is not known."""
+    if not any(function.private for function in program.functions.values()):
+        return set(program.functions)
     found: set[str] = set()
     blocks = [function.body for function in program.functions.values()]
     while blocks:

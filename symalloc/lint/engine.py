@@ -18,6 +18,7 @@ from symalloc.lint.sites.site import Scene
 from symalloc.lint.tally import Tally
 from symalloc.program.facts import facts_of
 from symalloc.program.model import Instruction, Program, Var
+from symalloc.program.shapes import TypeNumbers
 from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.prover import Prover
 from symalloc.rulebook.book import Rulebook
@@ -85,13 +86,15 @@ def check(
 
 
 def _scenes(program: Program) -> Iterable[Scene]:
+    numbers = TypeNumbers()
     for name, analysis in analyse(program).items():
         yield Scene(
             program=program,
             function=program.functions[name],
             analysis=analysis,
-            facts=facts_of(analysis.flow, program.kernels),
+            facts=facts_of(analysis.flow, program.kernels, numbers),
             binders=_binders(analysis),
+            numbers=numbers,
         )
 
 

@@ -8,13 +8,14 @@ from, nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.program.casts import read_cast
 from symalloc.program.flow import Flow, Mark, Step
 from symalloc.program.kernel_call import arguments_of, kernel_facts
 from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
+from symalloc.program.shapes import TypeNumbers
 from symalloc.program.types import ShapeType, TensorType, TupleType, Type
 from symalloc.size.condition import And, Condition, ge, negate
 from symalloc.size.expr import Expr
@@ -55,14 +56,15 @@ class FunctionFacts:
     definitions: Mapping[str, Expr]
 
 
-def facts_of(flow: Flow, kernels: Mapping[str, Kernel]) -> FunctionFacts:
+def facts_of(flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> FunctionFacts:
     """The facts at every step of a function."""
-    return _Collector(flow, kernels).collect()
+    return _Collector(flow, kernels, numbers).collect()
 
 
 class _Collector:
-    def __init__(self, flow: Flow, kernels: Mapping[str, Kernel]) -> None:
-        self.flow, self.kernels = flow, kernels
+    def __init__(self, flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> None:
+        self.flow, self.kernels, self.numbers = flow, kernels, numbers
+        self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
 
     def collect(self) -> FunctionFacts:
@@ -99,8 +101,12 @@ class _Collector:
         kernel = self.kernels.get(call.kernel)
         if kernel is None:
             return ()
-        facts = kernel_facts(kernel, arguments_of(call))
-        return tuple(fact.substitute(self.definitions) for fact in facts)
+        key = (call.kernel, *map(self.numbers.of, arguments_of(call)))
+        facts = self.known.get(key)
+        if facts is None:
+            compared = kernel_facts(kernel, arguments_of(call))
+            facts = self.known[key] = tuple(fact.substitute(self.definitions) for fact in compared)
+        return facts
 
     def test(self, step: Step, *, holds: bool) -> tuple[Condition, ...]:
         """What is known on one side of an If."""
@@ -127,7 +133,7 @@ def entry_facts(function: Function) -> tuple[Condition, ...]:
     """What holds on entry: extents of parameters are not negative."""
     found: dict[Condition, None] = {}
     for extent in (e for param in function.params for e in extents_of(param.type)):
-        if extent.as_symbol is None:
+        if extent.as_symbol is None and extent.as_constant is None:
             fact = ge(extent, 0)
             if fact.as_bool is None:
                 found[fact] = None

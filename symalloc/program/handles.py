@@ -30,7 +30,7 @@ def uses_after_kill(flow: Flow) -> Iterator[Fault]:
     killed: dict[Var, Instruction] = {}
     stack: list[dict[Var, Instruction]] = []
     for index, step in enumerate(flow.steps):
-        if killed:
+        if killed and not killed.keys().isdisjoint(step.uses):
             yield from _faults(index, step, killed)
         if step.mark is Mark.IF:
             stack.append(dict(killed))

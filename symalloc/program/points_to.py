@@ -123,9 +123,9 @@ class _Builder:
     def relations(self) -> tuple[list[int], list[int]]:
         """For each region: what it is part of, and its parts; itself among both."""
         above: list[int] = []
-        below = [1 << region.index for region in self.regions]
+        below = [1 << region.number for region in self.regions]
         for region in self.regions:
-            bit = 1 << region.index
+            bit = 1 << region.number
             above.append(bit if region.parent is None else bit | above[region.parent])
             parent = region.parent
             while parent is not None:
@@ -141,9 +141,9 @@ class _Builder:
     def add(self, kind: Kind, var: Var, *, parent: Region | None = None, **fields: Any) -> int:
         """A new region; returns its bit."""
         index = len(self.regions)
-        root, above = (index, None) if parent is None else (parent.root, parent.index)
+        root, above = (index, None) if parent is None else (parent.root, parent.number)
         self.regions.append(
-            Region(index=index, kind=kind, name=var.name, var=var, root=root, parent=above, **fields)
+            Region(number=index, kind=kind, name=var.name, var=var, root=root, parent=above, **fields)
         )
         self.of_kind[kind] |= 1 << index
         return 1 << index

@@ -8,7 +8,6 @@ integers with one bit a region.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -69,8 +68,7 @@ Value: TypeAlias = Cell | Fields
 EMPTY = Cell(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(NamedTuple):
     """One region.
 
     `offset` counts bytes from the start of the root, `nbytes` its size; None where unknown.  `parent` is
@@ -79,12 +77,12 @@ class Region:
     of a CHOICE, whose IF step is `choice`.
     """
 
-    index: int
+    number: int
     kind: Kind
     name: str
-    var: Var | None = None
-    instruction: Instruction | None = None
-    parent: int | None = None
+    var: Var | None
+    instruction: Instruction | None
+    parent: int | None
     root: int
     offset: Expr | None = ZERO
     nbytes: Expr | None = None
@@ -124,8 +122,7 @@ def fold(value: Value) -> Iterator[Cell]:
             yield current
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """A region that a set of regions stands for, on the branches `sides`; `certain` unless by doubtful
     ownership.
     """
@@ -137,6 +134,11 @@ class Target:
 
 def targets(regions: Sequence[Region], sure: int, maybe: int = 0) -> Iterator[Target]:
     """The real regions behind a set: choices taken apart."""
+    if not maybe and sure and not sure & (sure - 1):
+        only = regions[sure.bit_length() - 1]
+        if only.sources is None:
+            yield Target(only.number, only.sides, True)
+            return
     pending: list[tuple[int, Sides, bool]] = [(maybe, frozenset(), False), (sure, frozenset(), True)]
     while pending:
         bits, sides, certain = pending.pop()

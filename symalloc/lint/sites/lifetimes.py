@@ -13,7 +13,6 @@ from symalloc.program.handles import (
     used_variables,
     uses_after_kill,
 )
-from symalloc.program.liveness import Overwrite, overwrites
 from symalloc.program.model import (
     AllocStorage,
     AllocTensor,
@@ -24,6 +23,7 @@ from symalloc.program.model import (
     CallTIR,
     Instruction,
 )
+from symalloc.program.overwrites import Overwrite, overwrites
 from symalloc.program.regions import Kind, Region, bits_of
 from symalloc.program.span import Span
 
@@ -35,7 +35,8 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
     writing step.
     """
     analysis = scene.analysis
-    for found in overwrites(analysis.points, analysis.effects):
+    found_at = overwrites(analysis.points, analysis.effects)
+    for found in sorted(found_at, key=lambda overwrite: not overwrite.certain):
         yield found.writer, _live_pair(scene, found)
 
 
@@ -71,6 +72,7 @@ def _live_pair(scene: Scene, found: Overwrite) -> Site:
             second=_span(second),
             reader=reader.span if reader is not None and reader is not writer else None,
         ),
+        once=frozenset((found.first, found.second)),
         doubt=doubt,
     )
 
@@ -80,7 +82,7 @@ def alias_at(scene: Scene, step: int, region: Region) -> str | None:
     to.
     """
     points = scene.points
-    family = points.above[region.index] | points.below[region.index]
+    family = points.above[region.number] | points.below[region.number]
     for var in scene.analysis.flow.steps[step].uses:
         sure, maybe = bits_of(points.value_of(var))
         if points.real(sure | maybe) & family & ~points.storages:
@@ -174,8 +176,8 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
     for target in points.targets(*bits_of(points.result)):
         region = points.regions[target.region]
         root = points.regions[region.root]
-        if region.kind is Kind.TENSOR and _outlives(root) and target.certain and region.index not in seen:
-            seen.add(region.index)
+        if region.kind is Kind.TENSOR and _outlives(root) and target.certain and region.number not in seen:
+            seen.add(region.number)
             yield (
                 last,
                 Site(

@@ -21,6 +21,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.pointers import PointsTo
+from symalloc.program.shapes import TypeNumbers
 from symalloc.program.span import Span
 from symalloc.program.summaries import Analysis
 from symalloc.prove.domain import Domain
@@ -77,6 +78,7 @@ class Scene:
     analysis: Analysis
     facts: FunctionFacts
     binders: Mapping[Var, Instruction]
+    numbers: TypeNumbers
 
     @property
     def points(self) -> PointsTo:

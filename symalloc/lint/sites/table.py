@@ -62,15 +62,15 @@ IN_FUNCTIONS: tuple[InFunction, ...] = (
 
 
 def _alloc_tensor(scene: Scene, alloc: AllocTensor) -> Hashable:
-    made = tuple((r.nbytes, getattr(r.instruction, "device", 0)) for r in storages_of(scene, alloc))
-    return alloc.offset, alloc.shape, alloc.dtype, alloc.device, made
+    made = tuple([(r.nbytes, getattr(r.instruction, "device", 0)) for r in storages_of(scene, alloc)])
+    return scene.numbers.of(alloc.var), alloc.offset, alloc.shape, alloc.dtype, alloc.device, made
 
 
 def _argument(scene: Scene, operand: Operand) -> Hashable:
     if not isinstance(operand, Var):
         return operand
     value = scene.points.values.get(operand)
-    return operand.type, value.offset if type(value) is Cell else None
+    return scene.numbers.of(operand), value.offset if type(value) is Cell else None
 
 
 def _call_kernel(scene: Scene, call: CallKernel) -> Hashable:

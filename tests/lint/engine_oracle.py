@@ -1,0 +1,209 @@
+"""A second opinion on lifetimes: runs small programs byte by byte, on every path, at many sizes.
+
+Each run has two memories: the real one, in which tensors of one storage share its bytes, and an ideal
+one, in which every tensor has bytes of its own.  A tensor that reads other bytes than it would in the
+ideal memory has lost its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product as combinations
+from typing import Any
+
+from symalloc.program.model import (
+    Alias,
+    AllocStorage,
+    AllocTensor,
+    Block,
+    CallKernel,
+    CallPacked,
+    Function,
+    If,
+    Instruction,
+    Kernel,
+    KernelBuffer,
+    Kill,
+    MakeTuple,
+    Operand,
+    Ownership,
+    Program,
+    TakeField,
+    TupleValue,
+    Var,
+    View,
+)
+from symalloc.size.expr import product
+
+SIZES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 80)
+
+MISSING = object()
+
+
+@dataclass(eq=False)
+class Storage:
+    size: int
+    cells: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Tensor:
+    storage: Storage
+    offset: int
+    nbytes: int
+    ideal: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def places(self) -> range:
+        return range(self.offset, self.offset + self.nbytes)
+
+
+@dataclass
+class Run:
+    """One execution: `sides` are the branches to take, `returns_argument` what functions of unknown
+    ownership do.
+    """
+
+    kernels: dict[str, Kernel]
+    n: int
+    sides: list[bool]
+    returns_argument: bool
+    env: dict[Var, Any] = field(default_factory=dict)
+    killed: set[Var] = field(default_factory=set)
+    faults: set[str] = field(default_factory=set)
+    stamp: int = 0
+
+    def value(self, operand: Operand, *, kills: bool = False) -> Any:
+        if isinstance(operand, TupleValue):
+            return tuple(self.value(item) for item in operand.items)
+        if not isinstance(operand, Var):
+            return None
+        if operand not in self.env:
+            self.faults.add("SYM204")
+            return MISSING
+        if operand in self.killed:
+            self.faults.add("SYM202" if kills else "SYM201")
+        return self.env[operand]
+
+    def block(self, block: Block) -> Any:
+        for instruction in block.instructions:
+            self.step(instruction)
+        return self.value(block.result)
+
+    def step(self, i: Instruction) -> None:
+        if isinstance(i, If):
+            side = self.sides.pop(0)
+            unused = i.otherwise if side else i.then
+            result = self.block(i.then if side else i.otherwise) if side else None
+            if side:
+                del self.sides[: ifs_in(unused)]
+            else:
+                del self.sides[: ifs_in(unused)]
+                result = self.block(i.otherwise)
+            self.env[i.var] = result
+        elif isinstance(i, AllocStorage):
+            self.env[i.var] = Storage(self.at(i.size))
+        elif isinstance(i, AllocTensor):
+            self.allocate(i)
+        elif isinstance(i, Alias | View):
+            self.env[i.var] = self.value(i.source)
+        elif isinstance(i, MakeTuple):
+            self.env[i.var] = tuple(self.value(f) for f in i.fields)
+        elif isinstance(i, TakeField):
+            source = self.value(i.source)
+            self.env[i.var] = source if source is MISSING else source[i.index]
+        elif isinstance(i, CallKernel):
+            self.call(i)
+        elif isinstance(i, CallPacked):
+            self.packed(i)
+        elif isinstance(i, Kill):
+            self.value(i.target, kills=True)
+            self.killed.add(i.target)  # type: ignore[arg-type]
+        else:
+            raise TypeError(type(i))
+
+    def at(self, expr: Any) -> int:
+        return int(expr.evaluate({"n": self.n}))
+
+    def allocate(self, i: AllocTensor) -> None:
+        storage = self.value(i.storage)
+        if storage is MISSING:
+            storage = Storage(10**9)
+        made = Tensor(storage, self.at(i.offset), self.at(product(i.shape or ())))
+        if made.offset + made.nbytes > storage.size:
+            self.faults.add("SYM101")
+        if made.offset < 0:
+            self.faults.add("SYM102")
+        self.env[i.var] = made
+
+    def call(self, i: CallKernel) -> None:
+        arguments = [self.value(a) for a in i.arguments]
+        buffers = [p for p in self.kernels[i.kernel].parameters if isinstance(p, KernelBuffer)]
+        pairs = [(b, a) for b, a in zip(buffers, arguments, strict=True) if isinstance(a, Tensor)]
+        reads = [a for b, a in pairs if b.reads]
+        writes = [a for b, a in pairs if b.writes]
+        for tensor in reads:
+            self.read(tensor)
+            if any(tensor is not w and share(tensor, w) for w in writes):
+                self.faults.add("SYM203")
+        for tensor in writes:
+            self.write(tensor)
+
+    def packed(self, i: CallPacked) -> None:
+        arguments = [a for a in map(self.value, i.arguments) if isinstance(a, Tensor)]
+        for tensor in arguments:
+            self.read(tensor)
+        returned = i.ownership is Ownership.ARGUMENT or (
+            i.ownership is Ownership.UNKNOWN and self.returns_argument
+        )
+        if returned and arguments:
+            self.env[i.var] = arguments[0]
+        else:
+            fresh = Tensor(Storage(10**9), 0, 4)
+            self.write(fresh)
+            self.env[i.var] = fresh
+
+    def read(self, tensor: Tensor) -> None:
+        for place, stamp in tensor.ideal.items():
+            if tensor.storage.cells.get(place) != stamp:
+                self.faults.add("SYM203")
+
+    def read_all(self, value: Any) -> None:
+        if isinstance(value, tuple):
+            for item in value:
+                self.read_all(item)
+        elif isinstance(value, Tensor):
+            self.read(value)
+
+    def write(self, tensor: Tensor) -> None:
+        self.stamp += 1
+        for place in tensor.places:
+            tensor.storage.cells[place] = tensor.ideal[place] = self.stamp
+
+
+def share(left: Tensor, right: Tensor) -> bool:
+    """Whether a byte that `left` holds content in is also `right`'s."""
+    return left.storage is right.storage and any(place in right.places for place in left.ideal)
+
+
+def ifs_in(block: Block) -> int:
+    return sum(1 + ifs_in(i.then) + ifs_in(i.otherwise) for i in block.instructions if isinstance(i, If))
+
+
+def runs(program: Program, function: Function, *, returns_argument: bool) -> Iterator[Run]:
+    for n in SIZES:
+        for sides in combinations((True, False), repeat=ifs_in(function.body)):
+            run = Run(dict(program.kernels), n, list(sides), returns_argument)
+            for param in function.params:
+                made = Tensor(Storage(10**9), 0, run.at(param.type.numel))  # type: ignore[union-attr]
+                run.write(made)
+                run.env[param] = made
+            run.read_all(run.block(function.body))
+            yield run
+
+
+def faults(program: Program, *, returns_argument: bool) -> set[str]:
+    """The rules that some execution breaks."""
+    function = program.functions["main"]
+    return set().union(*(run.faults for run in runs(program, function, returns_argument=returns_argument)))
