@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.lint.diagnostic import Diagnostic, Report, Severity
+from symalloc.lint.domains import LARGEST_EXTENT, LARGEST_INPUT
 from symalloc.lint.run import Linter, Settings
 from symalloc.prove.prover import Prover
 from symalloc.relax.read import ReadOptions, read_files
@@ -122,3 +123,9 @@ def test_a_good_example_is_clean(case: Case, findings: Findings) -> None:
     found = findings[case.file]
     assert not _of_rule(found, case.rule)
     assert not [d for d in found if d.severity is Severity.ERROR]
+
+
+def test_the_limits_that_the_overflow_rule_names_are_those_it_has() -> None:
+    doc = " ".join(load_rules().get("SYM105").doc.split())
+    assert f"symbols of at most 2^{LARGEST_EXTENT.bit_length() - 1} and" in doc
+    assert f"parameters of at most {LARGEST_INPUT >> 30} GiB" in doc
