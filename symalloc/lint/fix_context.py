@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from symalloc.lint.diagnostic import Diagnostic
 from symalloc.lint.fix_source import Script
@@ -14,7 +15,7 @@ from symalloc.prove.prover import Prover
 __all__ = ["FixContext", "instructions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FixContext:
     """One finding to be fixed.  `function` is None for findings that belong to no function."""
 
@@ -37,14 +38,15 @@ class FixContext:
             return None
         return next((i for i in instructions(function.body) if i.span == span), None)
 
+    @cached_property
+    def _made(self) -> Mapping[Var, Instruction]:
+        """What binds each variable of the function."""
+        return {i.var: i for i in instructions(self.function.body)} if self.function else {}
+
     def definition(self, operand: Operand) -> Instruction | None:
         """The instruction that made `operand`, seen through plain aliases."""
-        function = self.function
-        if function is None:
-            return None
-        made: dict[Var, Instruction] = {i.var: i for i in instructions(function.body)}
         while isinstance(operand, Var):
-            found = made.get(operand)
+            found = self._made.get(operand)
             if not isinstance(found, Alias):
                 return found
             operand = found.source

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from symalloc.lint.diagnostic import Fix, TextEdit
 from symalloc.lint.fix_context import FixContext, instructions
 from symalloc.lint.tvmscript import write_expr
-from symalloc.program.model import AllocStorage, AllocTensor, Function
+from symalloc.program.model import Alias, AllocStorage, AllocTensor, Function, Kill
+from symalloc.program.operands import variables_of
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, ceildiv, maximum, product
 
@@ -29,6 +30,8 @@ def grow_storage(context: FixContext) -> Fix | None:
         return None
     call = context.script.call_at(storage.span)
     shape = _shape_argument(call) if call else None
+    if not _only_holds_tensors(context, function, storage):
+        return None
     tensors = _placed_on(context, function, storage)
     needed = _needed(context, tensors)
     if shape is None or needed is None:
@@ -54,6 +57,15 @@ def _placed_on(context: FixContext, function: Function, storage: AllocStorage) -
         for i in instructions(function.body)
         if isinstance(i, AllocTensor) and context.definition(i.storage) is storage
     ]
+
+
+def _only_holds_tensors(context: FixContext, function: Function, storage: AllocStorage) -> bool:
+    """Whether nothing else gets hold of the storage, which might count on its size."""
+    return all(
+        isinstance(i, AllocTensor | Alias | Kill)
+        for i in instructions(function.body)
+        if any(context.definition(variable) is storage for variable in variables_of(i))
+    )
 
 
 def _needed(context: FixContext, tensors: Sequence[AllocTensor]) -> Expr | None:

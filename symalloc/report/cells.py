@@ -82,18 +82,21 @@ class CellLine:
                 shown.append(piece)
             elif end > left and start < right:
                 shown.append(" " * (min(end, right) - max(start, left)))
-        text = "".join(shown)
-        if left and text.strip():
-            text = ELLIPSIS + _drop_cell(text)
-        if self.width > right and text.strip():
-            text = _drop_cell(text[::-1])[::-1] + ELLIPSIS
-        return text.rstrip()
+        if not "".join(shown).strip():
+            return ""
+        if left:
+            shown = [ELLIPSIS, *_without_first_cell(shown)]
+        if self.width > right:
+            shown = [*reversed(_without_first_cell(shown[::-1])), ELLIPSIS]
+        return "".join(shown).rstrip()
 
 
-def _drop_cell(text: str) -> str:
-    """`text` without its first cell; a wide first character leaves a space behind."""
-    wide = cell_len(text[0]) > 1
-    return " " * wide + text[1:]
+def _without_first_cell(pieces: list[str]) -> list[str]:
+    """`pieces` less their first cell, and what takes no cell before it; a wide piece leaves spaces behind."""
+    first = next((i for i, piece in enumerate(pieces) if cell_len(piece)), None)
+    if first is None:
+        return []
+    return [" " * (cell_len(pieces[first]) - 1), *pieces[first + 1 :]]
 
 
 def _shown(character: str) -> str:
