@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from symalloc.rulebook import book
 from symalloc.rulebook.book import RuleError, load_rules
 from symalloc.rulebook.sites import SITE_KINDS
-from symalloc.rulebook.template import compile_template
 
 RuleWriter = Callable[..., Path]
 SHIPPED = [
@@ -110,18 +107,6 @@ def test_a_folder_without_rules_is_an_error(tmp_path: Path) -> None:
         load_rules([tmp_path])
     with pytest.raises(RuleError, match="no such folder"):
         load_rules([tmp_path / "missing"])
-
-
-def test_loading_the_rules_is_quick() -> None:
-    """The budget is 15 ms; the best of several leaves out what else the machine does."""
-    seconds = []
-    for _ in range(8):
-        book.shipped_rules.cache_clear()
-        compile_template.cache_clear()
-        begin = time.process_time()
-        load_rules()
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.030, seconds
 
 
 def test_the_rulebook_needs_neither_tvm_nor_sympy_nor_z3() -> None:
