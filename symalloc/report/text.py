@@ -21,13 +21,14 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.
 FRAME = "bold blue"
 SECONDARY = "bold blue"
 NARROWEST = 40
+WIDEST = 240  # cells of a source line where there is no terminal
 NO_BREAK = "\xa0"
 
 
 def render_text(
     report: Report, *, width: int | None = None, colour: bool = False, quiet: bool = False
 ) -> str:
-    """The whole report.  `width` in cells (None: nothing is cut); `quiet` leaves the summary out."""
+    """The whole report.  `width` in cells (None: no terminal, nothing is wrapped); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
         parts.append(Text(render_summary(report) + "\n"))
@@ -84,9 +85,9 @@ class _Finding:
         self.gutter = max((len(str(s.end_line)) for s in spans), default=1)
 
     @property
-    def room(self) -> int | None:
+    def room(self) -> int:
         """Cells right of the gutter."""
-        return None if self.width is None else self.width - self.gutter - 3
+        return (self.width or WIDEST) - self.gutter - 3
 
     def render(self) -> Text:
         lines = [self.header(), *self.body(), *self.remarks(), Text("")]

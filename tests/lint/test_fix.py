@@ -48,6 +48,18 @@ class SymbolOutOfScope:
 
 
 @I.ir_module
+class StorageSeenElsewhere:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")):
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([16]), {SIZE})
+        seen = R.call_packed("look", (storage, x), ty_args=(R.Tensor((m,), "float32"),))
+        a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        one = R.call_packed("f", a, seen, ty_args=(R.Tensor((m,), "float32"),))
+        return one
+
+
+@I.ir_module
 class KilledTwice:
     @R.function(pure=False)
     def main(x: R.Tensor((4,), "float32")):
@@ -113,6 +125,11 @@ def test_vm_storages_count_elements_of_their_type(report: Report) -> None:
 
 def test_a_size_over_symbols_not_bound_yet_is_not_offered(report: Report) -> None:
     (finding,) = _findings(report, "SymbolOutOfScope", "SYM101")
+    assert [f.safe for f in finding.fixes] == [False]
+
+
+def test_a_storage_that_something_else_sees_keeps_its_size(report: Report) -> None:
+    (finding,) = _findings(report, "StorageSeenElsewhere", "SYM101")
     assert [f.safe for f in finding.fixes] == [False]
 
 

@@ -73,6 +73,14 @@ def test_a_span_outside_the_text_shows_no_source() -> None:
     assert "^" not in text
 
 
+def test_endless_lines_are_cut_without_a_terminal_too() -> None:
+    source = Source(file=samples.FILE, text=f"x = {'1' * 100_000}\n")
+    place = replace(samples.span(10, "R.memory"), line=1, column=5, end_line=1, end_column=100_005)
+    finding = replace(samples.PLAIN, span=place)
+    text = render_text(replace(samples.report(finding), sources={samples.FILE: source}))
+    assert max(map(len, text.split("\n"))) <= 240
+
+
 def test_quiet_leaves_the_summary_out() -> None:
     assert "always valid" not in render_text(samples.report(samples.PLAIN), quiet=True)
 
