@@ -30,6 +30,7 @@ from symalloc.size.expr import (
     constant,
     floordiv,
     maximum,
+    minimum,
     symbol,
 )
 
@@ -62,11 +63,11 @@ def magnitude(expr: Expr) -> Expr:
 
 
 def machine_check(bound: Expr) -> Condition:
-    """A condition that implies `bound <= 2**63 - 1` and decides rightly in wrapping 64-bit arithmetic.
+    """A condition that implies `bound <= 2**63 - 1` and never leaves 64 bits when it is evaluated itself.
 
     `bound` has positive coefficients over symbols that are >= 0.  In one symbol the check is exact, `n <= K`.
-    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)): a
-    divisor can only wrap where a check before it has failed, and it never is zero.
+    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)),
+    where no factor is let past its own limit: every divisor lies between 1 and L, whatever the extents.
     """
     terms = _maximal_terms(bound)
     if len(bound.symbols) == 1:
@@ -177,8 +178,9 @@ def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
 
 def _term_checks(factors: tuple[str, ...], coefficient: int, share: int) -> list[Condition]:
     checks = [le(coefficient, share)]
-    divisor = constant(coefficient)
+    divisor = constant(min(coefficient, share))
     for name in factors:
-        checks.append(le(symbol(name), floordiv(share, divisor)))
-        divisor = divisor * maximum(symbol(name), 1)
+        room = floordiv(share, divisor)
+        checks.append(le(symbol(name), room))
+        divisor = divisor * minimum(maximum(symbol(name), 1), room)
     return checks

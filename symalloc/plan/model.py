@@ -71,8 +71,7 @@ class Unplanned:
 class Guard:
     """A check at function entry.
 
-    `condition` is what must hold, over the integers; `check` implies it and none of its parts that decide
-    wraps when it is evaluated in 64-bit arithmetic.
+    `condition` is what must hold; `check` implies it, and nothing in it leaves 64 bits when it is evaluated.
     """
 
     condition: Condition

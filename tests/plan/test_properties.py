@@ -103,7 +103,8 @@ def test_the_floor_is_the_largest_sum_over_all_moments(found: tuple[Buffer, ...]
     for binding in BINDINGS[::5]:
         moments = {p for b in found for begin, end in b.live for p in range(begin, end)}
         expected = max(
-            sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live)) for p in moments
+            sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live))
+            for p in moments
         )
         assert floor_bytes(sums, binding) == expected
 
@@ -116,7 +117,7 @@ def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...
         assert (b.id in neighbours[a.id]) == (a.id in neighbours[b.id]) == together(a, b)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(problems())
 def test_a_packing_validates(found: tuple[Buffer, ...]) -> None:
     plan = Plan(function="f", arenas=(pack(found),))
@@ -125,7 +126,7 @@ def test_a_packing_validates(found: tuple[Buffer, ...]) -> None:
     assert [f for f in faults if "64 bits" not in f.problem] == []
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(problems(), st.randoms(use_true_random=False))
 def test_a_planted_overlap_is_refused(found: tuple[Buffer, ...], random: Random) -> None:
     arena = pack(found)

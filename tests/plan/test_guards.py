@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.plan.guards import machine_check, magnitude, overflow_guards
+from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.prover import Prover
+from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
+from symalloc.size.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    constant,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    round_up,
+    select,
+    symbol,
+)
+
+B, N, M = symbol("b"), symbol("n"), symbol("m")
+PROVER, DOMAIN = Prover(), Domain()
+SIZES = (
+    round_up(4 * N, 64),
+    256 * N * B + 64,
+    maximum(round_up(4 * (N - 3) * (M - 7), 64), 0),
+    minimum(64 * N, 128 * M),
+    64 * N * N * B + 128 * M,
+    mod(N, 48) * 64 + floordiv(N, M + 1) * 64,
+    select(gt(N, M), 64 * N, 64 * M * B),
+)
+
+
+def inside(value: int) -> int:
+    """`value`, which must be one that 64 bits hold."""
+    assert -(2**63) <= value < 2**63, "the check itself wraps"
+    return value
+
+
+def machine_value(expr: Expr, binding: dict[str, int]) -> int:
+    """`expr` as the machine evaluates it, every step inside 64 bits."""
+    total = 0
+    for monomial, coefficient in expr.terms.items():
+        term = inside(coefficient)
+        for atom, power in monomial:
+            for _ in range(power):
+                term = inside(term * atom_value(atom, binding))
+        total = inside(total + term)
+    return total
+
+
+def atom_value(atom: Atom, binding: dict[str, int]) -> int:
+    match atom:
+        case FloorDiv(numerator=numerator, denominator=denominator):
+            return machine_value(numerator, binding) // machine_value(denominator, binding)
+        case Max(operands=operands):
+            return max(machine_value(o, binding) for o in operands)
+        case Min(operands=operands):
+            return min(machine_value(o, binding) for o in operands)
+    return binding[atom.key]
+
+
+def machine_truth(condition: Condition, binding: dict[str, int]) -> bool:
+    """The truth of a check, all of whose parts are evaluated, as generated code does; sides as they are
+    emitted.
+    """
+    if isinstance(condition, Relation):
+        left = Expr({m: c for m, c in condition.expr.terms.items() if c > 0})
+        right = Expr({m: -c for m, c in condition.expr.terms.items() if c < 0})
+        return machine_value(left, binding) <= machine_value(right, binding)
+    assert isinstance(condition, And | Or)
+    truths = [machine_truth(c, binding) for c in condition.operands]
+    return all(truths) if isinstance(condition, And) else any(truths)
+
+
+extents = st.one_of(
+    st.integers(0, 300), st.integers(0, INT64_MAX), st.integers(1, 125).map(lambda e: 2 ** (e // 2) - e % 2)
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), extents, extents, extents)
+def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int, n: int, m: int) -> None:
+    binding = {"b": b, "n": n, "m": m}
+    bound = magnitude(size).evaluate(binding)
+    assert abs(size.evaluate(binding)) <= bound
+    partial = 0
+    for monomial, coefficient in size.terms.items():
+        partial += Expr({monomial: coefficient}).evaluate(binding)
+        assert abs(partial) <= bound
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), extents, extents, extents)
+def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: int, m: int) -> None:
+    binding = {"b": b, "n": n, "m": m}
+    bound = magnitude(size)
+    if machine_truth(machine_check(bound), binding):
+        assert bound.evaluate(binding) <= INT64_MAX
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), st.integers(0, 2**14), st.integers(0, 2**14), st.integers(0, 2**14))
+def test_ordinary_shapes_pass(size: Expr, b: int, n: int, m: int) -> None:
+    """Up to 2**14 in every extent the sizes above stay below 2**49: no guard may stop them."""
+    assert machine_truth(machine_check(magnitude(size)), {"b": b, "n": n, "m": m})
+
+
+@pytest.mark.parametrize("slope", [1, 64, 1280])
+def test_in_one_symbol_the_check_is_exact(slope: int) -> None:
+    (guard,) = overflow_guards([slope * 64 * N], DOMAIN, PROVER)
+    limit = INT64_MAX // (slope * 64)
+    assert guard.condition == guard.check
+    assert guard.check.evaluate({"n": limit}) and not guard.check.evaluate({"n": limit + 1})
+
+
+def test_one_guard_speaks_for_what_it_dominates() -> None:
+    sizes = [64 * N, 128 * N, 1024 * N, 512 * N + 64]
+    assert len(overflow_guards(sizes, DOMAIN, PROVER)) == 2  # 1024*n, and 512*n + 64 for its constant
+    assert len(overflow_guards([64 * N * B, 128 * N * B, 64 * B], DOMAIN, PROVER)) == 2
+
+
+def test_what_cannot_overflow_needs_no_guard() -> None:
+    assert overflow_guards([constant(4096)], DOMAIN, PROVER) == ()
+    assert overflow_guards([1024 * N], Domain(upper={"n": 4096}), PROVER) == ()
+
+
+def test_a_size_that_never_fits_is_always_refused() -> None:
+    (guard,) = overflow_guards([constant(2**63)], DOMAIN, PROVER)
+    assert guard.check == FALSE
