@@ -46,16 +46,16 @@ def _no_residues(expr: Expr, modulus: int) -> bool:
 
 
 def _no_power(expr: Expr, box: Box) -> bool:
-    """`a*M == b*N` with M and N k-th powers of products of positive symbols, and a/b no k-th power of a
-    rational.
-    """
+    """`a*M == b*N` with k-th powers M and N of products, one of them positive, and a/b no k-th power."""
     if len(expr.terms) != 2 or () in expr.terms:
         return False
     (left, a), (right, b) = expr.terms.items()
-    powers = [power for _, power in (*left, *right)]
-    k = gcd(*powers)
-    if k < 2 or a * b >= 0 or not all(_positive(atom, box) for atom, _ in (*left, *right)):
+    factors = (*left, *right)
+    k = gcd(*(power for _, power in factors))
+    if k < 2 or a * b >= 0 or any(box.lower[atom.key] < 0 for atom, _ in factors):
         return False
+    if not any(all(_positive(atom, box) for atom, _ in side) for side in (left, right)):
+        return False  # both sides may be zero; where one is not, neither is the other
     common = gcd(a, b)
     return not (_is_power(abs(a) // common, k) and _is_power(abs(b) // common, k))
 

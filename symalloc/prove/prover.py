@@ -13,6 +13,7 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.explain import explain_proof
 from symalloc.prove.inquiry import Inquiry, Outcome, decide_claim, inhabited
 from symalloc.prove.region import Region
+from symalloc.prove.sampling import first_points
 from symalloc.prove.solver import Solver
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.prove.view import View, content_key
@@ -72,7 +73,7 @@ class Prover:
         for region in view.other_groups(frozenset(point)):
             if inhabited(region, self.solver) is not True:
                 return None
-            full |= region.lift(region.points[0])
+            full |= region.lift(first_points(region)[0])
         return full
 
     def _view(self, domain: Domain) -> View:

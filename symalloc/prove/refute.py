@@ -66,16 +66,20 @@ class _Refutation:
         literals = _open_literals(conditions, box)
         if literals is None:
             return self.used("bounds")
-        atom = next((a for c in literals if (a := first_choice(c)) is not None), None)
-        if atom is not None:
-            parts = [(test, *(replace(c, atom, value) for c in literals)) for test, value in choices(atom)]
-            return self.each(parts, box)
+        # alternatives first: the case of a choice may divide by what one alternative alone makes positive
         alternative = min(
             (c for c in literals if isinstance(c, Or)), key=lambda c: len(c.operands), default=None
         )
         if alternative is not None:
             rest = [c for c in literals if c is not alternative]
             return self.each([(operand, *rest) for operand in alternative.operands], box)
+        found = (first_choice(c) for c in literals)
+        atom = next((a for a in found if a is not None), None)
+        if atom is not None:
+            cases = choices(atom)
+            return self.each(
+                [(test, *(replace(c, atom, value) for c in literals)) for test, value in cases], box
+            )
         return self.leaf([c for c in literals if isinstance(c, Relation)], box)
 
     def each(self, parts: Sequence[Sequence[Condition]], box: Box) -> bool:

@@ -51,7 +51,7 @@ def negative_combination(
 
 
 def _presolved(columns: Sequence[Mapping[Key, int]]) -> tuple[list[Row], set[int]]:
-    """The rows, and the columns that can have weight: none with a positive entry in a row without negative."""
+    """The rows, and the columns that can have weight: none with a positive entry in a row without others."""
     used = set(range(len(columns)))
     while True:
         rows: dict[Key, Row] = {}

@@ -48,7 +48,8 @@ class _Search:
         while improved and self.steps > 0:
             improved = False
             for name in sorted(point, key=lambda n: -abs(point[n])):
-                value = _descend(point, name, max(self.lower[name], min(0, point[name])), self.accepts)
+                goal = max(self.lower[name], 0) if point[name] >= 0 else 0
+                value = _descend(point, name, goal, self.accepts)
                 improved = improved or value != point[name]
                 point = {**point, name: value}
         return point

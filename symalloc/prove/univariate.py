@@ -142,6 +142,8 @@ def nonpositive(coefficients: Sequence[int], lower: int, upper: int) -> Interval
     """The integers x in [lower, upper] with `sum(c * x**i) <= 0`, as disjoint ascending intervals."""
     if lower > upper:
         return []
+    while coefficients and not coefficients[-1]:
+        coefficients = coefficients[:-1]
     if len(coefficients) <= 1:
         return [(lower, upper)] if not coefficients or coefficients[0] <= 0 else []
     if len(coefficients) == 2:
