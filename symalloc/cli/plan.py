@@ -72,6 +72,8 @@ def _form(output: Path | None) -> Literal["json", "script"]:
         return "json"
     if output.suffix not in FORMS:
         raise UsageError(f"{output}: the name must end in .json or .py, which says how the module is written")
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
     return FORMS[output.suffix]
 
 

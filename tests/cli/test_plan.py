@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from symalloc.cli.main import main
+
+MODULE = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        if c:
+            a = R.exp(x)
+            b = R.add(a, x)
+            t = R.multiply(a, b)
+            y = t
+        else:
+            d = R.sin(x)
+            e = R.multiply(d, x)
+            f = R.add(d, e)
+            y = f
+        return R.add(y, x)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    file = tmp_path / "module.py"
+    file.write_text(MODULE)
+    return file
+
+
+def symalloc(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
+    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("planned.py", "planned.json"):
+        output = tmp_path / name
+        status, out, err = symalloc(capsys, "plan", module, "-o", output)
+        assert (status, err) == (0, "")
+        assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
+        assert "  checked at entry: n <= " in out
+        assert "  not planned: `alloc6` (64*n B): it is returned" in out
+        assert f"wrote {output}: linted, " in out
+        assert symalloc(capsys, "lint", output)[0] == 0
+    status, out, _ = symalloc(capsys, "run", tmp_path / "planned.py", "--bind", "n=3", "--check")
+    assert status == 0 and "the same as the unplanned module, bit for bit" in out
+
+
+def test_json_holds_formulas_and_samples(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = symalloc(capsys, "plan", module, "--format", "json")
+    (function,) = json.loads(out)["functions"]
+    assert status == 0
+    (arena,) = function["arenas"]
+    assert len(arena["buffers"]) == 6
+    for sample in function["samples"]:
+        n = sample["binding"]["n"]
+        assert eval(arena["bytes"], {"max": max}, {"n": n}) == sample["bytes"] >= sample["floor"] > 0
+        assert sample["ratio"] == sample["bytes"] / sample["floor"]
+        assert sample["unshared"] == 6 * 64 * n
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["missing.py"], "no such file"),
+        (["module.py", "-o", "planned.txt"], "must end in .json or .py"),
+        (["module.py", "-o", "nowhere/planned.py"], "there is no directory nowhere"),
+        (["module.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_in_one_line(
+    module: Path,
+    arguments: Sequence[str],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(module.parent)
+    status, _, err = symalloc(capsys, "plan", *arguments)
+    assert status == 2
+    assert err.startswith("error: ") and problem in err and "Traceback" not in err
