@@ -209,13 +209,26 @@ def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> Pr
     text = str(error)
     place = _PLACE.search(text)
     said = text[: place.start()] if place else text
-    message = error_text(RuntimeError(said.removeprefix("error: ")))
+    said = said.removeprefix("error: ").strip()
+    span = _span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node)
+    message = f"TVM's parser refuses it: {error_text(RuntimeError(said))}" if said else _unsaid(script, span)
     return Problem(
         file=script.file,
-        message=f"TVM's parser refuses it: {message}",
-        span=_span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node),
+        message=message,
+        span=span,
         module=module.name,
     )
+
+
+def _unsaid(script: Script, span: Span) -> str:
+    """What to say where TVM fails without a word: it does so on the printed form of a variable that is bound
+    nowhere.
+    """
+    line = script.text.split("\n")[span.line - 1].strip()
+    declared = re.fullmatch(r"(\w+): [\w.]+(\(.*\))?", line)
+    if declared is None:
+        return "TVM's parser fails here and does not say why"
+    return f"`{declared[1]}` is declared but bound nowhere: it is used outside the block that binds it"
 
 
 def _span_at(script: Script, line: int, column: int, report: str) -> Span:

@@ -50,7 +50,7 @@ _TIR_REFUSED = frozenset(
         "meta_class register_script_namespace scalar_wrapper"
     ).split()
 )
-_TIR_ENTRIES = ("Buffer", "Ptr", "prim_func")
+_TIR_ENTRIES = ("Buffer", "Ptr", "let", "prim_func")
 
 
 @cache

@@ -118,7 +118,7 @@ class ExpressionGuard:
         if is_reserved(name):
             return f"the name `{name}`", None
         if self._in_text:
-            return (f"`{name}` is a Python builtin", None) if name in _BUILTINS - SAFE_BUILTINS else None
+            return None  # a name alone is evaluated to no effect
         if name in SAFE_BUILTINS or self._is_local(name, position(node)):
             return None
         binding = self.bindings.get(name)

@@ -1,8 +1,8 @@
 """Repairs of what TVM prints and cannot read back.
 
-A kernel whose `m` is an int32 beside functions whose `m` is an int64: TVM prints `m = TypeVar("m")` over the
-module for the functions and `m = T.int32()` inside the kernel, and on reading the first makes the second a
-redefinition.  The kernel's symbol gets a name of its own.
+A symbol `m` of one function (an int32 of a kernel, a match_cast) beside functions with another `m`: TVM
+prints `m = TypeVar("m")` over the module for the latter and `m = T.int32()` inside the former, and on reading
+the first makes the second a redefinition.  The function's own symbol gets a name of its own.
 
 `R.builtin.alloc_tensor(…, ty_args=(…))`: printed, but no parameter of that operator; the type follows from
 the rest.
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
+from typing import TypeGuard
 
 __all__ = ["drop_type_arguments", "separate_symbols"]
 
 
 def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
-    """Rename, in each function that declares one of `symbols` anew (`m = T.int32()`) for quoted extents, that
-    symbol.
-    """
+    """Rename, in each function that declares one of `symbols` anew (`m = T.int32()`), that symbol."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for name in _declared_anew(node, symbols):
@@ -28,11 +27,22 @@ def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
 
 
 def _declared_anew(function: ast.FunctionDef, symbols: Set[str]) -> Iterator[str]:
-    quoted = {text.value for a in function.args.args for text in _strings(a.annotation)}
-    for statement in function.body:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if isinstance(target, ast.Name) and target.id in symbols & quoted and _is_kernel(function):
-            yield target.id
+    """Symbols that `function` declares in its body and that are not those of the module."""
+    quoted = {str(text.value) for a in function.args.args for text in _strings(a.annotation)}
+    plain = {n.id for a in function.args.args if a.annotation for n in ast.walk(a.annotation) if _is_name(n)}
+    theirs = symbols & quoted if _is_kernel(function) else symbols - plain - quoted
+    for statement in ast.walk(function):
+        if isinstance(statement, ast.Assign) and _is_declaration(statement.value):
+            yield from (t.id for t in statement.targets if isinstance(t, ast.Name) and t.id in theirs)
+
+
+def _is_name(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name)
+
+
+def _is_declaration(value: ast.expr) -> bool:
+    """`T.int64()`."""
+    return isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Attribute)
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:

@@ -51,7 +51,10 @@ def _quoted_symbols(annotation: ast.expr) -> Iterator[str]:
             inside = ast.parse(node.value.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        yield from (n.id for n in ast.walk(inside) if isinstance(n, ast.Name))
+        roots = {
+            id(n.value) for n in ast.walk(inside) if isinstance(n, ast.Attribute)
+        }  # the T of `T.int64(2)`
+        yield from (n.id for n in ast.walk(inside) if isinstance(n, ast.Name) and id(n) not in roots)
 
 
 def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, Position]]:
