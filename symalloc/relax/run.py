@@ -39,7 +39,8 @@ class Runner:
         target: str = "llvm",
         flavour: Flavour = "default",
     ) -> None:
-        """Plans and builds `module`; `function` may be None where it is the only one, or called main.
+        """Plans `module`, which is built when it is first run; `function` may be None where it is the
+        only one, or called main.
 
         Raises RunError.
         """
@@ -47,9 +48,8 @@ class Runner:
         self._seen = extract(module, name="module").functions[self.name]
         self._target, self._flavour = target, flavour
         self._lowered = lower_or_refuse(module, target, flavour)
-        planned = plan_or_refuse(self._lowered)
-        self.plan = planned.plans[self.name]
-        self._planned = self._machine(planned.module)
+        self._module = plan_or_refuse(self._lowered)
+        self.plan = self._module.plans[self.name]
 
     def run(
         self, binding: Mapping[str, int], *, check: bool = False, seed: int = 0, repeat: int = 1
@@ -73,6 +73,10 @@ class Runner:
             checked=check,
             difference=difference,
         )
+
+    @cached_property
+    def _planned(self) -> relax.VirtualMachine:
+        return self._machine(self._module.module)
 
     @cached_property
     def _unplanned(self) -> relax.VirtualMachine:

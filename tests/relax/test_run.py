@@ -138,7 +138,7 @@ def test_what_cannot_be_built_is_said(module: str, options: dict[str, Any], prob
         text = SCRIPT.read_text().replace("symalloc.tests.head", "symalloc.tests.nowhere")
         loaded = from_script("modules.py", text.encode(), module=module)
     with pytest.raises(RunError, match=problem):
-        Runner(loaded, **options)
+        Runner(loaded, **options).run({"n": 1})
 
 
 def test_several_functions_need_a_choice() -> None:
