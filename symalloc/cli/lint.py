@@ -112,6 +112,8 @@ def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, *
     """Verify the memory of Relax modules: TVMScript (.py), JSON, directories, glob patterns."""
     if config and no_config:
         raise click.UsageError("--config and --no-config exclude each other")
+    if options["unsafe_fixes"] and not (options["apply_fixes"] or options["diff"]):
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     file = config or (None if no_config else find_config(paths))
     session = _session(load_config(file) if file else Config(), options)
     output = _Output(**{name: options[name] for name in _Output.__slots__})

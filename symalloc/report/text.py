@@ -28,7 +28,7 @@ NO_BREAK = "\xa0"
 def render_text(
     report: Report, *, width: int | None = None, colour: bool = False, quiet: bool = False
 ) -> str:
-    """The whole report.  `width` in cells (None: no terminal, nothing is wrapped); `quiet` leaves the summary out."""
+    """The whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
         parts.append(Text(render_summary(report) + "\n"))

@@ -157,6 +157,7 @@ def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
         (["model.py", "--rules", "nowhere"], ["nowhere", "no such folder of rules"]),
         (["model.py", "--config", "none.toml"], ["none.toml: cannot be read"]),
         (["model.py", "--config", "none.toml", "--no-config"], ["exclude each other"]),
+        (["model.py", "--unsafe-fixes"], ["goes with --fix or --diff"]),
     ],
 )
 def test_wrong_input_is_2_and_said(run: Run, model: Path, arguments: list[str], words: list[str]) -> None:
