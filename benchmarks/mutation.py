@@ -1,9 +1,9 @@
 """Plant faults in planned modules and see what the linter says of them; a table by operator.
 
-Every mutant is judged twice: by a concrete interpreter that walks TVM's own tree at many sizes and on every path, and by
-`symalloc.lint`.  *real*: it can go wrong.  *found*: of those, an error was reported; *fitting*: by a rule that fits the
-fault.  *harmless*: nothing goes wrong anywhere; *alarms*: of those, an error was reported all the same.  *unjudged*: a
-kernel reads what nobody wrote, which is no fault of memory.
+Every mutant is judged twice: by a concrete interpreter that walks TVM's own tree at many sizes and on every
+path, and by `symalloc.lint`.  *real*: it can go wrong.  *found*: of those, an error was reported; *fitting*:
+by a rule that fits the fault.  *harmless*: nothing goes wrong anywhere; *alarms*: of those, an error was
+reported all the same. *unjudged*: a kernel reads what nobody wrote, which is no fault of memory.
 
     python benchmarks/mutation.py [--tries 3] [--seed 0] [--show] [--json]
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from mutation.harness import Outcome, judge, mutants  # noqa: E402
-from mutation.subjects import subjects  # noqa: E402
+from mutation.harness import Outcome, judge, mutants
+from mutation.subjects import subjects
 
 COLUMNS = ("planted", "real", "found", "fitting", "harmless", "alarms", "unjudged")
 
@@ -54,12 +54,15 @@ def describe(outcome: Outcome) -> str:
     """One line on a mutant whose answers differ."""
     mutant = outcome.mutant
     kinds = ", ".join(f"{f.kind} at {dict(f.binding)}" for f in outcome.faults) or "harmless"
-    return f"{mutant.subject}.{mutant.function}, {mutant.operator} ({mutant.change}): {kinds}; linted {sorted(outcome.rules)}"
+    place = f"{mutant.subject}.{mutant.function}, {mutant.operator} ({mutant.change})"
+    return f"{place}: {kinds}; linted {sorted(outcome.rules)}"
 
 
 def main() -> int:
     """1 where a real fault was missed or misnamed, or a harmless change reported."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tries", type=int, default=3, help="mutants per subject and operator, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", action="store_true", help="describe every mutant judged differently")

@@ -1,7 +1,7 @@
 """Running a module of the zoo on TVM's virtual machine with random inputs.
 
-`python tests/models/execution.py` builds every model with TVM's default pipeline and runs those that random inputs can
-run: each in a process of its own, since some plans of TVM's crash.
+`python tests/models/execution.py` builds every model with TVM's default pipeline and runs those that random
+inputs can run: each in a process of its own, since some plans of TVM's crash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm import relax
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from models.zoo import MODELS, Model  # noqa: E402
+from models.zoo import MODELS, Model
 
 
 def public_function(mod: tvm.IRModule) -> str:
@@ -55,7 +55,7 @@ def _extent(extent: Any, sizes: Mapping[str, int]) -> int:
 
 
 def random_inputs(function: relax.Function, sizes: Mapping[str, int], seed: int = 0) -> list[Any]:
-    """Arguments for `function`: random floats, indices 0 or 1, conditions false, symbols bound by `sizes` or to 3."""
+    """Arguments: random floats, indices 0 or 1, conditions false, symbols bound by `sizes` or to 3."""
     rng = np.random.default_rng(seed)
     values = ((p.name, _value(p.ty, sizes, rng)) for p in function.params)
     return [sizes.get(name, 3) if value is None else value for name, value in values]

@@ -1,4 +1,4 @@
-"""What hangs in the museum: for every bug its module, where it comes from, and what the linter must say of it."""
+"""What hangs in the museum: every bug's module, where it comes from, what the linter must say of it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PLANNER = "StaticPlanBlockMemory"
 class Exhibit:
     """One bug.
 
-    `name` is the module's file in `modules/`.  `on_line` is a piece of the source line that the finding points at, None
-    where it lies in what TVM makes of the module; then `stage` names the pass that brings it in.  `counterexample` is the
-    smallest one.  `proof`: how TVM 0.27 shows the fault when the module runs (`wrong numbers`, `error`, `SIGSEGV`), None
-    where it is hidden.
+    `name` is the module's file in `modules/`.  `on_line` is a piece of the source line that the finding
+    points at, None where it lies in what TVM makes of the module; then `stage` names the pass that brings it
+    in. `counterexample` is the smallest one.  `proof`: how TVM 0.27 shows the fault when the module runs
+    (`wrong numbers`, `error`, `SIGSEGV`), None where it is hidden.
     """
 
     name: str
@@ -130,7 +130,7 @@ EXHIBITS = (
         origin="apache/tvm#20269",
         rule="SYM105",
         verdict="runtime-check",
-        severity="note",
+        severity="warning",
         on_line="R.memory.alloc_storage",
         counterexample={"m": 1321123},
         proof="error",

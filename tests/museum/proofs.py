@@ -1,7 +1,7 @@
 """Execution proofs: that the museum's faults are real on the TVM that is installed.
 
-`python tests/museum/proofs.py NAME…` runs each and prints one JSON object of what was seen.  A proof that crashes the
-process by design must be asked for alone.
+`python tests/museum/proofs.py NAME…` runs each and prints one JSON object of what was seen.  A proof that
+crashes the process by design must be asked for alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def floats(*shape: int) -> np.ndarray:
 
 def outgrows(name: str) -> bool:
     """1,024 floats fit the page behind the storage, one more does not."""
-    return call(name, floats(1024)).shape == (1024,) and "storage allocation failure" in call(name, floats(1025))
+    return call(name, floats(1024)).shape == (1024,) and "storage allocation failure" in call(
+        name, floats(1025)
+    )
 
 
 def gives(name: str, right: float, wrong: float, *arguments: Any) -> bool:

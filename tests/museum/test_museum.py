@@ -68,7 +68,9 @@ def test_every_module_is_an_exhibit_and_in_the_list() -> None:
 
 
 def test_list_names_rule_and_origin() -> None:
-    rows = {m[1]: m[0] for m in re.finditer(r"\|.*museum/modules/(\w+)\.py.*\|", (ROOT / "BUGS.md").read_text())}
+    rows = {
+        m[1]: m[0] for m in re.finditer(r"\|.*museum/modules/(\w+)\.py.*\|", (ROOT / "BUGS.md").read_text())
+    }
     for exhibit in EXHIBITS:
         assert exhibit.rule in rows[exhibit.name]
         assert exhibit.origin in rows[exhibit.name]

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Undefined", "evaluate"]
+__all__ = ["UndefinedError", "evaluate"]
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
@@ -27,12 +27,12 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class Undefined(Exception):
+class UndefinedError(Exception):
     """The expression has no value here: a symbol without one, or a division by zero."""
 
 
 def evaluate(expression: Any, binding: Mapping[str, int]) -> int:
-    """The value of `expression` with symbols bound by name; raises Undefined, or TypeError for an unknown node."""
+    """The value of `expression`, symbols bound by name; UndefinedError, or TypeError for an unknown node."""
     if isinstance(expression, int):
         return expression
     kind = type(expression).__name__
@@ -40,12 +40,12 @@ def evaluate(expression: Any, binding: Mapping[str, int]) -> int:
         return int(expression.value)
     if kind == "Var":
         if expression.name not in binding:
-            raise Undefined(f"symbol {expression.name} has no value")
+            raise UndefinedError(f"symbol {expression.name} has no value")
         return binding[expression.name]
     if kind in _BINARY:
         left, right = evaluate(expression.a, binding), evaluate(expression.b, binding)
         if kind.startswith("Floor") and right == 0:
-            raise Undefined("division by zero")
+            raise UndefinedError("division by zero")
         return int(_BINARY[kind](left, right))
     if kind == "Not":
         return int(not evaluate(expression.a, binding))

@@ -22,7 +22,7 @@ class Sequence:
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """One binding; `branches` holds both sides where the value is an If, `cast` the type where it is a match_cast."""
+    """One binding; `branches` holds both sides of an If, `cast` the type of a match_cast."""
 
     var: Any
     value: Any
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(eq=False, slots=True)
 class EditableFunction:
-    """A function whose body is a tree of steps.  `renamed` maps variables that a mutation gave another type."""
+    """A function as a tree of steps.  `renamed` maps variables that a mutation gave another type."""
 
     original: Any
     body: Sequence
@@ -81,7 +81,9 @@ def _step(binding: Any) -> Step:
     if type(binding).__name__ == "MatchCast":
         return Step(binding.var, value, cast=binding.ty)
     if type(value).__name__ == "If":
-        return Step(binding.var, value, branches=(_sequence(value.true_branch), _sequence(value.false_branch)))
+        return Step(
+            binding.var, value, branches=(_sequence(value.true_branch), _sequence(value.false_branch))
+        )
     return Step(binding.var, value)
 
 

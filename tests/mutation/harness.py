@@ -10,7 +10,6 @@ import tvm
 from tvm import relax
 
 import symalloc
-
 from mutation.editable import rebuild, take_apart
 from mutation.operators import OPERATORS
 from mutation.oracle import Fault, examine
@@ -53,7 +52,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the interpreter and the linter say of one mutant; `rules` are those of its errors, `warned` of warnings."""
+    """What both say of one mutant; `rules` are those of the linter's errors, `warned` of its warnings."""
 
     mutant: Mutant
     faults: tuple[Fault, ...]

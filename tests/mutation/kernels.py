@@ -10,7 +10,7 @@ __all__ = ["Access", "Parameter", "parameters"]
 
 @dataclass(slots=True)
 class Access:
-    """Whether a buffer's first access is a read (`needs` what it held before), and whether it is `written`."""
+    """Whether a buffer's first access is a read (`needs`), and whether it is `written`."""
 
     needs: bool = False
     written: bool = False
@@ -91,7 +91,11 @@ def _walk_children(node: Any, accesses: dict[int, Access]) -> None:
     if node is None or isinstance(node, (int, float, str, bool)):
         return
     info = getattr(type(node), "__tvm_ffi_type_info__", None)
-    names = [] if info is None else [f.name for f in info.fields if f.name not in ("span", "ty", "reads", "writes")]
+    names = (
+        []
+        if info is None
+        else [f.name for f in info.fields if f.name not in ("span", "ty", "reads", "writes")]
+    )
     if names:
         for name in names:
             _walk(getattr(node, name, None), accesses)

@@ -1,12 +1,13 @@
 """Mutation operators: each plants one fault in a function taken apart, at places drawn at random.
 
-An operator gets the function and a source of randomness, changes the lists in place and says what it did, or returns
-None where it finds nothing to change.
+An operator gets the function and a source of randomness, changes the lists in place and says what it did, or
+returns None where it finds nothing to change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -54,7 +55,7 @@ def _retype(function: EditableFunction, step: Step, shape: list[Any], dtype: str
             function.renamed[follower.var] = relax.Var(follower.var.name, ty)
 
 
-# -- sizes, shapes, offsets ---------------------------------------------------------------------------------------------
+# -- sizes, shapes, offsets --------------------------------------------------------------------------------
 
 
 def shrink_storage(function: EditableFunction, random: Random) -> str | None:
@@ -83,7 +84,9 @@ def grow_storage(function: EditableFunction, random: Random) -> str | None:
 
 def grow_shape(function: EditableFunction, random: Random) -> str | None:
     """Make one extent of a tensor larger: by one, or twice."""
-    found = _draw(function.find(lambda s: s.operator == _ALLOC_TENSOR and len(s.value.args[2].values) > 0), random)
+    found = _draw(
+        function.find(lambda s: s.operator == _ALLOC_TENSOR and len(s.value.args[2].values) > 0), random
+    )
     if found is None:
         return None
     step = found[2]
@@ -96,8 +99,10 @@ def grow_shape(function: EditableFunction, random: Random) -> str | None:
 
 
 def swap_symbol(function: EditableFunction, random: Random) -> str | None:
-    """Put another symbol, or a constant, where a symbol stood in the size of a storage or a tensor's shape."""
-    found = _draw(function.find(lambda s: s.operator in (_ALLOC_STORAGE, _ALLOC_TENSOR) and _symbols(s)), random)
+    """Put another symbol, or a constant, for a symbol in the size of a storage or the shape of a tensor."""
+    found = _draw(
+        function.find(lambda s: s.operator in (_ALLOC_STORAGE, _ALLOC_TENSOR) and _symbols(s)), random
+    )
     if found is None:
         return None
     step = found[2]
@@ -183,7 +188,7 @@ def change_dtype(function: EditableFunction, random: Random) -> str | None:
     return f"{step.var.name}: {old} -> {new}"
 
 
-# -- who lies where -----------------------------------------------------------------------------------------------------
+# -- who lies where ----------------------------------------------------------------------------------------
 
 
 def retarget_tensor(function: EditableFunction, random: Random) -> str | None:
@@ -242,7 +247,7 @@ def swap_storages(function: EditableFunction, random: Random) -> str | None:
 
 
 def merge_storages(function: EditableFunction, random: Random) -> str | None:
-    """Everything on one storage goes to another, which is made as large as both: only lifetimes are at stake."""
+    """All on one storage goes to another, made as large as both: only lifetimes are at stake."""
     _drop_storage_kills(function)
     storages = [s for s in function.body.steps if s.operator == _ALLOC_STORAGE]
     if len(storages) < 2:
@@ -276,7 +281,7 @@ def alloc_in_other_branch(function: EditableFunction, random: Random) -> str | N
     return f"{step.var.name} moved to the other branch"
 
 
-# -- kills --------------------------------------------------------------------------------------------------------------
+# -- kills -------------------------------------------------------------------------------------------------
 
 
 def kill_earlier(function: EditableFunction, random: Random) -> str | None:
@@ -345,7 +350,7 @@ def use_after_kill(function: EditableFunction, random: Random) -> str | None:
     return f"{victim.name} killed before {step.operator}"
 
 
-# -- calls --------------------------------------------------------------------------------------------------------------
+# -- calls -------------------------------------------------------------------------------------------------
 
 
 def replace_argument(function: EditableFunction, random: Random) -> str | None:
@@ -373,7 +378,7 @@ def reorder_calls(function: EditableFunction, random: Random) -> str | None:
     for sequence in function.sequences():
         _allocate_first(sequence)
         calls = [i for i, s in enumerate(sequence.steps) if s.calls_global()]
-        places += [(sequence, one, two) for one, two in zip(calls, calls[1:], strict=False) if _free(sequence, one, two)]
+        places += [(sequence, one, two) for one, two in pairwise(calls) if _free(sequence, one, two)]
     if not places:
         return None
     sequence, one, two = random.choice(places)

@@ -1,9 +1,9 @@
 """A concrete interpreter of planned Relax modules: whether one can go wrong, and how.
 
-It walks TVM's own tree at one binding of the symbols and one choice of branches, shares no code with the linter, and
-follows what TVM 0.27's virtual machine does: registers that kills clear, kernels that check shape, element type and
-byte offset of their arguments, tensors that must lie inside their storage.  It adds what the machine does not notice:
-bytes that somebody else wrote in between.
+It walks TVM's own tree at one binding of the symbols and one choice of branches, shares no code with the
+linter, and follows what TVM 0.27's virtual machine does: registers that kills clear, kernels that check
+shape, element type and byte offset of their arguments, tensors that must lie inside their storage.  It adds
+what the machine does not notice: bytes that somebody else wrote in between.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from mutation.arithmetic import Undefined, evaluate
+from mutation.arithmetic import UndefinedError, evaluate
 from mutation.kernels import Parameter, parameters
 from mutation.memory import Region, Stamp, Storage, Tensor
 
-__all__ = ["Fault", "NotModelled", "bindings", "examine", "faults"]
+__all__ = ["Fault", "NotModelledError", "bindings", "examine", "faults"]
 
 SIZES = (0, 1, 2, 3, 5, 8, 17, 64, 1000, 65536)
 _ALIGNMENT = 64
@@ -37,15 +37,15 @@ class Fault:
     branches: tuple[bool, ...] = ()
 
 
-class NotModelled(Exception):
+class NotModelledError(Exception):
     """The module holds something whose effect on memory the interpreter does not know."""
 
 
-class _Stop(Exception):
+class _StopError(Exception):
     """The call ends here with an error that somebody sees: an assertion, a match_cast."""
 
 
-class _Failed(Exception):
+class _FailedError(Exception):
     def __init__(self, kind: str, what: str) -> None:
         super().__init__(what)
         self.kind, self.what = kind, what
@@ -65,7 +65,7 @@ class _Machine:
     taken: list[bool] = field(default_factory=list)
     kernels: dict[str, tuple[Parameter, ...]] = field(default_factory=dict)
     depth: int = 0
-    noted: list[_Failed] = field(default_factory=list)
+    noted: list[_FailedError] = field(default_factory=list)
 
 
 def examine(mod: tvm.IRModule, *, seed: int = 0, limit: int = 60) -> list[Fault]:
@@ -89,7 +89,9 @@ def _public(mod: tvm.IRModule) -> list[tuple[str, relax.Function]]:
 
 def bindings(function: relax.Function, *, seed: int, limit: int) -> list[dict[str, int]]:
     """Values for the function's symbols: every combination of SIZES, or `limit` of them drawn at random."""
-    names = sorted({v.name for v in relax.analysis.defined_symbolic_vars(function)} & _parameter_symbols(function))
+    names = sorted(
+        {v.name for v in relax.analysis.defined_symbolic_vars(function)} & _parameter_symbols(function)
+    )
     every = [dict(zip(names, values, strict=True)) for values in itertools.product(SIZES, repeat=len(names))]
     if len(every) <= limit:
         return every
@@ -119,21 +121,21 @@ def faults(
     return found
 
 
-def _call_from_outside(machine: _Machine, name: str, binding: Mapping[str, int]) -> list[_Failed]:
+def _call_from_outside(machine: _Machine, name: str, binding: Mapping[str, int]) -> list[_FailedError]:
     function = machine.mod[name]
     try:
         arguments = [_argument(p, p.ty, binding) for p in function.params]
-    except Undefined:
+    except UndefinedError:
         return []  # an extent of a parameter that no call can give it
     try:
         result = _Frame(machine, function, arguments, dict(binding)).run()
         for tensor in _tensors(result):
             _check_content(tensor, "the caller", "the result")
         if any(part is _KILLED for part in _parts(result)):
-            raise _Failed("use-after-kill", "the result was killed")
-    except _Failed as failure:
+            raise _FailedError("use-after-kill", "the result was killed")
+    except _FailedError as failure:
         return [*machine.noted, failure]
-    except _Stop:
+    except _StopError:
         pass
     return machine.noted
 
@@ -143,7 +145,7 @@ def _argument(param: Any, ty: Any, binding: Mapping[str, int]) -> Any:
     if kind == "TensorType":
         shape = tuple(evaluate(e, binding) for e in ty.shape.values)
         if any(extent < 0 for extent in shape):
-            raise Undefined("no tensor has a negative extent")
+            raise UndefinedError("no tensor has a negative extent")
         tensor = _fresh(shape, str(ty.dtype.dtype))
         tensor.write()
         return tensor
@@ -153,7 +155,7 @@ def _argument(param: Any, ty: Any, binding: Mapping[str, int]) -> Any:
         return tuple(evaluate(e, binding) for e in ty.values)
     if kind == "PrimType":
         return binding[param.name]
-    raise NotModelled(f"a parameter of type {kind}")
+    raise NotModelledError(f"a parameter of type {kind}")
 
 
 def _fresh(shape: tuple[int, ...], dtype: str) -> Tensor:
@@ -183,9 +185,9 @@ def _check_content(tensor: Tensor, reader: str, name: str) -> None:
     """Reading `tensor` must give what was written to it."""
     if tensor.region.strangers(tensor.offset, tensor.end, tensor.stamp):
         kind = "overwritten" if tensor.stamp.ever_written() else "unwritten"
-        raise _Failed(kind, f"{reader} reads {name}, which somebody else wrote")
+        raise _FailedError(kind, f"{reader} reads {name}, which somebody else wrote")
     if tensor.region.holes(tensor.offset, tensor.end):
-        raise _Failed("unwritten", f"{reader} reads {name}, which nobody wrote")
+        raise _FailedError("unwritten", f"{reader} reads {name}, which nobody wrote")
 
 
 class _Frame:
@@ -231,7 +233,7 @@ class _Frame:
         if kind == "Var" and expression in self.values:
             return self.values[expression]
         if kind == "Var" and expression.name not in self.symbols:
-            raise _Failed("not-in-scope", f"{expression.name} is not defined on this path")
+            raise _FailedError("not-in-scope", f"{expression.name} is not defined on this path")
         if kind == "Tuple":
             return tuple(self.value(item) for item in expression.fields)
         if kind == "TupleGetItem":
@@ -254,7 +256,7 @@ class _Frame:
     def use(self, expression: Any, user: str) -> Any:
         value = self.value(expression)
         if value is _KILLED:
-            raise _Failed("use-after-kill", f"{user} uses {expression.name}, which was killed")
+            raise _FailedError("use-after-kill", f"{user} uses {expression.name}, which was killed")
         return value
 
     def match_cast(self, value: Any, ty: Any) -> Any:
@@ -264,10 +266,10 @@ class _Frame:
             if type(expression).__name__ == "Var" and expression.name not in self.symbols:
                 self.symbols[expression.name] = extent
             elif evaluate(expression, self.symbols) != extent:
-                raise _Stop
+                raise _StopError
         return value
 
-    # -- calls ------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------
 
     def call(self, call: Any) -> Any:
         kind = type(call.op).__name__
@@ -277,7 +279,7 @@ class _Frame:
             return self.call_extern(str(call.op.global_symbol), list(call.args))
         handler = _OPERATORS.get(call.op.name)
         if handler is None:
-            raise NotModelled(call.op.name)
+            raise NotModelledError(call.op.name)
         return handler(self, call)
 
     def call_global(self, name: str, operands: Any) -> Any:
@@ -289,7 +291,7 @@ class _Frame:
 
     def call_relax(self, function: relax.Function, arguments: list[Any]) -> Any:
         if self.machine.depth >= 4:
-            raise _Stop
+            raise _StopError
         self.machine.depth += 1
         frame = _Frame(self.machine, function, arguments, {})
         for param, argument in zip(function.params, arguments, strict=True):
@@ -309,7 +311,7 @@ class _Frame:
     def run_kernel(self, name: str, arguments: list[Any]) -> None:
         formal = self.machine.kernels[name]
         if len(formal) != len(arguments):
-            raise _Failed("kernel-argument", f"{name} takes {len(formal)} arguments")
+            raise _FailedError("kernel-argument", f"{name} takes {len(formal)} arguments")
         scope: dict[str, int] = {}
         for param, argument in zip(formal, arguments, strict=True):
             _admit(name, param, argument, scope)
@@ -330,25 +332,25 @@ class _Frame:
             return self.reshape(source, shape)
         if name == "relax.run.assert_op":
             if not evaluate(operands[0], self.symbols):
-                raise _Stop
+                raise _StopError
             return None
-        raise NotModelled(name)
+        raise NotModelledError(name)
 
     def reshape(self, source: Tensor, shape: tuple[int, ...]) -> Tensor:
         view = Tensor(
             source.region, source.offset, shape, source.dtype, source.itemsize, source.stamp, source.shift
         )
         if view.nbytes != source.nbytes:
-            raise _Failed("reshape", "the number of elements changes")
+            raise _FailedError("reshape", "the number of elements changes")
         return view
 
-    # -- memory operators -------------------------------------------------------------------------------------------
+    # -- memory operators ----------------------------------------------------------------------------------
 
     def alloc_storage(self, call: Any) -> Storage:
         size = self.value(call.args[0])
         nbytes = size[0] if isinstance(size, tuple) else size
         if nbytes < 0:
-            raise _Failed("negative-size", "a storage of negative size")
+            raise _FailedError("negative-size", "a storage of negative size")
         return Storage(Region(nbytes))
 
     def alloc_tensor(self, call: Any) -> Tensor:
@@ -357,12 +359,12 @@ class _Frame:
 
     def place(self, region: Region, offset: int, shape: tuple[int, ...], dtype: str, shift: int) -> Tensor:
         if any(extent < 0 for extent in shape):
-            raise _Failed("negative-extent", f"an extent of {min(shape)}")
+            raise _FailedError("negative-extent", f"an extent of {min(shape)}")
         tensor = Tensor(region, offset, shape, dtype, _itemsize(dtype), Stamp(), shift)
         if offset < 0:
-            raise _Failed("negative-offset", f"an offset of {offset}")
+            raise _FailedError("negative-offset", f"an offset of {offset}")
         if tensor.end > region.size:
-            raise _Failed("exceeds", f"{tensor.nbytes} B at {offset} of {region.size} B")
+            raise _FailedError("exceeds", f"{tensor.nbytes} B at {offset} of {region.size} B")
         return tensor
 
     def builtin_alloc(self, call: Any) -> Tensor:
@@ -371,7 +373,7 @@ class _Frame:
     def kill(self, call: Any) -> None:
         target = call.args[0]
         if self.value(target) is _KILLED:
-            self.machine.noted.append(_Failed("double-kill", f"{target.name} is killed twice"))
+            self.machine.noted.append(_FailedError("double-kill", f"{target.name} is killed twice"))
         self.values[target] = _KILLED
 
     def view(self, call: Any) -> Tensor:
@@ -381,13 +383,15 @@ class _Frame:
         dtype = source.dtype if given[1] is None else _dtype(given[1])
         offset = 0 if given[2] is None else self.value(given[2])
         if any(extent < 0 for extent in shape):
-            raise _Failed("negative-extent", f"an extent of {min(shape)}")
+            raise _FailedError("negative-extent", f"an extent of {min(shape)}")
         start = source.offset + offset
-        view = Tensor(source.region, start, shape, dtype, _itemsize(dtype), Stamp(source.stamp), source.shift + offset)
+        view = Tensor(
+            source.region, start, shape, dtype, _itemsize(dtype), Stamp(source.stamp), source.shift + offset
+        )
         if offset < 0:
-            raise _Failed("negative-offset", f"an offset of {offset}")
+            raise _FailedError("negative-offset", f"an offset of {offset}")
         if view.end > source.end:
-            raise _Failed("view-exceeds", f"{view.nbytes} B at {offset} of {source.nbytes} B")
+            raise _FailedError("view-exceeds", f"{view.nbytes} B at {offset} of {source.nbytes} B")
         return view
 
     def ensure_zero_offset(self, call: Any) -> Tensor:
@@ -396,7 +400,9 @@ class _Frame:
             return Tensor(
                 source.region, source.offset, source.shape, source.dtype, source.itemsize, source.stamp, 0
             )
-        self.machine.noted.append(_Failed("misaligned", f"a copy, since {source.shift} is no multiple of 64"))
+        self.machine.noted.append(
+            _FailedError("misaligned", f"a copy, since {source.shift} is no multiple of 64")
+        )
         copy = _fresh(source.shape, source.dtype)
         if source.stamp.ever_written():
             _check_content(source, "ensure_zero_offset", "its source")
@@ -411,18 +417,18 @@ class _Frame:
 
 
 def _admit(name: str, param: Parameter, argument: Any, scope: dict[str, int]) -> None:
-    """The checks at the door of a compiled kernel: kind, element type, rank, byte offset; binds its symbols."""
+    """What a compiled kernel checks first: kind, element type, rank, byte offset; binds its symbols."""
     if param.shape is None:
         if not isinstance(argument, int):
-            raise _Failed("kernel-argument", f"{name} expects a scalar")
+            raise _FailedError("kernel-argument", f"{name} expects a scalar")
         scope[param.var.name] = argument
         return
     if not isinstance(argument, Tensor):
-        raise _Failed("kernel-argument", f"{name} expects a tensor")
+        raise _FailedError("kernel-argument", f"{name} expects a tensor")
     if argument.dtype != param.dtype or len(argument.shape) != len(param.shape):
-        raise _Failed("kernel-argument", f"{name}: {argument.dtype} of rank {len(argument.shape)}")
+        raise _FailedError("kernel-argument", f"{name}: {argument.dtype} of rank {len(argument.shape)}")
     if argument.shift and not param.any_offset:
-        raise _Failed("byte-offset", f"{name} expects no byte offset, got {argument.shift}")
+        raise _FailedError("byte-offset", f"{name} expects no byte offset, got {argument.shift}")
     for expression, extent in zip(param.shape, argument.shape, strict=True):
         if type(expression).__name__ == "Var":
             scope.setdefault(expression.name, extent)
@@ -431,7 +437,7 @@ def _admit(name: str, param: Parameter, argument: Any, scope: dict[str, int]) ->
 def _check_extents(name: str, param: Parameter, argument: Any, scope: Mapping[str, int]) -> None:
     for expression, extent in zip(param.shape or (), getattr(argument, "shape", ()), strict=True):
         if evaluate(expression, scope) != extent:
-            raise _Failed("kernel-argument", f"{name} expects an extent {expression}, got {extent}")
+            raise _FailedError("kernel-argument", f"{name} expects an extent {expression}, got {extent}")
 
 
 def _check_disjoint(name: str, pairs: list[tuple[Parameter, Tensor]]) -> None:
@@ -441,7 +447,9 @@ def _check_disjoint(name: str, pairs: list[tuple[Parameter, Tensor]]) -> None:
             continue
         if max(a.offset, b.offset) < min(a.end, b.end):
             same = a.stamp.related(b.stamp) and a.offset == b.offset
-            raise _Failed("same-argument" if same else "overwritten", f"{name} writes what it also reads or writes")
+            raise _FailedError(
+                "same-argument" if same else "overwritten", f"{name} writes what it also reads or writes"
+            )
 
 
 def _dtype(operand: Any) -> str:

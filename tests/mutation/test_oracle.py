@@ -7,10 +7,10 @@ import tvm
 from models.zoo import MODELS
 from tvm.script import from_source
 
-from mutation.arithmetic import Undefined, evaluate
+from mutation.arithmetic import UndefinedError, evaluate
 from mutation.harness import mutants
 from mutation.memory import Region, Stamp
-from mutation.oracle import NotModelled, examine
+from mutation.oracle import NotModelledError, examine
 from mutation.subjects import OURS, THEIRS, plan_ours, plan_theirs
 
 _HEAD = """
@@ -29,8 +29,8 @@ class Module:
         n = T.int64()
         cls = Module
 """
-_STORAGE = '        s = R.memory.alloc_storage(R.shape([{size}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))\n'
-_TENSOR = '        {var} = R.memory.alloc_tensor(s, R.prim_value({offset}), R.shape([{extent}]), R.dtype("{dtype}"))\n'
+_STORAGE = '        s = R.memory.alloc_storage(R.shape([{size}]), 0, R.str("global"), R.dtype("uint8"))\n'
+_TENSOR = '        {var} = R.memory.alloc_tensor(s, {offset}, R.shape([{extent}]), R.dtype("{dtype}"))\n'
 
 
 def _tensor(var: str, *, offset: str = "0", extent: str = "n", dtype: str = "float32") -> str:
@@ -71,7 +71,10 @@ def test_right_module() -> None:
         ("negative-offset", [_STORAGE.format(size="n * 4"), _tensor("a", offset="-64"), "return a"]),
         ("negative-extent", [_STORAGE.format(size="n * 4"), _tensor("a", extent="n - 8"), "return x"]),
         ("negative-size", [_STORAGE.format(size="n * 4 - 64"), "return x"]),
-        ("byte-offset", [_STORAGE.format(size="n * 4 + 64"), _tensor("a", offset="64"), "cls.add_one(x, a)", "return x"]),
+        (
+            "byte-offset",
+            [_STORAGE.format(size="n * 4 + 64"), _tensor("a", offset="64"), "cls.add_one(x, a)", "return x"],
+        ),
         (
             "misaligned",
             [
@@ -106,7 +109,13 @@ def test_right_module() -> None:
         ),
         (
             "use-after-kill",
-            [_STORAGE.format(size="n * 4"), "R.memory.kill_storage(s)", _tensor("a"), "cls.add_one(x, a)", "return a"],
+            [
+                _STORAGE.format(size="n * 4"),
+                "R.memory.kill_storage(s)",
+                _tensor("a"),
+                "cls.add_one(x, a)",
+                "return a",
+            ],
         ),
         (
             "double-kill",
@@ -139,7 +148,7 @@ def test_views_share_what_was_written() -> None:
 
 
 def test_unknown_functions_are_refused() -> None:
-    with pytest.raises(NotModelled, match=r"some\.function"):
+    with pytest.raises(NotModelledError, match=r"some\.function"):
         _kinds('y = R.call_packed("some.function", x, ty_args=(R.Tensor((n,), "float32"),))', "return y")
 
 
@@ -160,5 +169,5 @@ def test_arithmetic_is_pythons() -> None:
         assert evaluate(expression, {"n": value}) == max((value - 7) // 4 * 3, value % 5)
     chosen = tvm.tirx.if_then_else(n < 3, n, 2 * n)
     assert [evaluate(chosen, {"n": v}) for v in (2, 3)] == [2, 6]
-    with pytest.raises(Undefined):
+    with pytest.raises(UndefinedError):
         evaluate(n, {})

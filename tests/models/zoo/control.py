@@ -1,6 +1,6 @@
 """Branches, functions that call each other, recursion."""
 
-# ruff: noqa: F821, N801, N805
+# ruff: noqa: N805, RET504, SIM108
 from __future__ import annotations
 
 import tvm
@@ -100,7 +100,7 @@ def nested_branches() -> tvm.IRModule:
     return Module
 
 
-@model(fault=SEGFAULT)
+@model(sizes={"n": 20}, fault=SEGFAULT)
 def branch_on_shape() -> tvm.IRModule:
     """The condition is a size: short inputs take another way."""
 
@@ -127,7 +127,9 @@ def subroutines() -> tvm.IRModule:
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(
+            ("n", 8), "float32"
+        ):
             cls = Module
             a = cls.layer(x, w)
             b = R.multiply(a, a)
@@ -135,7 +137,9 @@ def subroutines() -> tvm.IRModule:
             return y
 
         @R.function(private=True)
-        def layer(x: R.Tensor(("m", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(("m", 8), "float32"):
+        def layer(x: R.Tensor(("m", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(
+            ("m", 8), "float32"
+        ):
             a = R.matmul(x, w)
             b = R.nn.relu(a)
             c = R.add(b, x)
@@ -160,7 +164,9 @@ def subroutine_returns_argument() -> tvm.IRModule:
             return y
 
         @R.function(private=True)
-        def choose(c: R.Tensor((), "bool"), x: R.Tensor(("m", 8), "float32")) -> R.Tensor(("m", 8), "float32"):
+        def choose(c: R.Tensor((), "bool"), x: R.Tensor(("m", 8), "float32")) -> R.Tensor(
+            ("m", 8), "float32"
+        ):
             if c:
                 y = x
             else:
@@ -196,7 +202,9 @@ def several_functions() -> tvm.IRModule:
     @I.ir_module
     class Module:
         @R.function
-        def embed(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        def embed(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", 16), "float32")) -> R.Tensor(
+            ("n", 16), "float32"
+        ):
             with R.dataflow():
                 y = R.matmul(x, w)
                 z = R.nn.gelu(y)

@@ -1,6 +1,6 @@
 """Shapes that only the data decide."""
 
-# ruff: noqa: F821, N805
+# ruff: noqa: F841, N805, RET504
 from __future__ import annotations
 
 import tvm
@@ -54,7 +54,9 @@ def shape_from_tensor() -> tvm.IRModule:
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor((1, 1), "float32"), s: R.Tensor((2,), "int64")) -> R.Tensor(ndim=2, dtype="float32"):
+        def main(x: R.Tensor((1, 1), "float32"), s: R.Tensor((2,), "int64")) -> R.Tensor(
+            ndim=2, dtype="float32"
+        ):
             p = T.int64()
             q = T.int64()
             shape = R.tensor_to_shape(s)

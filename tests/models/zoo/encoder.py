@@ -122,6 +122,9 @@ def norms() -> tvm.IRModule:
 @model()
 def cross_attention() -> tvm.IRModule:
     """Two sequences of lengths n and s."""
-    spec = {"x": nn.spec.Tensor(["b", "n", 16], "float32"), "memory": nn.spec.Tensor(["b", "s", 16], "float32")}
+    spec = {
+        "x": nn.spec.Tensor(["b", "n", 16], "float32"),
+        "memory": nn.spec.Tensor(["b", "s", 16], "float32"),
+    }
     mod, _ = _Cross().export_tvm({"forward": spec})
     return mod

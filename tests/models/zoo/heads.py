@@ -24,7 +24,12 @@ class _Sample(nn.Module):
     """Top-p, top-k sampling from sorted probabilities."""
 
     def forward(
-        self, probabilities: nn.Tensor, indices: nn.Tensor, top_p: nn.Tensor, top_k: nn.Tensor, uniform: nn.Tensor
+        self,
+        probabilities: nn.Tensor,
+        indices: nn.Tensor,
+        top_p: nn.Tensor,
+        top_k: nn.Tensor,
+        uniform: nn.Tensor,
     ) -> nn.Tensor:
         return op.sample_top_p_top_k_from_sorted_prob(probabilities, indices, top_p, top_k, uniform)
 

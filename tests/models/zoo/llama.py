@@ -1,4 +1,4 @@
-"""Llama-style decoders: prefill, decoding with concatenated and with paged caches, grouped queries, experts."""
+"""Llama-style decoders: prefill, decoding on concatenated and paged caches, grouped queries, experts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class Attention(nn.Module):
             k, v = op.repeat(k, group, axis=1), op.repeat(v, group, axis=1)
         b, _, n, _ = q.shape
         scores = op.softmax(op.matmul(q, op.permute_dims(k, (0, 1, 3, 2))) * (self.shape.head**-0.5), -1)
-        return self.o(op.reshape(op.permute_dims(op.matmul(scores, v), (0, 2, 1, 3)), (b, n, self.shape.hidden)))
+        return self.o(
+            op.reshape(op.permute_dims(op.matmul(scores, v), (0, 2, 1, 3)), (b, n, self.shape.hidden))
+        )
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         return self.attend(*self.project(x))
@@ -124,14 +126,16 @@ class _Cached(nn.Module):
     def __init__(self, shape: Shape) -> None:
         self.attention = Attention(shape)
 
-    def forward(self, x: nn.Tensor, keys: nn.Tensor, values: nn.Tensor) -> tuple[nn.Tensor, nn.Tensor, nn.Tensor]:
+    def forward(
+        self, x: nn.Tensor, keys: nn.Tensor, values: nn.Tensor
+    ) -> tuple[nn.Tensor, nn.Tensor, nn.Tensor]:
         q, k, v = self.attention.project(x)
         k, v = op.concat([keys, k], dim=2), op.concat([values, v], dim=2)
         return self.attention.attend(q, k, v), k, v
 
 
 class _Masked(nn.Module):
-    """Attention whose total length t is a symbol of its own, that of the mask; t == p + n holds at run time only."""
+    """Attention whose total length t is a symbol of its own; t == p + n holds at run time only."""
 
     def __init__(self, shape: Shape) -> None:
         self.attention = Attention(shape)
@@ -283,9 +287,19 @@ def mixture_of_experts() -> tvm.IRModule:
 def llama_paged_cache() -> tvm.IRModule:
     """Attention through the runtime's paged cache."""
     spec = {
-        "decode": {"x": nn.spec.Tensor(["b", 1, 32], "float32"), "cache": nn.spec.Object(object_type=PagedKVCache)},
+        "decode": {
+            "x": nn.spec.Tensor(["b", 1, 32], "float32"),
+            "cache": nn.spec.Object(object_type=PagedKVCache),
+        },
         "create_cache": dict.fromkeys(
-            ("max_batch_size", "max_total_seq_len", "prefill_chunk_size", "page_size", "support_sliding_window"), int
+            (
+                "max_batch_size",
+                "max_total_seq_len",
+                "prefill_chunk_size",
+                "page_size",
+                "support_sliding_window",
+            ),
+            int,
         ),
     }
     mod, _ = _Paged(Shape()).export_tvm(spec)

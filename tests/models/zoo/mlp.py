@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import tvm
 from tvm.relax.frontend import nn
 
@@ -10,8 +12,7 @@ from models.zoo.registry import model
 
 class _MLP(nn.Module):
     def __init__(self, widths: tuple[int, ...], bias: bool = True) -> None:
-        pairs = zip(widths, widths[1:], strict=False)
-        self.layers = nn.ModuleList([nn.Linear(a, b, bias=bias) for a, b in pairs])
+        self.layers = nn.ModuleList([nn.Linear(a, b, bias=bias) for a, b in pairwise(widths)])
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         for layer in self.layers:

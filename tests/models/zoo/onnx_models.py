@@ -10,7 +10,9 @@ import tvm
 from models.zoo.registry import model
 
 
-def _import(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, np.ndarray]) -> tvm.IRModule:
+def _import(
+    nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, np.ndarray]
+) -> tvm.IRModule:
     import onnx
     from tvm.relax.frontend.onnx import from_onnx
 

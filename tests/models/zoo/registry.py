@@ -16,9 +16,10 @@ Builder = Callable[[], tvm.IRModule]
 class Model:
     """One ordinary model.
 
-    `build` makes the module.  `sizes` binds the symbolic dimensions when it is run (3 otherwise).  `needs` names a
-    package that building it imports.  `fault` says, where TVM's own plan of the model is wrong, in which way; None for
-    a model on which every error is a false alarm.  `runs`: whether it can be executed with random inputs alone.
+    `build` makes the module.  `sizes` binds the symbolic dimensions when it is run (3 otherwise).  `needs`
+    names a package that building it imports.  `fault` says, where TVM's own plan of the model is wrong, in
+    which way; None for a model on which every error is a false alarm.  `runs`: whether it can be executed
+    with random inputs alone.
     """
 
     name: str
@@ -33,7 +34,11 @@ MODELS: dict[str, Model] = {}
 
 
 def model(
-    *, sizes: Mapping[str, int] | None = None, needs: str | None = None, fault: str | None = None, runs: bool = True
+    *,
+    sizes: Mapping[str, int] | None = None,
+    needs: str | None = None,
+    fault: str | None = None,
+    runs: bool = True,
 ) -> Callable[[Builder], Builder]:
     """Enter the builder into the table under its own name."""
 

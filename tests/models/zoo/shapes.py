@@ -1,6 +1,6 @@
 """Symbolic shapes: reshapes, slices, padding, gathering, broadcasting, shape and scalar parameters."""
 
-# ruff: noqa: F821, N805
+# ruff: noqa: N805, RET504
 from __future__ import annotations
 
 import tvm
@@ -190,7 +190,9 @@ def gather() -> tvm.IRModule:
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor(("n", 8), "float32"), i: R.Tensor(("k",), "int64")) -> R.Tensor(("k", 8), "float32"):
+        def main(x: R.Tensor(("n", 8), "float32"), i: R.Tensor(("k",), "int64")) -> R.Tensor(
+            ("k", 8), "float32"
+        ):
             with R.dataflow():
                 a = R.exp(x)
                 b = R.take(a, i, axis=0, mode="clip")
@@ -208,9 +210,9 @@ def broadcasting() -> tvm.IRModule:
     @I.ir_module
     class Module:
         @R.function
-        def main(
-            x: R.Tensor(("n", 1, 8), "float32"), y: R.Tensor((1, "m", 8), "float32")
-        ) -> R.Tensor(("n", "m"), "float32"):
+        def main(x: R.Tensor(("n", 1, 8), "float32"), y: R.Tensor((1, "m", 8), "float32")) -> R.Tensor(
+            ("n", "m"), "float32"
+        ):
             with R.dataflow():
                 a = R.subtract(x, y)
                 b = R.multiply(a, a)
@@ -230,7 +232,9 @@ def append_to_cache() -> tvm.IRModule:
     class Module:
         @R.function
         def main(
-            cache: R.Tensor(("p", 8), "float32"), new: R.Tensor(("n", 8), "float32"), mask: R.Tensor(("t",), "float32")
+            cache: R.Tensor(("p", 8), "float32"),
+            new: R.Tensor(("n", 8), "float32"),
+            mask: R.Tensor(("t",), "float32"),
         ) -> R.Tensor(("t",), "float32"):
             t = T.int64()
             both = R.concat([cache, new], axis=0)

@@ -1,6 +1,6 @@
 """Tuples in and out, nested, through functions and kernels; in-place calls."""
 
-# ruff: noqa: F821, N805
+# ruff: noqa: N805, RET504
 from __future__ import annotations
 
 import tvm
@@ -159,7 +159,9 @@ def two_outputs_of_a_kernel() -> tvm.IRModule:
             n = T.int64()
             cls = Module
             with R.dataflow():
-                p = R.call_tir(cls.twice, (x,), out_ty=[R.Tensor((n,), "float32"), R.Tensor((2 * n,), "float32")])
+                p = R.call_tir(
+                    cls.twice, (x,), out_ty=[R.Tensor((n,), "float32"), R.Tensor((2 * n,), "float32")]
+                )
                 a = p[0]
                 b = p[1]
                 c = R.concat([a, a], axis=0)

@@ -1,0 +1,116 @@
+"""What `make demo` shows: a fault found, a model planned and run, and a module on which TVM itself segfaults put right.
+
+Every command is printed before its output.  The exit status is 0 only if each did what it should.
+"""
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLANNED = Path("build") / "mlp_planned.py"
+# of the environment that runs this script
+PROGRAMS = {"symalloc": str(Path(sys.executable).with_name("symalloc")), "python": sys.executable}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command, the exit status that it must have, and what its output must hold."""
+
+    command: str
+    status: int = 0
+    shows: tuple[str, ...] = ()
+    quiet_errors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """Some steps under a heading, and what to say before them."""
+
+    title: str
+    text: str
+    steps: tuple[Step, ...]
+
+
+def chapters() -> tuple[Chapter, ...]:
+    """The demonstration."""
+    bit_for_bit = ("bit for bit",)
+    return (
+        Chapter(
+            title="1. A fault that TVM hides until m = 1025",
+            text="apache/tvm#17322: 16 bytes are reserved for a tensor of m floats.",
+            steps=(Step(command="symalloc lint examples/issue_17322.py", status=1, shows=("SYM101", "m = 5")),),
+        ),
+        Chapter(
+            title="2. A dynamic model, planned and run",
+            text="One arena whose size and offsets are expressions in n, proved for every n, then compared at three sizes.",
+            steps=(
+                Step(command="symalloc lint examples/mlp.py"),
+                Step(command=f"symalloc plan examples/mlp.py -o {PLANNED}", shows=("arena", "TVM's plan")),
+                *(
+                    Step(command=f"symalloc run examples/mlp.py --bind n={n} --check", shows=bit_for_bit)
+                    for n in (1, 17, 1000)
+                ),
+            ),
+        ),
+        Chapter(
+            title="3. A module on which TVM's default pipeline segfaults",
+            text="apache/tvm#20191: TVM's planner lets one branch use memory that only the other one reserves.",
+            steps=(
+                Step(
+                    command="python examples/run_with_tvm.py examples/branches.py n=32",
+                    status=-signal.SIGSEGV,
+                    quiet_errors=True,
+                ),
+                Step(command="symalloc lint examples/branches.py", status=1, shows=("SYM204", "StaticPlanBlockMemory")),
+                *(
+                    Step(command=f"symalloc run examples/branches.py --bind n={n} --check", shows=bit_for_bit)
+                    for n in (8, 32)
+                ),
+            ),
+        ),
+    )
+
+
+def ending(status: int) -> str:
+    """How the process ended, where that says more than its output."""
+    if status < 0:
+        return f"[killed by {signal.Signals(-status).name}]"
+    return f"[exit status {status}]" if status else ""
+
+
+def run(step: Step) -> bool:
+    """Print the command, run it, print what it says; whether it did what it should."""
+    print(f"$ {step.command}", flush=True)
+    program, *arguments = shlex.split(step.command)
+    errors = subprocess.DEVNULL if step.quiet_errors else subprocess.STDOUT
+    done = subprocess.run(
+        [PROGRAMS[program], *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, check=False
+    )
+    print(done.stdout, end="")
+    print(ending(done.returncode), end="\n\n" if done.returncode else "\n", flush=True)
+    missing = [words for words in step.shows if words not in done.stdout]
+    if done.returncode != step.status:
+        print(f"demo: expected {ending(step.status) or '[exit status 0]'}")
+    for words in missing:
+        print(f"demo: expected to read {words!r}")
+    return done.returncode == step.status and not missing
+
+
+def main() -> int:
+    """Run all chapters to the end; 0 if every step did what it should."""
+    right = True
+    (ROOT / PLANNED).parent.mkdir(exist_ok=True)
+    for chapter in chapters():
+        print(f"{chapter.title}\n{'-' * len(chapter.title)}\n{chapter.text}\n", flush=True)
+        right = all([run(step) for step in chapter.steps]) and right
+    print("All as it should be." if right else "demo: not all was as it should be, see above.")
+    return int(not right)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
