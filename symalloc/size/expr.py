@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from symalloc.size.condition import Condition
@@ -134,9 +134,9 @@ class Select(_Keyed):
         object.__setattr__(self, "key", f"?({self.condition.key})({self.then.key})({self.otherwise.key})")
 
 
-Atom: TypeAlias = Union[Symbol, FloorDiv, Mod, Min, Max, Select]
+Atom: TypeAlias = Symbol | FloorDiv | Mod | Min | Max | Select
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
-ExprLike: TypeAlias = Union["Expr", int]
+ExprLike: TypeAlias = "Expr | int"
 
 
 class Expr:

@@ -1,0 +1,157 @@
+"""Size expressions to and from sympy, as Python code writes them.  Importing this imports sympy.
+
+Floor division is `floor(a/b)`, a choice is `Piecewise`.  sympy may only simplify under assumptions on its
+symbols, so `to_sympy` makes them integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+from sympy.logic import boolalg
+
+from symalloc.size import condition as cond
+from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Select,
+    Symbol,
+    constant,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    product,
+    select,
+    symbol,
+)
+
+__all__ = ["condition_from_sympy", "condition_to_sympy", "from_sympy", "to_sympy"]
+
+
+def to_sympy(expr: Expr) -> Any:
+    """`expr` as a sympy expression over integer symbols of the same names."""
+    terms = [
+        sympy.Mul(coefficient, *(_atom(atom) ** power for atom, power in monomial))
+        for monomial, coefficient in expr.terms.items()
+    ]
+    return sympy.Add(*terms)
+
+
+def condition_to_sympy(condition: Condition) -> Any:
+    """`condition` as a sympy Boolean."""
+    match condition:
+        case Relation(operator="<=", expr=expr):
+            return sympy.Le(to_sympy(expr), 0)
+        case Relation(operator="==", expr=expr):
+            return sympy.Eq(to_sympy(expr), 0)
+        case Relation(expr=expr):
+            return sympy.Ne(to_sympy(expr), 0)
+        case And(operands=operands):
+            return sympy.And(*map(condition_to_sympy, operands))
+        case Or(operands=operands):
+            return sympy.Or(*map(condition_to_sympy, operands))
+    raise TypeError(f"not a condition: {condition!r}")
+
+
+def from_sympy(value: Any) -> Expr:
+    """The size expression that `value` writes; raises ValueError for what is none (fractions …)."""
+    value = sympy.sympify(value)
+    if value.is_Integer:
+        return constant(int(value))
+    if value.is_Symbol:
+        return symbol(value.name)
+    for kind, read in _READERS:
+        if isinstance(value, kind):
+            return read(value)
+    raise ValueError(f"not a size expression: {value}")
+
+
+def condition_from_sympy(value: Any) -> Condition:
+    """The condition that `value` writes; raises ValueError for what is none."""
+    match value:
+        case boolalg.BooleanTrue() | True:
+            return cond.TRUE
+        case boolalg.BooleanFalse() | False:
+            return cond.FALSE
+        case boolalg.And(args=args):
+            return cond.conjunction(map(condition_from_sympy, args))
+        case boolalg.Or(args=args):
+            return cond.disjunction(map(condition_from_sympy, args))
+        case boolalg.Not(args=(inner,)):
+            return cond.negate(condition_from_sympy(inner))
+    build = next((b for kind, b in _RELATIONS if isinstance(value, kind)), None)
+    if build is None:
+        raise ValueError(f"not a condition on sizes: {value}")
+    return build(from_sympy(value.lhs), from_sympy(value.rhs))
+
+
+def _atom(atom: Atom) -> Any:
+    match atom:
+        case Symbol(name=name):
+            return sympy.Symbol(name, integer=True)
+        case FloorDiv(numerator=above, denominator=below):
+            return sympy.floor(to_sympy(above) / to_sympy(below))
+        case Mod(numerator=above, denominator=below):
+            return sympy.Mod(to_sympy(above), to_sympy(below))
+        case Min(operands=operands):
+            return sympy.Min(*map(to_sympy, operands))
+        case Max(operands=operands):
+            return sympy.Max(*map(to_sympy, operands))
+        case Select(condition=test, then=then, otherwise=otherwise):
+            return sympy.Piecewise((to_sympy(then), condition_to_sympy(test)), (to_sympy(otherwise), True))
+
+
+def _power(value: Any) -> Expr:
+    base, exponent = value.as_base_exp()
+    if not (exponent.is_Integer and exponent >= 0):
+        raise ValueError(f"not a size expression: {value} (the exponent must be a natural number)")
+    return from_sympy(base) ** int(exponent)
+
+
+def _floor(value: Any) -> Expr:
+    above, below = sympy.fraction(sympy.together(value.args[0]))
+    return floordiv(from_sympy(above), from_sympy(below))
+
+
+def _ceiling(value: Any) -> Expr:
+    above, below = sympy.fraction(sympy.together(value.args[0]))
+    return -floordiv(-from_sympy(above), from_sympy(below))
+
+
+def _piecewise(value: Any) -> Expr:
+    (last, always), *others = reversed(value.args)
+    if always != sympy.true:
+        raise ValueError(f"not a size expression: {value} (the last case must be for all else)")
+    result = from_sympy(last)
+    for then, test in others:
+        result = select(condition_from_sympy(test), from_sympy(then), result)
+    return result
+
+
+_READERS: tuple[tuple[Any, Callable[[Any], Expr]], ...] = (
+    (sympy.Add, lambda v: sum(map(from_sympy, v.args), constant(0))),
+    (sympy.Mul, lambda v: product(map(from_sympy, v.args))),
+    (sympy.Pow, _power),
+    (sympy.floor, _floor),
+    (sympy.ceiling, _ceiling),
+    (sympy.Mod, lambda v: mod(from_sympy(v.args[0]), from_sympy(v.args[1]))),
+    (sympy.Min, lambda v: minimum(*map(from_sympy, v.args))),
+    (sympy.Max, lambda v: maximum(*map(from_sympy, v.args))),
+    (sympy.Piecewise, _piecewise),
+)
+_RELATIONS: tuple[tuple[Any, Callable[[Expr, Expr], Condition]], ...] = (
+    (sympy.Le, cond.le),
+    (sympy.Lt, cond.lt),
+    (sympy.Ge, cond.ge),
+    (sympy.Gt, cond.gt),
+    (sympy.Eq, cond.eq),
+    (sympy.Ne, cond.ne),
+)

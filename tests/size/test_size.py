@@ -1,0 +1,308 @@
+"""Size expressions and conditions: arithmetic, reading, writing, sympy, obligations."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.prove.bounds import Box
+from symalloc.size import (
+    FALSE,
+    TRUE,
+    Condition,
+    Expr,
+    SizeSyntaxError,
+    constant,
+    negate,
+    parse_condition,
+    parse_expr,
+)
+from symalloc.size import symbol as sym
+from symalloc.size.condition import conjunction, disjunction, eq, ge, gt, le, lt, ne
+from symalloc.size.defined import defined, divisors, fails, holds
+from symalloc.size.expr import Symbol, ceildiv, floordiv, maximum, minimum, mod, product, round_up, select
+from symalloc.size.parse import symbols_in
+from symalloc.size.rewrite import rewrite, rewrite_condition
+from symalloc.size.sympy_form import condition_from_sympy, condition_to_sympy, from_sympy, to_sympy
+from symalloc.size.units import Unit, UnitError, multiply_units
+from tests.prove.brute import conditions, points, sizes
+
+SMALL = Box({"a": -3, "b": -3}, {"a": 4, "b": 4})
+
+
+def unproved(_divisor: Expr) -> bool:
+    return False
+
+
+def _python(text: str, point: dict[str, int]) -> object:
+    return eval(text, {"min": min, "max": max, **point})
+
+
+@given(sizes())
+def test_what_is_written_reads_back(expr: Expr) -> None:
+    assert parse_expr(str(expr)) == expr
+
+
+@given(sizes())
+@settings(max_examples=60)
+def test_what_is_written_means_the_same_to_python(expr: Expr) -> None:
+    assert all(_python(str(expr), p) == expr.evaluate(p) for p in points(SMALL))
+
+
+@given(conditions())
+def test_conditions_read_back(condition: Condition) -> None:
+    assert parse_condition(str(condition)) == condition
+
+
+@given(conditions())
+@settings(max_examples=60)
+def test_conditions_mean_the_same_to_python(condition: Condition) -> None:
+    assert all(bool(_python(str(condition), p)) is condition.evaluate(p) for p in points(SMALL))
+
+
+@given(conditions())
+@settings(max_examples=60)
+def test_negation_is_the_opposite(condition: Condition) -> None:
+    opposite = negate(condition)
+    assert all(opposite.evaluate(p) is not condition.evaluate(p) for p in points(SMALL))
+
+
+@given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
+@settings(max_examples=80)
+def test_arithmetic_is_that_of_integers(left: Expr, right: Expr, a: int, b: int) -> None:
+    point = {"a": a, "b": b}
+    x, y = left.evaluate(point), right.evaluate(point)
+    assert (left + right).evaluate(point) == x + y
+    assert (left - right).evaluate(point) == x - y
+    assert (left * right).evaluate(point) == x * y
+    assert (left**2).evaluate(point) == x * x
+    assert floordiv(left, 6).evaluate(point) == x // 6
+    assert mod(left, 6).evaluate(point) == x % 6
+    assert floordiv(left, -4).evaluate(point) == x // -4
+    assert minimum(left, right, 3).evaluate(point) == min(x, y, 3)
+    assert maximum(left, right, 3).evaluate(point) == max(x, y, 3)
+
+
+@given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
+@settings(max_examples=60)
+def test_substitution_then_evaluation(expr: Expr, value: Expr, a: int, b: int) -> None:
+    inner = {"a": a, "b": b}
+    outer = {"a": value.evaluate(inner), "b": b}
+    assert expr.substitute({"a": value}).evaluate(inner) == expr.evaluate(outer)
+
+
+def test_equal_polynomials_are_equal() -> None:
+    b, s, h = sym("b"), sym("s"), sym("h")
+    assert b * s * h == h * b * s
+    assert hash(b * s * h) == hash(h * b * s)
+    assert 4 * (b + s) == 4 * b + 4 * s
+    assert b - b == 0
+    assert product([b, 2, s]) == 2 * b * s
+    assert {b * s: 1}[s * b] == 1
+
+
+def test_questions() -> None:
+    expr = 4 * sym("n") + 3
+    assert (expr.as_constant, expr.as_symbol, expr.as_atom) == (None, None, None)
+    assert (constant(7).as_constant, constant(0).as_constant) == (7, 0)
+    assert sym("n").as_symbol == "n"
+    assert floordiv(sym("n"), 4).as_symbol is None
+    assert (sym("n") // sym("m")).symbols == {"n", "m"}
+    assert expr.is_polynomial
+    assert not floordiv(sym("n"), 4).is_polynomial
+    assert isinstance(sym("n").as_atom, Symbol)
+
+
+def test_pickled_expressions_are_equal() -> None:
+    expr = parse_expr("max(4*n // m, 3) + (n if n < m else 2)")
+    assert pickle.loads(pickle.dumps(expr)) == expr
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("m*4", "4*m"),
+        ("(4*n + 8) // 4", "n + 2"),
+        ("(4*n + 7) // 4", "n + 1"),
+        ("(n // 4) * 4", "4*(n // 4)"),
+        ("4*m // 7", "4*m // 7"),
+        ("n // (m*3)", "n // (3*m)"),
+        ("min(n, min(m, n))", "min(m, n)"),
+        ("max(3, 4, n)", "max(4, n)"),
+        ("(4*n + 6) % 4", "2"),
+        ("ceildiv(n, 16)", "(n + 15) // 16"),
+        ("round_up(4*n, 64)", "64*((4*n + 63) // 64)"),
+        ("n - n", "0"),
+        ("Max(n, 2)", "max(2, n)"),
+        ("3 - n", "3 - n"),
+        ("n**2*m", "m*n**2"),
+        ("(n if n < m else 2)", "(n if n < m else 2)"),
+    ],
+)
+def test_expressions_as_written(text: str, written: str) -> None:
+    assert str(parse_expr(text)) in (written, written.strip("()"))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("4*m <= 18", "m <= 4"),
+        ("16 >= 4*m", "m <= 4"),
+        ("n % 4 <= 2", "n % 4 <= 2"),
+        ("n // 8 >= 1", "n // 8 >= 1"),
+        ("m + n < 2*k", "m + n < 2*k"),
+        ("n > 3", "n >= 4"),
+        ("2*n == 7", "False"),
+        ("2*n != 7", "True"),
+        ("not n <= 4", "n >= 5"),
+        ("not (n <= 4 and m == 2)", "n >= 5 or m != 2"),
+        ("1 <= n <= 4", "n >= 1 and n <= 4"),
+        ("n <= 4 and (m <= 2 or k <= 3)", "n <= 4 and (m <= 2 or k <= 3)"),
+        ("True and n <= 4", "n <= 4"),
+        ("n - m == 0", "m == n"),
+        ("m - n == 0", "m == n"),
+    ],
+)
+def test_conditions_as_written(text: str, written: str) -> None:
+    assert str(parse_condition(text)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "problem"),
+    [
+        ("4*m <=", 6, "syntax error"),
+        ("4*m", 0, "a size where a condition is expected"),
+        ("4*m/2 <= 3", 4, "use `//`"),
+        ("n // 0 <= 3", 0, "division by zero"),
+        ("n % (2 - 4) <= 3", 0, "division by a negative number"),
+        ("f(n) <= 3", 0, "`f` with 1 arguments"),
+        ("n**m <= 3", 0, "exponent"),
+        ("n**-1 <= 3", 0, "exponent"),
+        ("n.shape <= 3", 0, "not a size expression"),
+        ("(n <= 3) <= 4", 1, "a condition where a size is expected"),
+        ("n in m", 0, "not a comparison"),
+        ("True <= 3", 0, "a truth value"),
+        ("  n <= 'x'", 7, "not a size expression"),
+        ("round_up(n, 0) <= 3", 0, "positive constant"),
+        ("__import__('os') <= 3", 11, "not a size expression"),
+    ],
+)
+def test_what_cannot_be_read(text: str, column: int, problem: str) -> None:
+    with pytest.raises(SizeSyntaxError, match=problem.replace("*", r"\*")) as caught:
+        parse_condition(text)
+    assert caught.value.column == column
+
+
+@pytest.mark.parametrize("text", ["(" * 300 + "n" + ")" * 300 + " <= 1", "n <= 1" + " " * 30_000, "n\0 <= 1"])
+def test_monsters_are_refused(text: str) -> None:
+    with pytest.raises(SizeSyntaxError):
+        parse_condition(text)
+
+
+def test_cancelled_divisions_leave_their_obligation() -> None:
+    assert str(parse_condition("n // k == n // k")) == "k >= 1"
+    assert str(parse_condition("not n // k == n // k")) == "False"
+    assert str(parse_condition("(n // k if True else n // m) - n // k == 0")) == "k >= 1"
+    assert str(parse_condition("n // k <= 3")) == "n // k <= 3"
+    assert symbols_in("0*n + max(m, k) <= 1") == {"n", "m", "k"}
+
+
+def test_folding_of_conditions() -> None:
+    n = sym("n")
+    assert conjunction([TRUE, le(n, 4), TRUE]) == le(n, 4)
+    assert conjunction([le(n, 4), FALSE]) is FALSE
+    assert disjunction([FALSE, TRUE]) is TRUE
+    assert (lt(n, 5), ge(n, 5), gt(n, 4)) == (le(n, 4), negate(lt(n, 5)), ge(n, 5))
+    assert eq(2 * n, 4) == eq(n, 2)
+    assert ne(n, n) is FALSE
+    assert select(TRUE, n, 3) == n
+    assert (le(n, 4).as_bool, TRUE.as_bool, FALSE.as_bool) == (None, True, False)
+
+
+def test_rounding() -> None:
+    n = sym("n")
+    for value in range(40):
+        assert ceildiv(n, 16).evaluate({"n": value}) == -(-value // 16)
+        assert round_up(n, 16).evaluate({"n": value}) == (value + 15) // 16 * 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n // m <= 3",
+        "n % m == 0 and n // k >= 1",
+        "m == 0 or n // m <= 3",
+        "(n // m if m >= 1 else n) <= 2",
+        "(n if n // m >= 1 else 0) <= 2",
+        "max(n // m, n % k) <= 2",
+        "n // (n // m) <= 2",
+        "not (n // m <= 3 or n % k == 1)",
+    ],
+)
+def test_obligations_stand_before_each_division(text: str) -> None:
+    """Either side is evaluated everywhere without a divisor below one, and they are opposites."""
+    condition = parse_condition(text)
+    yes, no = holds(condition, unproved), fails(condition, unproved)
+    for point in points(Box(dict.fromkeys("nmk", -2), dict.fromkeys("nmk", 4))):
+        assert yes.evaluate(point) is not no.evaluate(point)
+        if yes.evaluate(point):
+            assert condition.evaluate(point)
+
+
+def test_known_divisors_need_no_obligation() -> None:
+    condition = parse_condition("n // m <= 3")
+    assert divisors(condition) == {sym("m")}
+    assert holds(condition, lambda _: True) == condition
+    assert fails(condition, lambda _: True) == negate(condition)
+    assert defined(parse_expr("n // 4"), unproved) is TRUE
+
+
+def test_rewriting() -> None:
+    n = sym("n")
+
+    def change(atom: object) -> Expr | None:
+        return n + 1 if atom == n.as_atom else None
+
+    assert rewrite(parse_expr("n*m + n // 2"), change) == parse_expr("(n + 1)*m + (n + 1) // 2")
+    assert rewrite_condition(parse_condition("min(n, m) <= n % 2"), change) == parse_condition(
+        "min(n + 1, m) <= (n + 1) % 2"
+    )
+
+
+@given(sizes())
+@settings(max_examples=40, deadline=None)
+def test_sympy_and_back(expr: Expr) -> None:
+    back = from_sympy(to_sympy(expr))
+    assert all(back.evaluate(p) == expr.evaluate(p) for p in points(SMALL))
+
+
+def test_sympy_forms() -> None:
+    n, m = sympy.symbols("n m", integer=True)
+    assert from_sympy(4 * n * m + 3) == parse_expr("4*n*m + 3")
+    assert from_sympy(sympy.ceiling(n / 16)) == -floordiv(-sym("n"), 16)
+    assert from_sympy(sympy.floor((n + 15) / 16) * 16).evaluate({"n": 17}) == 32
+    assert from_sympy(sympy.Piecewise((n, n < m), (m, True))) == parse_expr("n if n < m else m")
+    assert condition_from_sympy(sympy.And(n <= 4, sympy.Ne(m, 2))) == parse_condition("n <= 4 and m != 2")
+    assert condition_from_sympy(sympy.Not(n <= 4)) == parse_condition("n >= 5")
+    assert condition_from_sympy(sympy.true) is TRUE
+    text = parse_condition("n % 16 == 0 or max(n, m) <= 7")
+    assert condition_from_sympy(condition_to_sympy(text)) == text
+
+
+@pytest.mark.parametrize(
+    "value", [sympy.Rational(1, 2), sympy.sin(sympy.Symbol("n")), 2 ** sympy.Symbol("n")]
+)
+def test_what_is_no_size_in_sympy(value: object) -> None:
+    with pytest.raises(ValueError, match="not a size expression"):
+        from_sympy(value)
+
+
+def test_units_multiply() -> None:
+    assert multiply_units(Unit.ELEMENTS, Unit.BYTES_PER_ELEMENT) is Unit.BYTES
+    assert multiply_units(Unit.NUMBER, Unit.BYTES) is Unit.BYTES
+    with pytest.raises(UnitError):
+        multiply_units(Unit.BYTES, Unit.BYTES)
