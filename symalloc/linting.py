@@ -103,9 +103,14 @@ class LintSession:
             raise UsageError(f"all {len(found)} files are excluded by {', '.join(self.options.exclude)}")
         return kept
 
-    def lint_files(self, files: Sequence[Path], progress: Progress | None = None) -> Report:
-        """The findings in `files`, with fixes; `progress` is called with files in all and files done."""
-        return self._lint(self._read(files), progress and partial(progress, len(files)))
+    def lint_files(
+        self, files: Sequence[Path], progress: Progress | None = None, *, fixes: bool = True
+    ) -> Report:
+        """The findings in `files`; `progress` is called with files in all and files done.
+
+        With `fixes` those that help are found, which means to read and lint the changed files again.
+        """
+        return self._lint(self._read(files), progress and partial(progress, len(files)), fixes=fixes)
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
@@ -133,7 +138,13 @@ class LintSession:
 
     # -- the parts -----------------------------------------------------------------------------------------
 
-    def _lint(self, results: Iterable[FileResult], progress: Callable[[int], None] | None = None) -> Report:
+    def _lint(
+        self,
+        results: Iterable[FileResult],
+        progress: Callable[[int], None] | None = None,
+        *,
+        fixes: bool = True,
+    ) -> Report:
         linter = self._linter()
         readings: dict[str, FileResult] = {}
         for done, reading in enumerate(results, start=1):
@@ -143,7 +154,7 @@ class LintSession:
                 progress(done)
         report = linter.report()
         self._check_assumptions(linter, report)
-        return with_fixes(report, readings, self.settings, self.prover, self._relint)
+        return with_fixes(report, readings, self.settings, self.prover, self._relint) if fixes else report
 
     def _linter(self) -> Linter:
         return Linter(self.settings, self.prover)

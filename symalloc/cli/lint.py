@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lint_command"]
 
+WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
 Exit status: 0 when nothing is found (notes alone do not count, except with --strict), 1 when there are
 errors or warnings, 2 for wrong usage, or when some file could not be read: its SYM902 is shown and the
@@ -46,6 +47,11 @@ class _Output:
     diff: bool
     exit_zero: bool
     strict: bool
+
+    @property
+    def needs_fixes(self) -> bool:
+        """Whether fixes are shown or made; to find them takes time."""
+        return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -149,7 +155,7 @@ def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
 
     files = session.files(paths)
     with Progress("linting", shown=not output.quiet) as progress:
-        report = session.lint_files(files, progress)
+        report = session.lint_files(files, progress, fixes=output.needs_fixes)
     if output.diff:
         return _diff(session, report, output)
     if output.apply_fixes:
