@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from symalloc.plan.buffers import buffers
+from symalloc.plan.choose import choose, representatives
 from symalloc.plan.guards import overflow_guards
 from symalloc.plan.interference import interference
 from symalloc.plan.model import Arena, Buffer, Placement, Plan
 from symalloc.plan.offsets import arena_size, offsets
-from symalloc.plan.stacking import stack
 from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import Function, Program
-from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import maximum
 
-__all__ = ["plan_function", "plan_program", "representative"]
-
-TYPICAL_EXTENT = (
-    192  # where stackings of sequence models are at the floor for shorter and longer inputs alike
-)
+__all__ = ["plan_function", "plan_program"]
 
 
 def plan_program(program: Program, prover: Prover) -> dict[str, Plan]:
@@ -37,10 +33,10 @@ def plan_function(function: Function, program: Program, prover: Prover) -> Plan:
     """
     domain = Domain()
     found, unplanned = buffers(function, program, domain, prover)
-    binding = representative(function, found)
+    bindings = representatives(function, found)
     arenas = tuple(
-        _arena(key, tuple(group), binding, domain, prover)
-        for key, group in groupby(sorted(found, key=_place), key=_place)
+        _arena(place, tuple(group), bindings, domain, prover)
+        for place, group in groupby(sorted(found, key=_place), key=_place)
     )
     evaluated = {e for a in arenas for e in (a.size, *(p.offset for p in a.placements))}
     plan = Plan(
@@ -48,26 +44,12 @@ def plan_function(function: Function, program: Program, prover: Prover) -> Plan:
         arenas=arenas,
         unplanned=unplanned,
         guards=overflow_guards(evaluated, domain, prover),
-        representative=binding,
+        representative=bindings[0],
     )
     faults = validate(plan, domain, prover)
     if faults:
         raise PlanRefusedError.of(function.name, faults)
     return plan
-
-
-def representative(function: Function, found: Iterable[Buffer]) -> Mapping[str, int]:
-    """The binding at which buffers are stacked: a typical extent, within the declared bounds where there
-    are any.
-    """
-    names = sorted(frozenset().union(*(b.size.symbols for b in found)))
-    return {
-        name: max(
-            min(TYPICAL_EXTENT, function.declared_upper.get(name, INT64_MAX)),
-            function.declared_lower.get(name, 0),
-        )
-        for name in names
-    }
 
 
 def _place(buffer: Buffer) -> tuple[int, str]:
@@ -77,11 +59,11 @@ def _place(buffer: Buffer) -> tuple[int, str]:
 def _arena(
     place: tuple[int, str],
     members: Sequence[Buffer],
-    binding: Mapping[str, int],
+    bindings: Sequence[Mapping[str, int]],
     domain: Domain,
     prover: Prover,
 ) -> Arena:
-    stacking = stack(members, interference(members), binding)
+    stacking = choose(members, interference(members), bindings).stacking
     placed = offsets(members, stacking, domain, prover)
     return Arena(
         device=place[0],

@@ -8,9 +8,8 @@ evaluated leaves 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Placement, Plan
 from symalloc.prove.domain import INT64_MAX, INT64_MIN, Domain
@@ -63,42 +62,65 @@ class PlanRefusedError(Exception):
 
 def validate(plan: Plan, domain: Domain, prover: Prover) -> tuple[Fault, ...]:
     """Every fault of `plan` over `domain`; empty where all of it is proved."""
-    judge = _Judge(domain=domain, guarded=domain.assuming(g.condition for g in plan.guards), prover=prover)
+    guarded = domain.assuming(g.condition for g in plan.guards)
+    judge = _Judge(domain=domain, guarded=guarded, prover=prover, hint=plan.representative)
     return tuple(fault for arena in plan.arenas for fault in judge.arena(arena))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judge:
+    """`hint` is a binding that tells which of two orders to try to prove first; nothing rests on it."""
+
     domain: Domain
     guarded: Domain
     prover: Prover
+    hint: Mapping[str, int]
 
     def arena(self, arena: Arena) -> Iterator[Fault]:
         for placement in arena.placements:
             yield from self.alone(placement, arena)
-        for left, right in combinations(arena.placements, 2):
-            if _together(left.buffer, right.buffer):
-                yield from self.pair(left, right)
+        for left, right in _live_together(arena.placements):
+            yield from self.pair(left, right)
         yield from self.machine_range(arena)
 
     def alone(self, placement: Placement, arena: Arena) -> Iterator[Fault]:
         buffer, offset = placement.buffer, placement.offset
         name = (buffer.name,)
         yield from self.ask(ge(offset, 0), "it starts before its arena", name)
-        yield from self.ask(eq(offset % ALIGNMENT, 0), f"its offset is no multiple of {ALIGNMENT}", name)
+        if not all(self.proved(eq(part % ALIGNMENT, 0)) for part in _alternatives(offset)):
+            yield from self.ask(eq(offset % ALIGNMENT, 0), f"its offset is no multiple of {ALIGNMENT}", name)
         yield from self.ask(le(buffer.nbytes, buffer.size), "it holds more bytes than are set aside", name)
         yield from self.ask(ge(buffer.size, 0), "its size can be negative", name)
-        yield from self.ask(le(offset + buffer.size, arena.size), "it ends behind its arena", name)
+        if not self.at_most(offset + buffer.size, arena.size):
+            yield from self.ask(le(offset + buffer.size, arena.size), "it ends behind its arena", name)
 
     def pair(self, left: Placement, right: Placement) -> Iterator[Fault]:
-        """The two orders are tried by themselves first: most pairs keep one order throughout."""
-        before = le(left.offset + left.buffer.size, right.offset)
-        after = le(right.offset + right.buffer.size, left.offset)
-        if self.proved(before) or self.proved(after):
+        """Each order is tried by itself first: most pairs keep one throughout."""
+        if self.starts_later(left, right):
+            left, right = right, left
+        left_end, right_end = left.offset + left.buffer.size, right.offset + right.buffer.size
+        if self.at_most(left_end, right.offset) or self.at_most(right_end, left.offset):
             return
+        orders = (le(left_end, right.offset), le(right_end, left.offset))
         empty = (le(left.buffer.size, 0), le(right.buffer.size, 0))
         names = (left.buffer.name, right.buffer.name)
-        yield from self.ask(disjunction((before, after, *empty)), "they overlap while both are live", names)
+        yield from self.ask(disjunction((*orders, *empty)), "they overlap while both are live", names)
+
+    def starts_later(self, left: Placement, right: Placement) -> bool:
+        """Whether `left` lies above `right` at the hint; a guess where the hint does not bind every
+        symbol.
+        """
+        try:
+            return left.offset.evaluate(self.hint) > right.offset.evaluate(self.hint)
+        except (KeyError, ZeroDivisionError):
+            return False
+
+    def at_most(self, low: Expr, high: Expr) -> bool:
+        """Whether `low <= high` is proved; maxima are taken apart, so that most questions are about
+        polynomials.
+        """
+        highs = _alternatives(high)
+        return all(any(self.proved(le(a, b)) for b in highs) for a in _alternatives(low))
 
     def machine_range(self, arena: Arena) -> Iterator[Fault]:
         values = {arena.size, *(p.offset for p in arena.placements)}
@@ -119,6 +141,31 @@ class _Judge:
             return
         proof = self.prover.prove(condition, domain or self.domain)
         yield Fault(problem=problem, buffers=names, constraint=condition, binding=proof.counterexample)
+
+
+def _live_together(placements: Sequence[Placement]) -> Iterator[tuple[Placement, Placement]]:
+    """The pairs that are live together, each named in the order of `placements`' first moments."""
+    ordered = sorted((p for p in placements if p.buffer.live), key=lambda p: min(p.buffer.live))
+    for index, left in enumerate(ordered):
+        end = max(end for _, end in left.buffer.live)
+        for right in ordered[index + 1 :]:
+            if min(right.buffer.live)[0] >= end:
+                break
+            if _together(left.buffer, right.buffer):
+                yield left, right
+
+
+def _alternatives(expr: Expr) -> tuple[Expr, ...]:
+    """Expressions whose maximum is `expr`: its terms spread over a maximum that stands among them by
+    itself.
+    """
+    for monomial, coefficient in expr.terms.items():
+        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+            atom = monomial[0][0]
+            if isinstance(atom, Max):
+                rest = expr - Expr({monomial: 1})
+                return tuple(rest + operand for operand in atom.operands)
+    return (expr,)
 
 
 def _together(left: Buffer, right: Buffer) -> bool:
