@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any
 
 from symalloc.lint.finding import Finding
@@ -37,7 +38,8 @@ class FunctionCheck:
         self.findings: list[Finding] = []
         self.leaning: list[tuple[tuple[str, ...], Finding]] = []
         self._clean: dict[Hashable, Tally] = {}
-        self._seen: set[Hashable] = set()
+        self._seen: dict[Hashable, Finding] = {}
+        self._broke = False
         self._makers: dict[type, Makers] = {}
 
     def run(self) -> None:
@@ -45,30 +47,37 @@ class FunctionCheck:
         for kinds, make in IN_FUNCTIONS:
             if any(self.rulebook.by_site(kind) for kind in kinds):
                 for step, site in make(self.scene):
-                    self.site(site, step)
-        before = self.scene.facts.before
+                    self.unless_clean(site.key, step, partial(self.site, site, step))
         for index, step in enumerate(self.scene.analysis.flow.steps):
             if step.mark is Mark.PLAIN and type(step.instruction) in IN_INSTRUCTIONS:
-                self.instruction(step.instruction, index, before[index])  # type: ignore[arg-type]
+                self.instruction(step.instruction, index)  # type: ignore[arg-type]
 
-    def instruction(self, instruction: Instruction, index: int, facts: Facts) -> None:
-        """Checks the sites of one instruction."""
-        key = self._key(instruction, facts)
-        known = self._clean.get(key) if key is not None else None
+    def instruction(self, instruction: Instruction, index: int) -> None:
+        """Checks the sites of one instruction, unless an equal one was clean."""
+        make = KEYS.get(type(instruction))
+        key = None if make is None else (type(instruction), make(self.scene, instruction))
+        self.unless_clean(key, index, partial(self.sites, instruction, index))
+
+    def unless_clean(self, key: Hashable | None, step: int, check: Callable[[], None]) -> None:
+        """Runs `check`, unless it was run for an equal key and equal facts and found nothing."""
+        if key is None:
+            check()
+            return
+        key = (key, self.scene.facts.before[step])
+        known = self._clean.get(key)
         if known is not None:
             self.tally.add(known)
             return
-        before, found = self.tally.copy(), len(self.findings) + len(self.leaning)
+        before, self._broke = self.tally.copy(), False
+        check()
+        if not self._broke:
+            self._clean[key] = self.tally.since(before)
+
+    def sites(self, instruction: Instruction, index: int) -> None:
+        """Checks the sites of one instruction, all of them."""
         for make in self._makers_for(type(instruction)):
             for site in make(self.scene, instruction):
                 self.site(site, index)
-        if key is not None and found == len(self.findings) + len(self.leaning):
-            self._clean[key] = self.tally.since(before)
-
-    def _key(self, instruction: Instruction, facts: Facts) -> Hashable | None:
-        make = KEYS.get(type(instruction))
-        key = None if make is None else make(self.scene, instruction)
-        return None if key is None else (type(instruction), key, facts)
 
     def _makers_for(self, kind: type) -> Makers:
         makers = self._makers.get(kind)
@@ -92,17 +101,26 @@ class FunctionCheck:
         return Finding(rule=rule, site=site, step=step, function=self.scene.function.name, **judged)
 
     def add(self, finding: Finding) -> None:
-        """Keeps a finding, unless one like it is kept already."""
+        """Keeps a finding, unless one like it is kept already; one that is certain goes before a doubtful
+        one.
+        """
+        self._broke = True
         if finding.site.once is not None:
             key = (finding.rule.id, finding.site.once)
-            if key in self._seen:
+            other = self._seen.get(key)
+            if other is not None and (other.site.doubt is None or finding.site.doubt is not None):
                 return
-            self._seen.add(key)
+            if other is not None:
+                self.findings.remove(other)
+            self._seen[key] = finding
         self.findings.append(finding)
 
     def _undecidable(self, rule: Rule, site: Site, step: int) -> None:
-        self.tally.count(Ruling(Verdict.RUNTIME_CHECK, unknown=True))
-        self.add(self._finding(rule, site, step, unknown=True))
+        self._broke = True
+        settled = site if site.settle is None else site.settle(site)
+        if settled is not None:
+            self.tally.count(Ruling(Verdict.RUNTIME_CHECK, unknown=True))
+            self.add(self._finding(rule, settled, step, unknown=True))
 
     def _ask(self, rule: Rule, site: Site, step: int) -> None:
         """Asks a rule's constraint."""
@@ -123,8 +141,11 @@ class FunctionCheck:
     ) -> None:
         """Records a constraint that does not always hold."""
         domain = ruling.domain
-        if domain is None:
+        settled = site if site.settle is None else site.settle(site)
+        self._broke = True
+        if domain is None or settled is None:
             return
+        site = settled
         judgement = self.judge.explain(constraint, domain)
         checked = site.checked is not None and rule.condition(site.quantities) == site.checked
         guarded = checked and judgement.verdict is Verdict.RUNTIME_CHECK

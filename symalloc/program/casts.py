@@ -18,15 +18,20 @@ __all__ = ["CastReading", "extent_pairs", "read_cast"]
 class CastReading:
     """`definitions` gives the symbols bound here from known extents; `compared` the other pairs (source,
     target).
+
+    `unchecked` holds the numbers of pairs whose target is a bare symbol with a value already: TVM 0.27's
+    KillAfterLastUse takes such a cast for a definition and drops it, so that nothing compares them at run time.
     """
 
     definitions: dict[str, Expr] = field(default_factory=dict)
     compared: tuple[tuple[int, Expr, Expr], ...] = ()
+    unchecked: frozenset[int] = frozenset()
 
     @property
     def facts(self) -> tuple[Condition, ...]:
         """What holds behind the cast."""
-        facts = (eq(source, target) for _, source, target in self.compared)
+        checked = (pair for pair in self.compared if pair[0] not in self.unchecked)
+        facts = (eq(source, target) for _, source, target in checked)
         return tuple(fact for fact in facts if fact.as_bool is None)
 
 
@@ -50,7 +55,8 @@ def read_cast(cast: MatchCast) -> CastReading:
         for index, (source, target) in pairs
         if index not in binding
     )
-    return CastReading(definitions=definitions, compared=compared)
+    unchecked = frozenset(index for index, (_, target) in pairs if target.as_symbol is not None)
+    return CastReading(definitions=definitions, compared=compared, unchecked=unchecked)
 
 
 def extent_pairs(source: Type, target: Type) -> Iterator[tuple[Expr, Expr]]:

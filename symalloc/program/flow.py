@@ -53,25 +53,6 @@ class Flow:
     steps: tuple[Step, ...]
     joins: dict[int, tuple[int, int]]
 
-    def after(self, index: int) -> Iterator[int]:
-        """The steps that control may reach after step `index`, in order: blocks of the other side are
-        left out.
-        """
-        position, last = index + 1, len(self.steps)
-        inside = 0  # how many IF steps between here and `position` are open
-        while position < last:
-            step = self.steps[position]
-            if step.mark is Mark.IF:
-                inside += 1
-            elif step.mark is Mark.JOIN:
-                inside -= inside > 0
-            elif step.mark is Mark.ELSE and not inside:
-                yield position
-                position = self.joins[step.first][1]
-                continue
-            yield position
-            position += 1
-
 
 class _Frame(NamedTuple):
     """A block being laid out; `side` counts the blocks of its If that are finished."""

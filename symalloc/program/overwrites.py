@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from symalloc.program.effects import Effect
 from symalloc.program.flow import Mark
@@ -16,7 +17,7 @@ from symalloc.program.liveness import Reads, Written, read_after, reading, writt
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import Sides, Target, indices
 
-__all__ = ["Overwrite", "overwrites"]
+__all__ = ["Overwrite", "Paths", "candidates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +38,8 @@ class Overwrite:
     through: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Access:
-    """Step `step` reads or writes `region`, on the branches `sides`."""
+class _Access(NamedTuple):
+    """Step `step` reads or writes `region`, on the branches `sides`; step -1 is the entry to the function."""
 
     step: int
     region: int
@@ -47,20 +47,20 @@ class _Access:
     certain: bool
 
 
-def overwrites(points: PointsTo, effects: Sequence[Effect]) -> Iterator[Overwrite]:
-    """The pairs of regions, and the writes, of which one may undo what another wrote; in program order."""
+def candidates(points: PointsTo, effects: Sequence[Effect]) -> Iterator[tuple[int, Target, int]]:
+    """Writes that may undo what another wrote: (step, what it writes, the region that may be undone).
+
+    Read off liveness alone; `Paths.overwrite` says which of them are so on some path.
+    """
     written, reads = written_before(points, effects), read_after(points, effects)
-    paths: _Paths | None = None
     for index, effect in enumerate(effects):
         if not (effect.writes or effect.maybe_writes or effect.fills):
             continue
         held, needed = _around(points, effect, written[index], reads[index])
         sure = effect.writes | (effect.fills & ~written[index].whole)
         for second in points.targets(sure, effect.maybe_writes):
-            candidates = _family(points, second.region) & held & needed
-            if candidates:
-                paths = paths or _Paths(points, effects)
-                yield from paths.overwritten(candidates, index, second)
+            for first in indices(_family(points, second.region) & held & needed):
+                yield index, second, first
 
 
 def _around(points: PointsTo, effect: Effect, before: Written, later: Reads) -> tuple[int, int]:
@@ -79,38 +79,47 @@ def _family(points: PointsTo, region: int) -> int:
     return others & ~points.above[region] & ~points.below[region]
 
 
-class _Paths:
+class Paths:
     """Finds paths that write, overwrite and read."""
 
     def __init__(self, points: PointsTo, effects: Sequence[Effect]) -> None:
-        self.points, self.effects = points, effects
-        self.writes = [e.writes | e.maybe_writes | e.fills | e.makes for e in effects]
+        self.points = points
         self.branches = _branches(points)
+        self.writes: dict[int, list[_Access]] = {}
+        self.reads: dict[int, list[_Access]] = {}
+        for cell in points.given:
+            self.enter(self.writes, -1, cell.sure, cell.maybe)
+        for step, effect in enumerate(effects):
+            self.enter(self.writes, step, effect.writes | effect.fills | effect.makes, effect.maybe_writes)
+            self.enter(self.reads, step, effect.reads, effect.maybe_reads)
 
-    def overwritten(self, candidates: int, index: int, second: Target) -> Iterator[Overwrite]:
-        """The candidates that `second`, written at step `index`, undoes on some path."""
-        for first in indices(candidates):
-            found = self.path(first, index, second)
-            if found is not None:
-                yield found
+    def enter(self, table: dict[int, list[_Access]], step: int, sure: int, maybe: int) -> None:
+        """Notes an access, by region."""
+        if not (sure or maybe):
+            return
+        around = self.branches[step] if step >= 0 else frozenset()
+        for target in self.points.targets(sure, maybe):
+            access = _Access(step, target.region, target.sides | around, target.certain)
+            table.setdefault(target.region, []).append(access)
 
-    def path(self, first: int, index: int, second: Target) -> Overwrite | None:
-        """A path on which `first` is written, then `second` at step `index`, then `first` read; a certain
-        one first.
+    def overwrite(self, index: int, second: Target, first: int) -> Overwrite | None:
+        """What is lost where `first` is written, then `second` at step `index`, then `first` read.
+
+        None where no path does so; a path that is certain goes first.
         """
-        points = self.points
-        base = self.branches[index] | second.sides | points.regions[first].sides
+        base = self.branches[index] | second.sides | self.points.regions[first].sides
         if not _possible(base):
             return None
-        writes = [w for w in self.written(first, index) if _possible(base | w.sides)]
-        reads = [r for r in self.read(first, index) if _possible(base | r.sides)]
+        whole = tuple(indices(self.points.above[first] & ~self.points.storages))
+        writes = [w for r in whole for w in self.writes.get(r, ()) if w.step <= index]
+        reads = [r for region in whole for r in self.reads.get(region, ()) if r.step >= index]
+        reads.sort(key=lambda access: access.step)
         best: Overwrite | None = None
-        for write in writes:
-            for read in reads:
+        for read in reads:
+            for write in writes:
                 if not self.matches(first, second.region, write, read, base):
                     continue
-                certain = second.certain and write.certain and read.certain
-                if certain:
+                if second.certain and write.certain and read.certain:
                     return Overwrite(
                         first=first, second=second.region, writer=index, reader=read.step, certain=True
                     )
@@ -126,36 +135,6 @@ class _Paths:
         direct = write.region == first
         whole = read.region == first and not above[second] >> write.region & 1
         return (direct or whole) and _possible(base | write.sides | read.sides)
-
-    def written(self, first: int, index: int) -> Iterator[_Access]:
-        """The writes of `first`, or of what it is part of, up to step `index`."""
-        mask = self.points.above[first] & ~self.points.storages
-        for cell in self.points.given:
-            yield from self.accesses(-1, cell.sure, cell.maybe, mask)
-        for step in range(index + 1):
-            bits = self.writes[step]
-            if bits:
-                effect = self.effects[step]
-                sure = effect.writes | effect.fills | effect.makes
-                yield from self.accesses(step, sure, effect.maybe_writes, mask)
-
-    def read(self, first: int, index: int) -> Iterator[_Access]:
-        """The reads of `first`, or of what it is part of, from step `index` on."""
-        mask = self.points.above[first] & ~self.points.storages
-        for step in range(index, len(self.effects)):
-            effect = self.effects[step]
-            if effect.reads or effect.maybe_reads:
-                yield from self.accesses(step, effect.reads, effect.maybe_reads, mask)
-
-    def accesses(self, step: int, sure: int, maybe: int, mask: int) -> Iterator[_Access]:
-        """The targets of an access that lie in `mask`."""
-        if not self.points.real(sure | maybe) & mask:
-            return
-        around = self.branches[step] if step >= 0 else frozenset()
-        for target in self.points.targets(sure, maybe):
-            if mask >> target.region & 1:
-                sides = target.sides | around
-                yield _Access(step=step, region=target.region, sides=sides, certain=target.certain)
 
     def doubtful(self, first: int, second: int, writer: int, reader: int) -> Overwrite:
         """An overwrite that takes a function of unknown ownership."""

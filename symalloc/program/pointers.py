@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from symalloc.program.flow import Flow
 from symalloc.program.model import Operand, TupleValue, Var
-from symalloc.program.regions import EMPTY, Cell, Fields, Region, Target, Value, indices, targets
+from symalloc.program.regions import EMPTY, Cell, Fields, Region, Target, Value, behind, indices, targets
 
 __all__ = ["Doubt", "PointsTo", "value_of"]
 
@@ -57,10 +57,7 @@ class PointsTo:
         """`bits` with every choice replaced by all that it may be."""
         if not bits & self.choices:
             return bits
-        found = 0
-        for target in self.targets(bits):
-            found |= 1 << target.region
-        return found
+        return behind(self.regions, bits)
 
     def contents(self, bits: int) -> int:
         """The regions whose bytes are read when those of `bits` are: they and their parts; storages hold

@@ -51,6 +51,9 @@ from symalloc.size.expr import Expr, product
 
 __all__ = ["byte_count", "cached_maker", "points_to"]
 
+_PLACES_APART = 64
+"""In how many regions a part is told apart from the whole."""
+
 _CACHED = "vm.builtin.cuda_graph.get_cached_alloc"
 
 
@@ -166,9 +169,15 @@ class _Builder:
     def placed(
         self, kind: Kind, source: Value, instruction: Instruction, offset: Expr | None, nbytes: Expr | None
     ) -> tuple[int, int]:
-        """A region inside each region that `source` may be: (sure, maybe)."""
+        """A region inside each region that `source` may be: (sure, maybe).
+
+        Where these are very many, `source` itself stands for its part.
+        """
         sure = maybe = 0
-        for target in targets(self.regions, *bits_of(source)):
+        found = tuple(targets(self.regions, *bits_of(source)))
+        if len(found) > _PLACES_APART:
+            return bits_of(source)
+        for target in found:
             parent = self.regions[target.region]
             bit = self.add(
                 kind,

@@ -23,6 +23,7 @@ __all__ = [
     "Sides",
     "Target",
     "Value",
+    "behind",
     "bits_of",
     "fold",
     "indices",
@@ -132,15 +133,25 @@ class Target(NamedTuple):
     certain: bool
 
 
+_TAKEN_APART = 512
+"""How many sets `targets` takes apart by branch before it gives up telling the branches apart."""
+
+
 def targets(regions: Sequence[Region], sure: int, maybe: int = 0) -> Iterator[Target]:
-    """The real regions behind a set: choices taken apart."""
+    """The real regions behind a set: choices taken apart.
+
+    Choices among choices can have more combinations of branches than anybody could go through; from some
+    point on regions come without the branches that they are on, which loses precision and nothing else.
+    """
     if not maybe and sure and not sure & (sure - 1):
         only = regions[sure.bit_length() - 1]
         if only.sources is None:
             yield Target(only.number, only.sides, True)
             return
     pending: list[tuple[int, Sides, bool]] = [(maybe, frozenset(), False), (sure, frozenset(), True)]
-    while pending:
+    for _ in range(_TAKEN_APART):
+        if not pending:
+            return
         bits, sides, certain = pending.pop()
         for index in indices(bits):
             region = regions[index]
@@ -151,3 +162,22 @@ def targets(regions: Sequence[Region], sure: int, maybe: int = 0) -> Iterator[Ta
                 inner = sides | {(region.choice, then)}
                 pending.append((source.maybe, inner, False))
                 pending.append((source.sure, inner, certain))
+    for bits, _, certain in pending:
+        for index in indices(behind(regions, bits)):
+            yield Target(index, regions[index].sides, certain)
+
+
+def behind(regions: Sequence[Region], bits: int) -> int:
+    """`bits` with every choice replaced by all that it may be, on whatever branch."""
+    found = seen = 0
+    pending = [bits]
+    while pending:
+        fresh = pending.pop() & ~seen
+        seen |= fresh
+        for index in indices(fresh):
+            sources = regions[index].sources
+            if sources is None:
+                found |= 1 << index
+            else:
+                pending.extend(cell.sure | cell.maybe for cell in sources)
+    return found

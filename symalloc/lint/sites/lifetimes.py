@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache, partial
 
 from symalloc.lint.sites.site import Scene, Site, name_of, places_of
 from symalloc.program.flow import Mark
@@ -22,9 +24,10 @@ from symalloc.program.model import (
     CallPacked,
     CallTIR,
     Instruction,
+    Var,
 )
-from symalloc.program.overwrites import Overwrite, overwrites
-from symalloc.program.regions import Kind, Region, bits_of
+from symalloc.program.overwrites import Overwrite, Paths, candidates
+from symalloc.program.regions import Kind, Region, Target, bits_of
 from symalloc.program.span import Span
 
 __all__ = ["live_pairs", "unfreed", "unruly", "unsafe_results"]
@@ -34,31 +37,46 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
     writing step.
     """
-    analysis = scene.analysis
-    found_at = overwrites(analysis.points, analysis.effects)
-    for found in sorted(found_at, key=lambda overwrite: not overwrite.certain):
-        yield found.writer, _live_pair(scene, found)
+    points, effects = scene.points, scene.analysis.effects
+    paths = cache(lambda: Paths(points, effects))
+    for step, target, index in candidates(points, effects):
+        first, second = points.regions[index], points.regions[target.region]
+        places = (first.offset, first.nbytes, second.offset, second.nbytes)
+        yield (
+            step,
+            Site(
+                kind="live-pair",
+                instruction=scene.analysis.flow.steps[step].instruction,
+                quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+                unknown="the place of one of the two tensors is not known here",
+                once=frozenset((index, target.region)),
+                key=places,
+                settle=partial(_settled, scene, paths, step, target, index),
+            ),
+        )
 
 
-def _live_pair(scene: Scene, found: Overwrite) -> Site:
+_PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
+
+
+def _settled(
+    scene: Scene, paths: Callable[[], Paths], step: int, target: Target, index: int, site: Site
+) -> Site | None:
+    """The pair, if there is a path on which content is lost."""
+    found = paths().overwrite(step, target, index)
+    return None if found is None else _live_pair(scene, found, site)
+
+
+def _live_pair(scene: Scene, found: Overwrite, site: Site) -> Site:
     regions, steps = scene.points.regions, scene.analysis.flow.steps
     first, second = regions[found.first], regions[found.second]
     writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
-    known = {
-        "first.offset": first.offset,
-        "first.nbytes": first.nbytes,
-        "second.offset": second.offset,
-        "second.nbytes": second.nbytes,
-    }
     alias = alias_at(scene, found.reader, first)
     doubt = None
     if not found.certain:
         doubt = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
-    return Site(
-        kind="live-pair",
-        instruction=writer,
-        quantities={name: value for name, value in known.items() if value is not None},
-        unknown="the place of one of the two tensors is not known here",
+    return replace(
+        site,
         texts={
             **({"alias": alias} if alias is not None else {}),
             "first": first.name,
@@ -72,7 +90,6 @@ def _live_pair(scene: Scene, found: Overwrite) -> Site:
             second=_span(second),
             reader=reader.span if reader is not None and reader is not writer else None,
         ),
-        once=frozenset((found.first, found.second)),
         doubt=doubt,
     )
 
@@ -135,14 +152,14 @@ def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
     """
     flow = scene.analysis.flow
     used, killed = used_variables(flow), killed_variables(flow)
-    escaping = _escaping(scene) if killed else 0
+    freed = _escaping(scene) | _regions_of(scene, killed)
     for index, step in enumerate(flow.steps):
         made = step.instruction
         if step.mark is not Mark.PLAIN or not isinstance(made, AllocStorage | AllocTensor):
             continue
         if made.var not in used:
             yield index, _allocation(made, "never-used")
-        elif killed and made.var not in killed and not _escapes(scene, made, escaping):
+        elif killed and made.var not in killed and not _regions_of(scene, (made.var,)) & freed:
             yield index, _allocation(made, "never-killed")
 
 
@@ -162,9 +179,13 @@ def _escaping(scene: Scene) -> int:
     return found
 
 
-def _escapes(scene: Scene, made: AllocStorage | AllocTensor, escaping: int) -> bool:
-    sure, maybe = bits_of(scene.points.values[made.var])
-    return bool(scene.points.real(sure | maybe) & escaping)
+def _regions_of(scene: Scene, variables: Iterable[Var]) -> int:
+    """The regions that some of the variables point to."""
+    found = 0
+    for var in variables:
+        sure, maybe = bits_of(scene.points.value_of(var))
+        found |= scene.points.real(sure | maybe)
+    return found
 
 
 def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:

@@ -4,7 +4,7 @@ sites may use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -45,8 +45,11 @@ class Site:
 
     `checked` is what the program itself checks at run time right here: a constraint that is no more than
     that stops the program before any fault.  `sized` sites ask only about inputs that are no larger than
-    what a machine holds. `once`: where set, of several findings of one rule with an equal value the first
-    is kept.  `doubt`: why the site may not be one at all.
+    what a machine holds.  `doubt`: why the site may not be one at all.
+
+    `once`: where set, of several findings of one rule with an equal value the first is kept.  `key`: where
+    set, what the verdicts depend on; a site with a key that was clean is not asked again.  `settle`
+    completes a site once there is something to report, or finds that it is none.
     """
 
     kind: str
@@ -61,6 +64,8 @@ class Site:
     checked: Condition | None = None
     sized: bool = False
     once: object = None
+    key: Hashable | None = None
+    settle: Callable[[Site], Site | None] | None = None
     doubt: str | None = None
 
     @property

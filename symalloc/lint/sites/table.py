@@ -13,7 +13,7 @@ from symalloc.lint.sites.site import Scene, Site
 from symalloc.lint.sites.sizes import byte_counts, extents, storages
 from symalloc.lint.sites.tensor_on_storage import storages_of, tensor_on_storage
 from symalloc.lint.sites.unverified import constructs, symbols
-from symalloc.lint.sites.views import operator_reshapes, reshapes, views
+from symalloc.lint.sites.views import absolute_offset, operator_reshapes, reshapes, views
 from symalloc.program.model import (
     AllocFresh,
     AllocStorage,
@@ -82,13 +82,12 @@ def _call_tir(scene: Scene, call: CallTIR) -> Hashable:
     return call.kernel, inputs, call.outputs, call.scalars, call.inplace
 
 
-def _view(scene: Scene, view: View) -> Hashable | None:
-    if view.kind == "ensure_zero_offset":
-        return None
-    return view.kind, view.offset, view.shape, view.dtype, type_of(view.source)
+def _view(scene: Scene, view: View) -> Hashable:
+    folded = absolute_offset(scene, view)
+    return view.kind, view.offset, view.shape, view.dtype, type_of(view.source), folded
 
 
-KEYS: Mapping[type, Callable[[Scene, Any], Hashable | None]] = {
+KEYS: Mapping[type, Callable[[Scene, Any], Hashable]] = {
     AllocStorage: lambda _, i: i.size,
     AllocTensor: _alloc_tensor,
     AllocFresh: lambda _, i: (i.shape, i.dtype),
@@ -96,4 +95,4 @@ KEYS: Mapping[type, Callable[[Scene, Any], Hashable | None]] = {
     CallKernel: _call_kernel,
     CallTIR: _call_tir,
 }
-"""What the sites of an instruction depend on, names aside: equal keys, equal verdicts.  None: not known."""
+"""What the sites of an instruction depend on, names aside: equal keys, equal verdicts."""

@@ -13,7 +13,7 @@ from symalloc.program.regions import Kind, bits_of
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO, Expr, product
 
-__all__ = ["operator_reshapes", "reshapes", "views"]
+__all__ = ["absolute_offset", "operator_reshapes", "reshapes", "views"]
 
 _RESHAPES = frozenset({"relax.reshape"})
 
