@@ -60,7 +60,7 @@ def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool 
     low, high = region.box.lower[exact.name], region.box.upper[exact.name]
     if exact.step > 1 or candidate.symbols != {exact.name}:
         return None
-    taken = solve(candidate, exact.name, low, high)
+    taken = solve(candidate, low, high)
     if taken is None:
         return None
     left = complement(taken, low, high)

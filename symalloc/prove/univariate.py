@@ -15,39 +15,39 @@ from math import lcm
 from symalloc.prove.bounds import Box
 from symalloc.prove.cases import split_extrema
 from symalloc.prove.region import Region
+from symalloc.prove.residue_form import coefficients
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
-from symalloc.size.expr import Expr, FloorDiv, Mod, Symbol, symbol
+from symalloc.size.expr import Expr, FloorDiv, Mod, Symbol
 
 __all__ = ["Exact", "Intervals", "nonpositive", "period", "solve", "solve_exactly"]
 
 Intervals = list[tuple[int, int]]
-MAX_DEGREE = 8
 MAX_PERIOD = 64
 
 
-def solve(condition: Condition, name: str, lower: int, upper: int) -> Intervals | None:
-    """Where `condition`, whose atoms are `name` alone, holds in [lower, upper]: disjoint, ascending, not
-    adjacent.
+def solve(
+    condition: Condition, lower: int, upper: int, *, step: int = 1, residue: int = 0
+) -> Intervals | None:
+    """The q in [lower, upper] for which `condition`, in one symbol, holds at `step * q + residue`.
 
-    None where it is no polynomial of moderate degree.
+    Intervals disjoint, ascending, not adjacent; None where that is no polynomial of moderate degree.
     """
-    match condition:
-        case Relation(operator=operator, expr=expr):
-            coefficients = _coefficients(expr)
-            return None if coefficients is None else _relation(operator, coefficients, lower, upper)
-        case And(operands=operands):
-            found: Intervals | None = [(lower, upper)]
-            for operand in operands:
-                part = solve(operand, name, lower, upper)
-                if part is None or found is None:
-                    return None
-                found = intersect(found, part)
-            return found
-        case Or(operands=operands):
-            parts = [solve(c, name, lower, upper) for c in operands]
-            known = [p for p in parts if p is not None]
-            return None if len(known) < len(parts) else merge(span for p in known for span in p)
-    return None
+    if isinstance(condition, Relation):
+        found = coefficients(condition.expr, step, residue)
+        return None if found is None else _relation(condition.operator, found, lower, upper)
+    assert isinstance(condition, And | Or)
+    parts = []
+    for operand in condition.operands:
+        part = solve(operand, lower, upper, step=step, residue=residue)
+        if part is None:
+            return None
+        parts.append(part)
+    if isinstance(condition, Or):
+        return merge(span for part in parts for span in part)
+    whole: Intervals = [(lower, upper)]
+    for part in parts:
+        whole = intersect(whole, part)
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,7 @@ def _solutions(condition: Condition, name: str, step: int, box: Box) -> list[tup
         least, greatest = _quotients(name, step, residue, box)
         if least > greatest:
             continue
-        part = condition.substitute({name: step * symbol(name) + residue}) if step > 1 else condition
-        spans = solve(part, name, least, greatest)
+        spans = solve(condition, least, greatest, step=step, residue=residue)
         if spans is None:
             return None
         classes.append((residue, spans))
@@ -138,26 +137,27 @@ def period(condition: Condition, limit: int = MAX_PERIOD) -> int | None:
     return None
 
 
-def nonpositive(coefficients: Sequence[int], lower: int, upper: int) -> Intervals:
-    """The integers x in [lower, upper] with `sum(c * x**i) <= 0`, as disjoint ascending intervals."""
+def nonpositive(polynomial: Sequence[int], lower: int, upper: int) -> Intervals:
+    """The integers x in [lower, upper] with `sum(c * x**i) <= 0`, as disjoint ascending intervals.
+
+    `polynomial` lists the coefficients by power, the last not zero.
+    """
     if lower > upper:
         return []
-    while coefficients and not coefficients[-1]:
-        coefficients = coefficients[:-1]
-    if len(coefficients) <= 1:
-        return [(lower, upper)] if not coefficients or coefficients[0] <= 0 else []
-    if len(coefficients) == 2:
-        return _linear(coefficients[0], coefficients[1], lower, upper)
-    falling = nonpositive(_difference(coefficients), lower, upper - 1)
+    if len(polynomial) <= 1:
+        return [(lower, upper)] if not polynomial or polynomial[0] <= 0 else []
+    if len(polynomial) == 2:
+        return _linear(polynomial[0], polynomial[1], lower, upper)
+    falling = nonpositive(_difference(polynomial), lower, upper - 1)
     turns = {lower, upper}
     for first, last in falling:
         turns |= {first, last + 1}
     found: Intervals = []
     for a, b in pairwise(sorted(turns)):
-        span = _monotone(coefficients, a, b)
+        span = _monotone(polynomial, a, b)
         if span is not None:
             found.append(span)
-    if lower == upper and _value(coefficients, lower) <= 0:
+    if lower == upper and _value(polynomial, lower) <= 0:
         found.append((lower, upper))
     return merge(found)
 
@@ -191,24 +191,12 @@ def complement(spans: Intervals, lower: int, upper: int) -> Intervals:
     return rest
 
 
-def _relation(operator: str, coefficients: list[int], lower: int, upper: int) -> Intervals:
-    below = nonpositive(coefficients, lower, upper)
+def _relation(operator: str, polynomial: list[int], lower: int, upper: int) -> Intervals:
+    below = nonpositive(polynomial, lower, upper)
     if operator == "<=":
         return below
-    zero = intersect(below, nonpositive([-c for c in coefficients], lower, upper))
+    zero = intersect(below, nonpositive([-c for c in polynomial], lower, upper))
     return zero if operator == "==" else complement(zero, lower, upper)
-
-
-def _coefficients(expr: Expr) -> list[int] | None:
-    """The coefficients by power, where `expr` is a polynomial in one symbol of moderate degree."""
-    found: dict[int, int] = {}
-    for monomial, coefficient in expr.terms.items():
-        if len(monomial) > 1 or (
-            monomial and (type(monomial[0][0]) is not Symbol or monomial[0][1] > MAX_DEGREE)
-        ):
-            return None
-        found[monomial[0][1] if monomial else 0] = coefficient
-    return [found.get(power, 0) for power in range(max(found, default=0) + 1)]
 
 
 def _linear(constant: int, slope: int, lower: int, upper: int) -> Intervals:
@@ -219,10 +207,10 @@ def _linear(constant: int, slope: int, lower: int, upper: int) -> Intervals:
     return [(lower, upper)] if lower <= upper else []
 
 
-def _difference(coefficients: Sequence[int]) -> list[int]:
+def _difference(polynomial: Sequence[int]) -> list[int]:
     """p(x + 1) - p(x)."""
-    result = [0] * (len(coefficients) - 1)
-    for power, c in enumerate(coefficients):
+    result = [0] * (len(polynomial) - 1)
+    for power, c in enumerate(polynomial):
         binomial = 1
         for k in range(power):
             result[k] += c * binomial
@@ -230,16 +218,16 @@ def _difference(coefficients: Sequence[int]) -> list[int]:
     return result
 
 
-def _value(coefficients: Sequence[int], x: int) -> int:
+def _value(polynomial: Sequence[int], x: int) -> int:
     total = 0
-    for c in reversed(coefficients):
+    for c in reversed(polynomial):
         total = total * x + c
     return total
 
 
-def _monotone(coefficients: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
+def _monotone(polynomial: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
     """Where a polynomial that is monotone on [a, b] is at most zero."""
-    at_a, at_b = _value(coefficients, a) <= 0, _value(coefficients, b) <= 0
+    at_a, at_b = _value(polynomial, a) <= 0, _value(polynomial, b) <= 0
     if at_a and at_b:
         return a, b
     if not at_a and not at_b:
@@ -247,7 +235,7 @@ def _monotone(coefficients: Sequence[int], a: int, b: int) -> tuple[int, int] | 
     inside, outside = (a, b) if at_a else (b, a)
     while abs(inside - outside) > 1:
         middle = (inside + outside) // 2
-        if _value(coefficients, middle) <= 0:
+        if _value(polynomial, middle) <= 0:
             inside = middle
         else:
             outside = middle

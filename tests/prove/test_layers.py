@@ -47,7 +47,10 @@ def test_bounds_decide_only_what_is_so(condition: Condition, there: Box) -> None
 
 @given(st.lists(st.integers(-30, 30), max_size=5), st.integers(-20, 20), st.integers(0, 30))
 def test_polynomial_is_at_most_zero_exactly_there(coefficients: list[int], low: int, width: int) -> None:
-    spans = nonpositive(coefficients, low, low + width)
+    trimmed = list(coefficients)
+    while trimmed and not trimmed[-1]:
+        trimmed.pop()
+    spans = nonpositive(trimmed, low, low + width)
     found = {x for first, last in spans for x in range(first, last + 1)}
     inside = range(low, low + width + 1)
     assert found == {x for x in inside if sum(c * x**i for i, c in enumerate(coefficients)) <= 0}
@@ -55,8 +58,8 @@ def test_polynomial_is_at_most_zero_exactly_there(coefficients: list[int], low: 
 
 
 def test_univariate_reaches_the_end_of_int64() -> None:
-    assert solve(parse_condition("n*n <= 10**18"), "n", 0, HUGE) == [(0, 10**9)]
-    assert solve(parse_condition("n*n != 10**18"), "n", 0, HUGE) == [(0, 10**9 - 1), (10**9 + 1, HUGE)]
+    assert solve(parse_condition("n*n <= 10**18"), 0, HUGE) == [(0, 10**9)]
+    assert solve(parse_condition("n*n != 10**18"), 0, HUGE) == [(0, 10**9 - 1), (10**9 + 1, HUGE)]
     assert complement([(0, 5)], 0, HUGE) == [(6, HUGE)]
 
 
