@@ -85,7 +85,7 @@ def _document(text: str) -> object:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip()) - 1
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         what = (
             "the JSON ends too early: the file is truncated" if cut else f"it is not valid JSON: {error.msg}"
         )

@@ -7,7 +7,7 @@ import re
 __all__ = ["error_text"]
 
 _STACK = ("File ", "at ", "Traceback", "Stack trace", "During handling")
-_CHECK = re.compile(r"Check failed: (?:.*?) : ", re.DOTALL)
+_CHECK = re.compile(r"Check failed: (?:\(.*?\) is false: |.*? : )", re.DOTALL)
 _ADDRESS = re.compile(r" 0x[0-9a-f]{6,}")
 _OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)', re.DOTALL)
 _MOST_CHARACTERS = 600
