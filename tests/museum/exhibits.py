@@ -73,6 +73,15 @@ EXHIBITS = (
         proof="wrong numbers",
     ),
     Exhibit(
+        name="match_cast_dropped",
+        origin="seen on TVM 0.27",
+        rule="SYM101",
+        verdict="runtime-check",
+        on_line="alloc = R.memory.alloc_tensor",
+        counterexample={"m": 0, "n": 1},
+        proof="error",
+    ),
+    Exhibit(
         name="reshape_alias",
         origin="apache/tvm#20134",
         rule="SYM203",

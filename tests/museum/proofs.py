@@ -54,6 +54,12 @@ def outgrows(name: str) -> bool:
     )
 
 
+def unchecked_cast() -> bool:
+    """1,000 floats on 20 bytes: neither the cast nor the allocation objects; a page later the allocation does."""
+    fits, breaks = (call("match_cast_dropped", floats(n), floats(5)) for n in (1000, 1025))
+    return fits.shape == (1000,) and "storage allocation failure" in breaks
+
+
 def gives(name: str, right: float, wrong: float, *arguments: Any) -> bool:
     """Every element is `wrong`, and none `right`."""
     result = call(name, *arguments).numpy()
@@ -109,6 +115,7 @@ PROOFS: Mapping[str, Callable[[], bool]] = {
     ),
     "match_cast_alias": lambda: gives("match_cast_alias", 0.375, 0.25, np.zeros((5, 8), np.float32)),
     "reshape_alias": lambda: gives("reshape_alias", 0.375, 0.25, np.zeros((5, 8), np.float32)),
+    "match_cast_dropped": unchecked_cast,
     "packed_returns_argument": returns_its_argument,
     "neighbour_overwritten": neighbour,
     "misaligned_offset": misaligned,
