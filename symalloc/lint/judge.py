@@ -62,11 +62,15 @@ class Judge:
             return _VALID
         domain = self.domains.entry(sized=sized)
         verdict, unknown = self._ask(constraint, domain)
+        if sized and verdict is Verdict.VACUOUS:
+            return self.rule(constraint, facts)  # what is given asks for inputs that are not ordinary
         if verdict in _SETTLED:
             return _VALID
         if facts.guards:
             domain = self.domains.guarded(facts, sized=sized)
             verdict, unknown = self._ask(constraint, domain)
+            if sized and verdict is Verdict.VACUOUS:
+                return self.rule(constraint, facts)
             if verdict in _SETTLED:
                 return Ruling(Verdict.ALWAYS_VALID, verdict is Verdict.ALWAYS_VALID, domain)
         if facts.calls and verdict is not Verdict.ALWAYS_INVALID:

@@ -308,7 +308,9 @@ class _Builder:
                 sure, maybe = sure | cell.sure, maybe | cell.maybe
             elif entry.maybe >> leaf & 1:
                 maybe |= cell.sure | cell.maybe
-        return Cell(sure & ~self.of_kind[Kind.STORAGE], maybe & ~self.of_kind[Kind.STORAGE], None)
+        if not made.sure & self.of_kind[Kind.STORAGE]:  # a tensor on a storage is not that storage
+            sure, maybe = sure & ~self.of_kind[Kind.STORAGE], maybe & ~self.of_kind[Kind.STORAGE]
+        return Cell(sure, maybe, None) if sure or maybe else made
 
     def all_of(self, operands: tuple[Operand, ...]) -> tuple[int, int]:
         """All that the operands point to; no storages, which hold nothing of their own."""

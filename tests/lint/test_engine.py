@@ -334,3 +334,12 @@ def _either_view_or_argument(body: Body, tensor: Var) -> Var:
         return body.packed("f", tensor, body.params[0], ownership=Ownership.ARGUMENT)
 
     return body.branch(lambda: body.view(tensor, "n"), other)
+
+
+def test_overflow_is_asked_about_large_inputs_where_only_these_are_left() -> None:
+    body = Body()
+    body.tensor(body.storage(64), "n", 2**40, dtype=F32)
+    program = body.program()
+    assert findings(program, "SYM105")
+    assert not findings(program, "SYM105", assume=["n <= 1000"])
+    assert findings(program, "SYM105", assume=["n >= 8388608"])

@@ -8,7 +8,7 @@ from program.build import Body, param, program_of, tensor_of
 from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
 from symalloc.program.overwrites import Paths, candidates
 from symalloc.program.summaries import analyse
-from symalloc.program.types import OpaqueType, TupleType
+from symalloc.program.types import OpaqueType, StorageType, TupleType
 
 
 def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
@@ -288,3 +288,14 @@ def test_recursion_reaches_a_fixed_point() -> None:
     body.overwrite()
     body.call("read", other)
     assert pairs(program_of(body.finish(), inner.finish(result))) == LOST
+
+
+def test_a_function_that_hands_a_storage_through() -> None:
+    """What is placed on the returned storage lies on the one that was given."""
+    body = Two()
+    same = body.function("callee", body.arena, kind=StorageType())
+    b = body.tensor(same, 8, name="b")
+    body.call("fill", b)
+    body.call("read", body.a)
+    inner = Body(Var("s", StorageType()), name="callee")
+    assert pairs(program_of(body.finish(), inner.finish(inner.params[0]))) == LOST

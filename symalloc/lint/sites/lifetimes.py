@@ -27,6 +27,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.overwrites import Overwrite, Paths, candidates
+from symalloc.program.points_to import cached_maker
 from symalloc.program.regions import Kind, Region, Target, bits_of
 from symalloc.program.span import Span
 
@@ -218,6 +219,10 @@ def _outlives(root: Region) -> bool:
         case CallFunction(kept=kept):
             return kept or root.given
     return root.given
+
+
+def _is_cached(instruction: Instruction | None) -> bool:
+    return isinstance(instruction, CallPacked) and cached_maker(instruction) is not None
 
 
 def _span(region: Region) -> Span | None:
