@@ -78,7 +78,7 @@ EXHIBITS = (
         rule="SYM101",
         verdict="runtime-check",
         on_line="alloc = R.memory.alloc_tensor",
-        counterexample={"m": 0, "n": 1},
+        counterexample={"m": 1, "n": 2},
         proof="error",
     ),
     Exhibit(

@@ -55,7 +55,7 @@ def outgrows(name: str) -> bool:
 
 
 def unchecked_cast() -> bool:
-    """1,000 floats on 20 bytes: neither the cast nor the allocation objects; a page later the allocation does."""
+    """1,000 floats on 20 bytes, with no error; a page later the allocation objects, the cast never."""
     fits, breaks = (call("match_cast_dropped", floats(n), floats(5)) for n in (1000, 1025))
     return fits.shape == (1000,) and "storage allocation failure" in breaks
 
