@@ -20,8 +20,8 @@ class CastReading:
     target).
 
     `unchecked` holds the numbers of pairs whose target is a bare symbol with a value already: TVM 0.27's
-    KillAfterLastUse takes such a cast for a definition of what follows and drops it, so that nothing compares them when
-    the module runs.
+    KillAfterLastUse takes such a cast for a definition of what follows and drops it, so that nothing
+    compares them when the module runs.
     """
 
     definitions: dict[str, Expr] = field(default_factory=dict)
