@@ -147,7 +147,8 @@ def test_two_extents_that_bind_one_symbol_are_compared() -> None:
     body.cast(body.params[0], "k", "k", defines=["k"])
     symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "k": Origin.CAST}
     result = run(body.program(symbols=symbols), "SYM301")
-    assert (result.counts.constraints, result.counts.runtime_check, result.counts.guarded) == (1, 1, 1)
+    assert (result.counts.constraints, result.counts.runtime_check) == (1, 1)
+    assert result.counts.guarded == 0  # TVM drops a cast to a symbol that has a value
 
 
 def test_a_kernel_that_compared_shapes_proves_what_follows() -> None:

@@ -14,11 +14,12 @@ __all__ = ["match_casts"]
 
 def match_casts(scene: Scene, cast: MatchCast) -> Iterator[Site]:
     """The sites of one cast; extents that bind a symbol are compared with nothing."""
-    for index, source, target in read_cast(cast).compared:
+    reading = read_cast(cast)
+    for index, source, target in reading.compared:
         yield Site(
             kind="match-cast",
             instruction=cast,
             quantities={"source.extent": source, "extent": target},
             texts={"value": cast.var.name, "source": name_of(cast.source), "index": str(index)},
-            checked=eq(source, target),
+            checked=None if index in reading.unchecked else eq(source, target),
         )
