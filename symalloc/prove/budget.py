@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "Meter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,12 +13,26 @@ class Budget:
 
     `z3_milliseconds`: wall time of one question to z3 (0: never ask).  `z3_steps`: its resource limit,
     which makes most answers independent of the machine's load.  `sampling_steps`: points evaluated in
-    search of a witness.
-    `cases`: branches of a case distinction.  `pivots`: steps of the exact simplex.
+    search of a witness.  `cases`: branches of a case distinction.  `work`: machine-word operations of the
+    exact simplex in one attempt at a refutation.
     """
 
     z3_milliseconds: int = 100
     z3_steps: int = 3_000_000
     sampling_steps: int = 4_000
     cases: int = 96
-    pivots: int = 120
+    work: int = 80_000
+
+
+class Meter:
+    """Counts down the elementary operations that one attempt at a proof has left."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, work: int) -> None:
+        self.left = work
+
+    def spend(self, operations: int) -> bool:
+        """Take `operations` away; whether any are left."""
+        self.left -= operations
+        return self.left > 0

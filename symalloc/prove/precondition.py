@@ -19,7 +19,7 @@ __all__ = ["equivalent", "precondition"]
 
 MAX_SPANS = 3
 MAX_LENGTH = 120
-SMALL = Budget(z3_milliseconds=0, cases=24, pivots=60)
+SMALL = Budget(z3_milliseconds=0, cases=24, work=30_000)
 
 
 def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:

@@ -13,6 +13,7 @@ from itertools import combinations_with_replacement
 from math import isqrt
 
 from symalloc.prove.bounds import Box
+from symalloc.prove.budget import Meter
 from symalloc.prove.simplex import negative_combination
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr, Monomial, symbol
@@ -21,23 +22,30 @@ __all__ = ["contradiction"]
 
 MAX_COLUMNS = 90
 MAX_DEGREE = 6
+FAR = 2**62  # an upper bound that only says that a symbol fits int64
 
 
-def contradiction(conditions: Iterable[Condition], box: Box, *, pivots: int) -> bool:
-    """Whether the polynomial relations among `conditions` are shown to contradict each other in `box`."""
+def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter, *, multiply: bool = True) -> bool:
+    """Whether the polynomial relations among `conditions` are shown to contradict each other in `box`.
+
+    Without `multiply` only sums of the relations themselves are tried.
+    """
     facts = _facts(conditions, box)
     limits = _limits(facts, box)
-    if _refuted([*facts, *limits], pivots):
+    if _refuted([*facts, *limits], meter):
         return True
-    if all(_degree(m) <= 1 for f in facts for m in f.terms):
+    if not multiply or all(_degree(m) <= 1 for f in facts for m in f.terms):
         return False
-    return _refuted(_products(facts, limits), pivots)
+    near = [limit for limit in limits if limit.terms.get((), 0) < FAR]
+    return _refuted(_products(facts, near, rounds=1), meter) or _refuted(
+        _products(facts, limits, rounds=2), meter
+    )
 
 
-def _refuted(facts: Sequence[Expr], pivots: int) -> bool:
+def _refuted(facts: Sequence[Expr], meter: Meter) -> bool:
     columns = [{m: c for m, c in f.terms.items() if m} for f in facts]
     costs = [f.terms.get((), 0) for f in facts]
-    return negative_combination(columns, costs, pivots=pivots) is True
+    return negative_combination(columns, costs, meter) is True
 
 
 def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
@@ -63,7 +71,8 @@ def _limits(facts: Iterable[Expr], box: Box) -> list[Expr]:
     return [box.upper[n] - box.lower[n] - symbol(n) for n in names]
 
 
-def _products(facts: list[Expr], limits: list[Expr]) -> list[Expr]:
+def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Expr]:
+    """The facts and limits, and products of them that may cancel each other's monomials, `rounds` deep."""
     columns = dict.fromkeys((*facts, *limits))
     for square in _squares(facts):
         columns.setdefault(square)
@@ -73,7 +82,7 @@ def _products(facts: list[Expr], limits: list[Expr]) -> list[Expr]:
                 columns.setdefault(left * right)
     sources = [*facts, *limits]
     done: set[Monomial] = set()
-    for _ in range(2):
+    for _ in range(rounds):
         wanted = {m for f in columns for m, c in f.terms.items() if c > 0 and _degree(m) > 1} - done
         done |= wanted
         for monomial in sorted(wanted, key=_degree):

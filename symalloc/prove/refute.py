@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, permutations
 
 from symalloc.prove.bounds import Box, decide
-from symalloc.prove.budget import Budget
+from symalloc.prove.budget import Budget, Meter
 from symalloc.prove.cases import choices, first_choice, replace
 from symalloc.prove.equations import impossible
 from symalloc.prove.products import contradiction
@@ -24,6 +24,7 @@ from symalloc.size.expr import Atom, Expr, Symbol
 __all__ = ["refute", "refute_by_residues"]
 
 MAX_PAIRS = 30
+LEMMA_WORK = 3_000
 LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
 
 
@@ -49,8 +50,8 @@ class _Refutation:
     """One attempt: counts its cases and remembers the hardest layer used."""
 
     def __init__(self, budget: Budget) -> None:
-        self.budget = budget
         self.cases = budget.cases
+        self.meter = Meter(budget.work)
         self.rank = 0
 
     @property
@@ -97,10 +98,10 @@ class _Refutation:
         if region.empty:
             return self.used("equalities")
         facts = [d for f in region.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
-        if contradiction(facts, box, pivots=self.budget.pivots):
+        if contradiction(facts, box, self.meter, multiply=False):
             return self.used("products")
-        lemmas = _ordered_quotients(quotients, facts, region, self.budget.pivots)
-        if lemmas and contradiction([*facts, *lemmas], box, pivots=self.budget.pivots):
+        facts += _ordered_quotients(quotients, facts, region)
+        if contradiction(facts, box, self.meter):
             return self.used("products")
         if any(impossible(f, box) for f in facts):
             return self.used("equations")
@@ -156,7 +157,7 @@ def _without_factor(fact: Relation, box: Box) -> list[Relation]:
 
 
 def _ordered_quotients(
-    quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region, pivots: int
+    quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region
 ) -> list[Relation]:
     """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts."""
     found: list[Relation] = []
@@ -164,7 +165,7 @@ def _ordered_quotients(
         if below != divisor:
             continue
         greater = region.reduce(ge(above, other + 1))
-        if contradiction((*facts, greater), region.box, pivots=pivots):
+        if contradiction((*facts, greater), region.box, Meter(LEMMA_WORK)):
             ordered = region.reduce(le(p, q))
             found += [ordered] if isinstance(ordered, Relation) else []
     return found

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import TypeVar
 
+from symalloc.prove.budget import Meter
+
 __all__ = ["negative_combination"]
 
 GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
@@ -21,11 +23,11 @@ Key = TypeVar("Key")
 
 
 def negative_combination(
-    columns: Sequence[Mapping[Key, int]], costs: Sequence[int], *, pivots: int
+    columns: Sequence[Mapping[Key, int]], costs: Sequence[int], meter: Meter
 ) -> bool | None:
     """Whether weights w >= 0 exist with `sum(w * column) <= 0` in each row and `sum(w * cost) < 0`.
 
-    None where `pivots` steps do not decide it.
+    None where `meter` runs out first.
     """
     rows, used = _presolved(columns)
     table: list[Row] = []
@@ -34,20 +36,22 @@ def negative_combination(
         table.append({**row, slack: 1})
         basis.append(slack)
     objective: Row = {i: costs[i] for i in used if costs[i]}
-    for step in range(pivots):
-        entering = _entering(objective, greedy=step < GREEDY_STEPS)
-        if entering is None:
-            return False
+    step = 0
+    while (entering := _entering(objective, greedy=step < GREEDY_STEPS)) is not None:
+        step += 1
         leaving = _leaving(table, basis, entering)
         if leaving is None:
             return True
         pivot = table[leaving]
+        words = 1 + pivot[entering].bit_length() // 64
+        if not meter.spend(words * sum(len(row) for row in table if entering in row)):
+            return None
         for index, row in enumerate(table):
             if index != leaving and entering in row:
                 table[index] = _eliminate(row, pivot, entering)
         objective = _eliminate(objective, pivot, entering)
         basis[leaving] = entering
-    return None
+    return False
 
 
 def _presolved(columns: Sequence[Mapping[Key, int]]) -> tuple[list[Row], set[int]]:

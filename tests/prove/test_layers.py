@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prove.bounds import Box, decide, interval
-from symalloc.prove.budget import Budget
+from symalloc.prove.budget import Budget, Meter
 from symalloc.prove.cases import first_choice, split_extrema
 from symalloc.prove.equations import divisor_points, factor, impossible
 from symalloc.prove.products import contradiction
@@ -90,15 +90,15 @@ def test_choices_inside_divisions_are_split() -> None:
 
 def test_simplex_finds_a_combination() -> None:
     # x - y - 1 >= 0 and y - x >= 0 contradict each other
-    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 1}], [-1, 0], pivots=20) is True
-    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 2}], [-1, 0], pivots=20) is False
-    assert negative_combination([{"x": 1}, {"x": -1}], [-1, 0], pivots=0) is None
+    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 1}], [-1, 0], Meter(1000)) is True
+    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 2}], [-1, 0], Meter(1000)) is False
+    assert negative_combination([{"x": 1}, {"x": -1}], [-1, 0], Meter(0)) is None
 
 
 @given(st.lists(conditions(polynomials()), min_size=1, max_size=3), boxes(5))
 @settings(max_examples=200)
 def test_products_contradict_only_what_has_no_point(claims: list[Condition], there: Box) -> None:
-    if contradiction(claims, there, pivots=60):
+    if contradiction(claims, there, Meter(20_000)):
         relations = [c for c in claims if isinstance(c, Relation)]
         assert not any(satisfies(p, relations) for p in points(there))
 
@@ -113,7 +113,7 @@ def test_products_contradict_only_what_has_no_point(claims: list[Condition], the
     ],
 )
 def test_products_refute(texts: tuple[str, ...]) -> None:
-    assert contradiction(map(parse_condition, texts), box(), pivots=120)
+    assert contradiction(map(parse_condition, texts), box(), Meter(50_000))
 
 
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
