@@ -199,7 +199,7 @@ def test_precondition(text: str, assume: tuple[str, ...], precondition: str) -> 
 
 
 @given(conditions(), st.lists(conditions(), max_size=2), boxes(5))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition], there: Box) -> None:
     domain = Domain(lower=there.lower, upper=there.upper, assumptions=tuple(assume))
     proof = Prover(Budget(z3_milliseconds=200)).prove(constraint, domain)

@@ -274,7 +274,7 @@ def test_rewriting() -> None:
 
 
 @given(sizes())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_sympy_and_back(expr: Expr) -> None:
     back = from_sympy(to_sympy(expr))
     assert all(back.evaluate(p) == expr.evaluate(p) for p in points(SMALL))
