@@ -1,4 +1,4 @@
-"""What `make demo` shows: a fault found, a model planned and run, and a module on which TVM itself segfaults put right.
+"""What `make demo` shows: a fault found, a model planned and run, a module put right on which TVM segfaults.
 
 Every command is printed before its output.  The exit status is 0 only if each did what it should.
 """
@@ -47,7 +47,7 @@ def chapters() -> tuple[Chapter, ...]:
         ),
         Chapter(
             title="2. A dynamic model, planned and run",
-            text="One arena whose size and offsets are expressions in n, proved for every n, then compared at three sizes.",
+            text="One arena, its size and offsets expressions in n, proved for every n; compared at three sizes.",
             steps=(
                 Step(command="symalloc lint examples/mlp.py"),
                 Step(command=f"symalloc plan examples/mlp.py -o {PLANNED}", shows=("arena", "TVM's plan")),
@@ -66,7 +66,11 @@ def chapters() -> tuple[Chapter, ...]:
                     status=-signal.SIGSEGV,
                     quiet_errors=True,
                 ),
-                Step(command="symalloc lint examples/branches.py", status=1, shows=("SYM204", "StaticPlanBlockMemory")),
+                Step(
+                    command="symalloc lint examples/branches.py",
+                    status=1,
+                    shows=("SYM204", "StaticPlanBlockMemory"),
+                ),
                 *(
                     Step(command=f"symalloc run examples/branches.py --bind n={n} --check", shows=bit_for_bit)
                     for n in (8, 32)
