@@ -1,8 +1,8 @@
 """Writes a plan into a Relax function: a guard and an arena at entry, a view of it for each planned tensor.
 
 The function must stand where StaticPlanBlockMemory stands: after CallTIRRewrite, no dataflow blocks.
-Each planned `t = R.builtin.alloc_tensor(shape, dtype)` becomes `R.memory.view(arena, shape, dtype,
-offset)` and, as `t` itself, `R.memory.ensure_zero_offset` of it, because compiled kernels refuse a byte
+Each planned `t = R.builtin.alloc_tensor(shape, dtype)` becomes a view of the arena at the tensor's offset
+and, as `t` itself, `R.memory.ensure_zero_offset` of the view, because compiled kernels refuse a byte
 offset; at multiples of 64 no bytes are copied.  What is not planned is left for LowerAllocTensor.
 """
 
@@ -27,6 +27,9 @@ from symalloc.size.expr import Expr
 __all__ = ["EmissionError", "emit_function"]
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
+# what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
+# the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
+VIEW = "runtime.TVMTensorCreateView"
 
 
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
@@ -49,7 +52,8 @@ def emit_function(
     """
     if not any(arena.placements for arena in plan.arenas):
         return function
-    places = [plan.placements.get(a.var) for a in allocations(seen.body)]
+    placements = plan.placements
+    places = [placements.get(a.var) for a in allocations(seen.body)]
     writer = _Writer(places=deque(places), variables=variables)
     entry = [*writer.guards(plan.guards, plan.function), *writer.arenas(plan.arenas)]
     body = writer.sequence(function.body, entry)
@@ -63,8 +67,8 @@ def emit_function(
         attrs=function.attrs,
         span=function.span,
     )
-    # the guard is a call with an effect; later passes must not judge the function by it
-    return rewritten.with_attr("relax.force_pure", True) if plan.guards and function.is_pure else rewritten
+    # guard and views are calls of packed functions, which TVM takes for impure
+    return rewritten.with_attr("relax.force_pure", True) if function.is_pure else rewritten
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,8 +147,8 @@ class _Writer:
             return [binding]
         arena, placement = place
         shape, dtype = binding.value.args[0], binding.value.args[1]
-        offset = self.size(placement.offset)
-        home = self.homes[arena.device, arena.scope]
-        view = self.bind(f"{binding.var.name}_view", memory.view(home, shape, dtype, offset))
+        arguments = [self.homes[arena.device, arena.scope], shape, dtype, self.size(placement.offset)]
+        call = Call(relax.ExternFunc(VIEW), arguments, ty_args=[binding.var.ty])
+        view = self.bind(f"{binding.var.name}_view", call)
         settled = self.builder.normalize(memory.ensure_zero_offset(view.var))
         return [view, relax.VarBinding(binding.var, settled)]
