@@ -1,8 +1,10 @@
-"""The memory program: functions of blocks of instructions over variables.  The whole of it fits on a few screens.
+"""The memory program: functions of blocks of instructions over variables.  The whole of it fits on a few
+screens.
 
-Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by identity; names
-serve display only and may repeat.  All byte counts and offsets are in bytes, all extents in elements.
-Invariant: symbols are named per function; two different symbolic variables of one function have different names.
+Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by
+identity; names serve display only and may repeat.  All byte counts and offsets are in bytes, all extents
+in elements. Invariant: symbols are named per function; two different symbolic variables of one function
+have different names.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias
 
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
@@ -75,7 +77,7 @@ class FunctionRef:
     name: str
 
 
-Operand: TypeAlias = Union[Var, ConstantTensor, ShapeValue, Scalar, TupleValue, Text, FunctionRef]
+Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | Text | FunctionRef
 
 
 # -- instructions ---------------------------------------------------------------------------------------------------
@@ -106,7 +108,9 @@ class AllocStorage(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocTensor(Instruction):
-    """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor of `shape` and `dtype` at `offset` bytes of `storage`."""
+    """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor of `shape` and `dtype` at `offset` bytes of
+    `storage`.
+    """
 
     storage: Operand
     offset: Expr
@@ -134,7 +138,8 @@ class Alias(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCast(Instruction):
-    """`var = R.match_cast(source, target)`: the same value; checked at run time; may define symbols of `target`.
+    """`var = R.match_cast(source, target)`: the same value; checked at run time; may define symbols of
+    `target`.
 
     `defines` names the symbols that this cast binds.
     """
@@ -148,8 +153,8 @@ class MatchCast(Instruction):
 class View(Instruction):
     """`var` shares the memory of `source`, at `offset` bytes from its start.
 
-    kind: `reshape` (vm.builtin.reshape; offset 0, same element count), `view` (R.memory.view), `ensure_zero_offset`
-    (the same bytes where the absolute offset is a multiple of 64, otherwise a copy).
+    kind: `reshape` (vm.builtin.reshape; offset 0, same element count), `view` (R.memory.view),
+    `ensure_zero_offset` (the same bytes where the absolute offset is a multiple of 64, otherwise a copy).
     """
 
     source: Operand
@@ -176,7 +181,9 @@ class TakeField(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallKernel(Instruction):
-    """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument spread)."""
+    """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument
+    spread).
+    """
 
     kernel: str
     arguments: tuple[Operand, ...]
@@ -184,7 +191,9 @@ class CallKernel(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTIR(Instruction):
-    """R.call_tir, R.call_tir_inplace: the result is fresh, but field i aliases input `inplace[i]` where not None."""
+    """R.call_tir, R.call_tir_inplace: the result is fresh, but field i aliases input `inplace[i]` where
+    not None.
+    """
 
     kernel: str
     inputs: tuple[Operand, ...]
@@ -205,8 +214,8 @@ class Ownership(Enum):
 class CallPacked(Instruction):
     """R.call_packed, R.call_pure_packed, R.call_dps_packed, a call of an ExternFunc.
 
-    `writes` holds the indices of the arguments that the callee is known to write; without that knowledge every
-    tensor argument counts as read, and as read and written where `pure` is False.
+    `writes` holds the indices of the arguments that the callee is known to write; without that knowledge
+    every tensor argument counts as read, and as read and written where `pure` is False.
     """
 
     name: str
@@ -251,14 +260,18 @@ class Kill(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assert(Instruction):
-    """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not understood."""
+    """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not
+    understood.
+    """
 
     condition: Condition | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class If(Instruction):
-    """`var = then.result if condition else otherwise.result`; `condition` is None where it is no size condition."""
+    """`var = then.result if condition else otherwise.result`; `condition` is None where it is no size
+    condition.
+    """
 
     condition: Condition | None
     test: Operand
@@ -298,8 +311,9 @@ class Origin(Enum):
 class Function:
     """One Relax function.
 
-    `declared_upper` / `declared_lower` are the attributes tir_var_upper_bound / tir_var_lower_bound: not enforced.
-    `private` functions are called only from within the module.  `line` is where the `def` stands, None without source.
+    `declared_upper` / `declared_lower` are the attributes tir_var_upper_bound / tir_var_lower_bound: not
+    enforced. `private` functions are called only from within the module.  `line` is where the `def`
+    stands, None without source.
     """
 
     name: str
@@ -315,11 +329,12 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBuffer:
-    """A buffer parameter of a PrimFunc: extents over the kernel's own symbols, and what the body does to it.
+    """A buffer parameter of a PrimFunc: extents over the kernel's own symbols, and what the body does to
+    it.
 
-    `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare pointer.
-    `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count that its offset must
-    be a multiple of.
+    `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare
+    pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
+    that its offset must be a multiple of.
     """
 
     name: str
@@ -341,7 +356,8 @@ class KernelScalar:
 class Kernel:
     """A PrimFunc, seen from outside.
 
-    `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone as `n`).
+    `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
+    as `n`).
     """
 
     name: str
@@ -353,8 +369,8 @@ class Kernel:
 class Program:
     """One Relax module at one stage of compilation.
 
-    `stage` is `as-is`, or the name of the TVM pass after which the module was read.  `name` is what the module is
-    called in its file (the class name), or the file's stem.
+    `stage` is `as-is`, or the name of the TVM pass after which the module was read.  `name` is what the
+    module is called in its file (the class name), or the file's stem.
     """
 
     name: str

@@ -9,7 +9,9 @@ __all__ = ["Source", "Span"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of one file: lines and columns count from 1, `end_column` is the column behind the last character."""
+    """A stretch of one file: lines and columns count from 1, `end_column` is the column behind the last
+    character.
+    """
 
     file: str
     line: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from symalloc.size.expr import Expr, product
 
@@ -36,7 +36,9 @@ class DType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorType:
-    """A tensor: extents in elements (None where unknown), dtype (None where unknown), device index, memory scope."""
+    """A tensor: extents in elements (None where unknown), dtype (None where unknown), device index,
+    memory scope.
+    """
 
     shape: tuple[Expr, ...] | None
     dtype: DType | None
@@ -94,6 +96,4 @@ class OpaqueType:
     """A value of a kind that has no size here (R.Object, R.Any, a VM object)."""
 
 
-Type: TypeAlias = Union[
-    TensorType, ShapeType, ScalarType, TupleType, StorageType, FunctionType, OpaqueType
-]
+Type: TypeAlias = TensorType | ShapeType | ScalarType | TupleType | StorageType | FunctionType | OpaqueType
