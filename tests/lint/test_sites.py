@@ -150,3 +150,10 @@ def test_constant_indices(index: int, mode: str, verdict: Verdict | None) -> Non
     )
     body.emit(call)
     assert verdicts(body.program(), "SYM305") == ([] if verdict is None else [verdict])
+
+
+def test_a_view_does_not_begin_in_front_of_its_source() -> None:
+    body = Body(param("x", "n", 64))
+    body.view(body.params[0], 8, offset="64 - 64*n")
+    (found,) = findings(body.program(), "SYM107")
+    assert found.counterexample == {"n": 2}
