@@ -119,7 +119,8 @@ def _as_text(text: str, proof: Proof) -> str:
         lines.append(f"  holds only when: {proof.precondition}")
     if proof.reason is not None:
         lines.append(f"  {'unknown' if proof.unknown else 'note'}: {proof.reason}")
-    lines.append(f"  decided by: {proof.decided_by} ({1e3 * proof.seconds:.1f} ms)")
+    how = "tried for" if proof.decided_by == "none" else f"decided by: {proof.decided_by} in"
+    lines.append(f"  {how} {1e3 * proof.seconds:.1f} ms")
     return "\n".join((*lines, ""))
 
 
