@@ -33,6 +33,10 @@ _PROGRAM = (
     "import sys; sys.path.append(sys.argv[2]); from symalloc.relax.worker import main; main(int(sys.argv[1]))"
 )
 _QUOTED_LINES = 3
+_TIMEOUT_HINT = (
+    "--timeout allows more seconds for one file; TVM parses some 600 lines of TVMScript a second, "
+    "and loads the JSON of tvm.ir.save_json faster"
+)
 _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
 
@@ -225,7 +229,7 @@ def _death(worker: _Worker, reading: _Reading, options: ReadOptions, overdue: bo
     where = f"{doing} {Path(reading.file).name}"
     if overdue:
         message = f"gave up after {options.timeout:g} s {where}"
-        hint = "--timeout allows more seconds for one file"
+        hint = _TIMEOUT_HINT
     else:
         words = worker.last_words()
         message = f"{_tvm()} {_how(worker.process.returncode)} {where}" + (
