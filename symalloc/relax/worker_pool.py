@@ -20,7 +20,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO
 
-import symalloc
 from symalloc.program.model import Program
 from symalloc.program.span import Source
 from symalloc.relax.read_result import FileResult, Problem, ReadOptions
@@ -88,7 +87,7 @@ class _Worker:
         ours, theirs = Pipe()
         self.pipe: Connection = ours
         self.printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
-        package = str(Path(symalloc.__file__).parent.parent)
+        package = str(Path(__file__).parents[2])
         with theirs:
             # -P: the folder symalloc is started in, which may hold anything, stays off the import path
             self.process = subprocess.Popen(
