@@ -186,3 +186,11 @@ class Static:
     @R.function
     def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
         return R.add(R.exp(x), x)
+
+
+@I.ir_module
+class Scalars:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        total = R.sum(R.exp(x))
+        return R.add(x, total)

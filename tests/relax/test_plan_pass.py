@@ -166,6 +166,13 @@ def test_nested_branches_lint_clean() -> None:
 # -- aliases ------------------------------------------------------------------------------------------------
 
 
+def test_scalar_tensors_are_planned() -> None:
+    found = planned(MODULES["Scalars"])
+    assert in_arenas(MODULES["Scalars"]) == 2
+    assert errors(found.module) == []
+    same(MODULES["Scalars"], SIZES)
+
+
 def test_tuples_are_followed_field_by_field() -> None:
     assert reasons(MODULES["Tuples"]) == {"alloc3": "it is returned", "alloc4": "it is returned"}
     assert errors(planned(MODULES["Tuples"]).module) == []

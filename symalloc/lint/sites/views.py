@@ -89,5 +89,6 @@ def _reshape(
 def _bytes(view: View, source: TensorType) -> Expr | None:
     if view.kind == "ensure_zero_offset":
         return source.nbytes
-    shape, dtype = view.shape or source.shape, view.dtype or source.dtype
+    shape = source.shape if view.shape is None else view.shape  # a scalar's shape is empty, not absent
+    dtype = view.dtype or source.dtype
     return None if shape is None or dtype is None else byte_count(shape, dtype)
