@@ -33,8 +33,8 @@ _PROGRAM = (
 )
 _QUOTED_LINES = 3
 _TIMEOUT_HINT = (
-    "--timeout allows more seconds for one file; TVM parses some 600 lines of TVMScript a second, "
-    "and loads the JSON of tvm.ir.save_json faster"
+    "TVM parses some 600 lines of TVMScript a second, and loads the JSON of tvm.ir.save_json faster; "
+    "ReadOptions.timeout allows more seconds for one file"
 )
 _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
