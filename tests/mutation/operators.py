@@ -24,7 +24,8 @@ Place = tuple[Sequence, int]
 
 _ALLOC_STORAGE = "relax.memory.alloc_storage"
 _ALLOC_TENSOR = "relax.memory.alloc_tensor"
-_VIEW = "relax.memory.view"
+# the operator, and the function of the runtime that it becomes: same arguments
+_VIEWS = ("relax.memory.view", "runtime.TVMTensorCreateView")
 _KILLS = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
 
 
@@ -134,7 +135,7 @@ def _substitute(expression: Any, old: Any, new: Any) -> Any:
 
 def shift_offset(function: EditableFunction, random: Random) -> str | None:
     """Move a tensor or a view in its storage: up by 64, 32 or 1 bytes, or in front of it."""
-    places = function.find(_named(_ALLOC_TENSOR)) + function.find(_named(_VIEW))
+    places = function.find(_named(_ALLOC_TENSOR)) + function.find(_named(*_VIEWS))
     found = _draw(places, random)
     if found is None:
         return None
@@ -149,7 +150,7 @@ def shift_offset(function: EditableFunction, random: Random) -> str | None:
 
 def share_offset(function: EditableFunction, random: Random) -> str | None:
     """Give a view the offset of another one."""
-    views = function.find(_named(_VIEW))
+    views = function.find(_named(*_VIEWS))
     found = _draw(views, random)
     if found is None:
         return None
@@ -163,7 +164,7 @@ def share_offset(function: EditableFunction, random: Random) -> str | None:
 
 def grow_view(function: EditableFunction, random: Random) -> str | None:
     """Make one extent of a view larger."""
-    found = _draw(function.find(_named(_VIEW)), random)
+    found = _draw(function.find(_named(*_VIEWS)), random)
     if found is None:
         return None
     step = found[2]

@@ -276,7 +276,7 @@ class _Frame:
         if kind == "GlobalVar":
             return self.call_global(call.op.name_hint, call.args)
         if kind == "ExternFunc":
-            return self.call_extern(str(call.op.global_symbol), list(call.args))
+            return self.call_extern(str(call.op.global_symbol), call)
         handler = _OPERATORS.get(call.op.name)
         if handler is None:
             raise NotModelledError(call.op.name)
@@ -326,10 +326,13 @@ class _Frame:
             if param.written:
                 tensor.write()
 
-    def call_extern(self, name: str, operands: list[Any]) -> Any:
+    def call_extern(self, name: str, call: Any) -> Any:
+        operands = call.args
         if name == "vm.builtin.reshape":
             source, shape = self.use(operands[0], name), self.value(operands[1])
             return self.reshape(source, shape)
+        if name == "runtime.TVMTensorCreateView":
+            return self.view(call)
         if name == "relax.run.assert_op":
             if not evaluate(operands[0], self.symbols):
                 raise _StopError
