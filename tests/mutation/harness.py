@@ -21,7 +21,7 @@ __all__ = ["FITTING", "OUT_OF_SCOPE", "Mutant", "Outcome", "judge", "mutants"]
 FITTING: Mapping[str, frozenset[str]] = {
     "exceeds": frozenset({"SYM101"}),
     "view-exceeds": frozenset({"SYM107", "SYM101"}),
-    "negative-offset": frozenset({"SYM102"}),
+    "negative-offset": frozenset({"SYM102", "SYM107"}),
     "negative-extent": frozenset({"SYM103"}),
     "negative-size": frozenset({"SYM101", "SYM103", "SYM108"}),
     "misaligned": frozenset({"SYM104"}),
