@@ -23,8 +23,8 @@ FITTING: Mapping[str, frozenset[str]] = {
     "view-exceeds": frozenset({"SYM107", "SYM101"}),
     "negative-offset": frozenset({"SYM102", "SYM107"}),
     "negative-extent": frozenset({"SYM103"}),
-    "negative-size": frozenset({"SYM101", "SYM103", "SYM108"}),
-    "misaligned": frozenset({"SYM104"}),
+    "negative-size": frozenset({"SYM101", "SYM103"}),
+    "misaligned": frozenset({"SYM104", "SYM108"}),
     "byte-offset": frozenset({"SYM104", "SYM303"}),
     "kernel-argument": frozenset({"SYM303", "SYM106"}),
     "overwritten": frozenset({"SYM203"}),
@@ -35,8 +35,10 @@ FITTING: Mapping[str, frozenset[str]] = {
 }
 # no rule of memory is broken: a kernel reads what nobody wrote, or is handed one tensor twice
 OUT_OF_SCOPE = frozenset({"unwritten", "same-argument"})
-# the virtual machine itself stops with an error, or nothing happens: the linter may call these warnings
-CHECKED = frozenset({"view-exceeds", "kernel-argument", "byte-offset", "reshape", "double-kill"})
+# the machine itself stops with an error, or copies, or nothing happens: these may be warnings
+CHECKED = frozenset(
+    {"view-exceeds", "kernel-argument", "byte-offset", "misaligned", "reshape", "double-kill"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
