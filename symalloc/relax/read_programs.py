@@ -83,7 +83,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Module:
-    """A module on its way through the stages."""
+    """A module on its way through the stages; `line` is where it stands in `source`."""
 
     mod: Any
     name: str
@@ -91,6 +91,7 @@ class _Module:
     source: Source | None
     options: ReadOptions
     sink: Sink
+    line: int | None = None
 
 
 def read_path(path: Path, options: ReadOptions, sink: Sink, skip: int = 0) -> None:
@@ -133,7 +134,13 @@ def _take_module(read: ModuleRead, source: Source, options: ReadOptions, sink: S
     if read.mod is None:
         return
     module = _Module(
-        mod=read.mod, name=read.name, file=source.file, source=source, options=options, sink=sink
+        mod=read.mod,
+        name=read.name,
+        file=source.file,
+        source=source,
+        options=options,
+        sink=sink,
+        line=read.line,
     )
     _take_checked(module, checked=read.checked)
 
@@ -160,7 +167,7 @@ def _take_checked(module: _Module, *, checked: bool) -> None:
     module.sink.step("checking")
     fault = _ill_formed(module.mod) if checked else None
     if fault is None:
-        programs_of(module.mod, module.name, module.file, module.source, module.options, module.sink)
+        _take(module)
         return
     program = _extract(module, module.mod, AS_IS)
     if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
@@ -186,11 +193,14 @@ def programs_of(
     mod: Any, name: str, file: str, source: Source | None, options: ReadOptions, sink: Sink
 ) -> None:
     """Tell `sink` the programs that `mod` is at the stages which `options` asks for."""
-    module = _Module(mod=mod, name=name, file=file, source=source, options=options, sink=sink)
-    as_it_stands, wanted = wanted_stages(options.stage, has_memory_operations(mod))
+    _take(_Module(mod=mod, name=name, file=file, source=source, options=options, sink=sink))
+
+
+def _take(module: _Module) -> None:
+    as_it_stands, wanted = wanted_stages(module.options.stage, has_memory_operations(module.mod))
     if as_it_stands:
-        sink.step("reading")
-        _extract(module, mod, AS_IS)
+        module.sink.step("reading")
+        _extract(module, module.mod, AS_IS)
     if wanted is not None:
         _lower(module, wanted)
 
@@ -247,7 +257,7 @@ def _extract(module: _Module, mod: Any, stage: str) -> Program | None:
 
 def _program(module: _Module, mod: Any, stage: str) -> Program:
     if stage == AS_IS and module.source is not None:
-        return extract(mod, name=module.name, stage=stage, source=module.source)
+        return extract(mod, name=module.name, stage=stage, source=module.source, line=module.line)
     if not module.options.locate:
         return extract(mod, name=module.name, stage=stage)
     return locate(mod, name=module.name, stage=stage, file=module.file)

@@ -50,11 +50,13 @@ _MAX_REFUSALS = 10
 class ModuleRead:
     """One module of a file: the IRModule, or the problems that stood in the way.
 
-    `checked` is False where the script switched the well-formedness check off itself.
+    `line` is that of its `class` or `def`.  `checked` is False where the script switched the well-formedness
+    check off itself.
     """
 
     name: str
     mod: Any | None
+    line: int
     problems: tuple[Problem, ...] = ()
     checked: bool = True
 
@@ -76,7 +78,7 @@ class ScriptReader:
         if not found:
             return _parse(self._script, module, self._outside, self._trust)
         problems = tuple(_refused(self._script, module, refusal) for refusal in found[:_MAX_REFUSALS])
-        return ModuleRead(name=module.name, mod=None, problems=problems)
+        return ModuleRead(name=module.name, mod=None, line=module.line, problems=problems)
 
 
 def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> Problem:
@@ -99,10 +101,12 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
             with sandbox() as builtins:
                 mod = _run_parser(source, {**names, "__builtins__": builtins})
     except Exception as error:  # TVM's parser raises whatever the script made it raise
-        return ModuleRead(name=module.name, mod=None, problems=(_parse_problem(script, module, error),))
+        return ModuleRead(
+            name=module.name, mod=None, line=module.line, problems=(_parse_problem(script, module, error),)
+        )
     if not isinstance(mod, tvm.IRModule):
-        mod = tvm.IRModule({module.name: mod})
-    return ModuleRead(name=module.name, mod=mod, checked=_wants_check(module.node))
+        mod = tvm.IRModule({module.node.name: mod})
+    return ModuleRead(name=module.name, mod=mod, line=module.line, checked=_wants_check(module.node))
 
 
 def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Any:

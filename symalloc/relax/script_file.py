@@ -9,7 +9,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -95,10 +96,19 @@ Binding: TypeAlias = Imported | Constant | Symbol | Metadata | Opaque
 
 @dataclass(frozen=True, slots=True)
 class ScriptModule:
-    """A class decorated by I.ir_module, or a lone function decorated by R.function or T.prim_func."""
+    """A class decorated by I.ir_module, or a lone function decorated by R.function or T.prim_func.
+
+    `name` is that of the class or function, with its line behind it (`Module:31`) where the file has
+    several of that name.
+    """
 
     name: str
     node: ast.ClassDef | ast.FunctionDef
+
+    @property
+    def line(self) -> int:
+        """The line of its `class` or `def`, from 1."""
+        return self.node.lineno
 
     @property
     def first_line(self) -> int:
@@ -158,7 +168,7 @@ def parse_script(file: str, data: bytes) -> Script:
     except (RecursionError, MemoryError, ValueError) as error:
         raise ScriptError("its expressions are nested too deeply for Python's parser") from error
     bindings = dict(_bindings(tree))
-    modules = tuple(_modules(tree, bindings))
+    modules = _named(list(_entry_points(tree, bindings)))
     return Script(file=file, text=text, tree=tree, modules=modules, bindings=bindings)
 
 
@@ -175,12 +185,21 @@ def _error_span(file: str, error: SyntaxError) -> Span | None:
 # -- modules
 
 
-def _modules(tree: ast.Module, bindings: Mapping[str, Binding]) -> Iterator[ScriptModule]:
+def _named(nodes: Sequence[ast.ClassDef | ast.FunctionDef]) -> tuple[ScriptModule, ...]:
+    """The modules; findings, fixes and `--module` tell them apart by name."""
+    often = Counter(node.name for node in nodes)
+    names = (f"{node.name}:{node.lineno}" if often[node.name] > 1 else node.name for node in nodes)
+    return tuple(ScriptModule(name, node) for name, node in zip(names, nodes, strict=True))
+
+
+def _entry_points(
+    tree: ast.Module, bindings: Mapping[str, Binding]
+) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and _is_entry_point(node, bindings):
-            yield ScriptModule(node.name, node)
+            yield node
             continue
         children = [child for child in ast.iter_child_nodes(node) if isinstance(child, _HOLDERS)]
         pending.extend(reversed(children))

@@ -203,7 +203,7 @@ _STATEMENTS: Mapping[type[ast.stmt], Callable[[_ModuleGuard, ast.stmt], None]] =
 
 
 def _class_name(module: ScriptModule) -> str:
-    return module.name if isinstance(module.node, ast.ClassDef) else ""
+    return module.node.name if isinstance(module.node, ast.ClassDef) else ""
 
 
 def _is_flag(keyword: ast.keyword) -> bool:

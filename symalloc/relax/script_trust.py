@@ -46,7 +46,7 @@ def trusted_names(script: Script) -> dict[str, object]:
 def _needs_running(script: Script) -> bool:
     defined = {name for name, binding in script.bindings.items() if not _is_known(binding)}
     used = {n.id for m in script.modules for n in ast.walk(m.node) if isinstance(n, ast.Name)}
-    return not script.modules or bool(defined & used - {m.name for m in script.modules})
+    return not script.modules or bool(defined & used - {m.node.name for m in script.modules})
 
 
 def _is_known(binding: object) -> bool:

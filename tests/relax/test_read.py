@@ -53,6 +53,16 @@ def test_spans_of_a_script_point_into_the_users_file(tmp_path: Path) -> None:
     assert program.source is not None and program.source.origin is None
 
 
+def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> None:
+    inner = "".join(f"    {line}\n" for line in MODULE.splitlines())
+    text = IMPORTS + f"def test_a():\n{inner}def test_b():\n{inner}"
+    sink = read(tmp_path / "m.py", text, stage="as-is")
+    assert [program.name for program in sink.programs] == ["M:4", "M:13"]
+    for program, line in zip(sink.programs, (8, 17), strict=True):
+        first, *_ = program.functions["main"].body.instructions
+        assert first.span is not None and (first.span.line, first.text) == (line, "R.add(x, x)")
+
+
 def test_stages_have_the_script_that_tvm_prints_as_their_source(tmp_path: Path) -> None:
     sink = read(tmp_path / "m.py", IMPORTS + MODULE)
     assert [program.stage for program in sink.programs] == [

@@ -42,6 +42,12 @@ def test_modules_of_a_file_in_order() -> None:
     assert [(m.name, m.first_line) for m in script.modules] == [("M", 2), ("lone", 5), ("Inner", 10)]
 
 
+def test_modules_of_one_name_are_told_apart_by_their_lines() -> None:
+    text = IMPORTS + MODULE + MODULE + MODULE.replace("class M", "class N")
+    names = [m.name for m in parse_script("m.py", text.encode()).modules]
+    assert names == ["M:3", "M:6", "N"]
+
+
 def test_names_that_only_running_the_file_would_tell() -> None:
     found = bindings(
         "import os, tvm.script as s\nfrom .x import y as z\nN = 2\nM = N * 3\nP = (N, -1.5, 'a')\nQ = f()\n"

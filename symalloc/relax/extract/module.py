@@ -19,13 +19,21 @@ from symalloc.relax.extract.spans import NO_PLACES, ScriptText
 __all__ = ["extract", "locate"]
 
 
-def extract(mod: ir.IRModule, *, name: str, stage: str = "as-is", source: Source | None = None) -> Program:
+def extract(
+    mod: ir.IRModule,
+    *,
+    name: str,
+    stage: str = "as-is",
+    source: Source | None = None,
+    line: int | None = None,
+) -> Program:
     """The memory program of `mod`.
 
     `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
-    text it was parsed from, instructions have spans and texts; without it none has.
+    text it was parsed from, instructions have spans and texts; without it none has.  `line` is where in the
+    text the module's `class` or `def` stands; without it the class of that name is taken.
     """
-    text = None if source is None else ScriptText(source, name, trust_spans=source.origin is None)
+    text = None if source is None else ScriptText(source, line or name, trust_spans=source.origin is None)
     return _program(mod, name, stage, source, text)
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from tvm import relax
@@ -55,12 +55,14 @@ NO_PLACES: Places = _NoPlaces()
 class ScriptText:
     """A text with its syntax tree, from which the places of functions are taken.
 
-    `trust_spans`: whether the spans on TVM's calls point into this very text.
+    `module` is the name of the class whose functions are meant, or the line of its `class` (or, for a
+    function that stands alone, of its `def`).  `trust_spans`: whether the spans on TVM's calls point into
+    this very text.
     """
 
-    def __init__(self, source: Source, module: str, *, trust_spans: bool) -> None:
+    def __init__(self, source: Source, module: str | int, *, trust_spans: bool) -> None:
         self.file = source.file
-        self.lines = source.text.splitlines()
+        self.lines = source.text.split("\n")
         self.trust_spans = trust_spans
         self._definitions = _definitions(source.text, module)
 
@@ -99,20 +101,40 @@ class ScriptText:
         return re.sub(r"\s+", " ", " ".join([first, *middle, last])).strip()
 
 
-def _definitions(text: str, module: str) -> Mapping[str, ast.FunctionDef]:
-    """The functions of a text by name; those inside the class `module` go before others."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return {}
+def _definitions(text: str, module: str | int) -> Mapping[str, ast.FunctionDef]:
+    """The functions of a module by name; without a class `module`, those of all classes and of the text."""
+    tree = _parsed(text)
+    holders = _standing_at(tree, module) if isinstance(module, int) else _named(tree, module)
     found: dict[str, ast.FunctionDef] = {}
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    ordered = [node for node in classes if node.name == module] or classes
-    for body in (*(node.body for node in ordered), tree.body):
-        for node in body:
-            if isinstance(node, ast.FunctionDef):
-                found.setdefault(node.name, node)
+    for node in (node for body in holders for node in body):
+        if isinstance(node, ast.FunctionDef):
+            found.setdefault(node.name, node)
     return found
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> ast.Module:
+    """The syntax tree, kept for the next module of the same file; empty where the text is no Python."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _standing_at(tree: ast.Module, line: int) -> list[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(lineno=at) if at == line:
+                return [node.body]
+            case ast.FunctionDef(lineno=at) if at == line:
+                return [[node]]
+    return []
+
+
+def _named(tree: ast.Module, name: str) -> list[list[ast.stmt]]:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    ordered = [node for node in classes if node.name == name] or classes
+    return [*(node.body for node in ordered), tree.body]
 
 
 # -- statements --------------------------------------------------------------------------------------------
