@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tvm import ir, relax
+import tvm_ffi
+from tvm import ir, relax, tirx
 
 from symalloc.program.model import (
     Alias,
@@ -194,14 +195,19 @@ class FunctionExtractor(Context):
 
 
 def _declared(attributes: Any, key: str, signature: Mapping[str, str]) -> dict[str, int]:
-    """The bounds that an attribute declares, by our names for the symbols of the signature."""
+    """The bounds that an attribute declares, by our names for the symbols of the signature.
+
+    What is no integer, which TVM's planner refuses, declares nothing.
+    """
     bounds = attributes.get(key, {})
-    return {ours: int(bounds[theirs]) for ours, theirs in signature.items() if theirs in bounds}
+    given = dict(bounds.items()) if isinstance(bounds, tvm_ffi.Map) else {}
+    numbers = {str(name): int(value) for name, value in given.items() if isinstance(value, int | tirx.IntImm)}
+    return {ours: numbers[theirs] for ours, theirs in signature.items() if theirs in numbers}
 
 
 def _declared_lower(attributes: Any, signature: Mapping[str, str]) -> dict[str, int]:
-    key = "tir_non_negative_var"
-    names = {str(name) for name in attributes[key]} if key in attributes else set()
+    listed = attributes.get("tir_non_negative_var", ())
+    names = {str(name) for name in listed} if isinstance(listed, tvm_ffi.Array) else set()
     zeros = {ours: 0 for ours, theirs in signature.items() if theirs in names}
     return zeros | _declared(attributes, "tir_var_lower_bound", signature)
 

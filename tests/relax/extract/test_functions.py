@@ -70,6 +70,20 @@ def test_private_and_declared_bounds(program: Read) -> None:
     assert function.declared_lower == {"m": 2, "n": 0}
 
 
+def test_a_declared_bound_that_is_no_integer_declares_nothing(program: Read) -> None:
+    function = program(
+        """
+        @R.function
+        def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
+            R.func_attr({"tir_var_upper_bound": {"m": [4], "n": 8}, "tir_var_lower_bound": [4]})
+            R.func_attr({"tir_non_negative_var": "n"})
+            return x
+        """
+    ).functions["main"]
+    assert function.declared_upper == {"n": 8}
+    assert function.declared_lower == {}
+
+
 def test_a_symbol_that_no_parameter_binds_is_undefined() -> None:
     n = tvm.tirx.Var("s39", "int64")
     x = relax.Var("x", relax.TensorType((2 * n, 16), "float32"))
