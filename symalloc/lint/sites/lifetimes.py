@@ -190,7 +190,10 @@ def _regions_of(scene: Scene, variables: Iterable[Var]) -> int:
 
 
 def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
-    """Results of a function called from outside that lie on a storage which outlives the call."""
+    """Results of a function called from outside that lie on a storage which outlives the call.
+
+    Doubtful unless the storage is known to be kept: a caller may hand over another one each time.
+    """
     if scene.function.private:
         return
     points, last = scene.points, len(scene.analysis.flow.steps) - 1
@@ -207,6 +210,7 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
                     instruction=region.instruction,
                     relation="views-reused-memory",
                     texts={"variable": region.name, "storage": root.name},
+                    doubt=_may_be_fresh(root),
                 ),
             )
 
@@ -219,6 +223,16 @@ def _outlives(root: Region) -> bool:
         case CallFunction(kept=kept):
             return kept or root.given
     return root.given
+
+
+def _may_be_fresh(root: Region) -> str | None:
+    """Why memory that outlives the call may not be used by the next one; None where it surely is."""
+    match root.instruction:
+        case CallPacked(name=name) as call:
+            return None if _is_cached(call) else f"`{name}` may hand out new memory at each call"
+        case CallFunction(kept=True):
+            return None
+    return f"the next call may be given another `{root.name}`"
 
 
 def _is_cached(instruction: Instruction | None) -> bool:
