@@ -180,7 +180,9 @@ class FunctionExtractor(Context):
         return TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
 
     def _local_function(self, head: Head, value: Any) -> Instruction:
-        return self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
+        """A closure reads what it captures; one that calls itself does not capture itself."""
+        made = self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
+        return replace(made, reads=tuple(read for read in made.reads if read is not made.var))
 
     def _sequence_value(self, head: Head, value: Any) -> Instruction:
         return Alias(**head, source=self._sequence(value))

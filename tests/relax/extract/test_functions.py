@@ -279,6 +279,23 @@ def test_closures_are_said_not_to_be_understood(program: Read) -> None:
     assert call.reads == (local.var, x)
 
 
+def test_a_closure_that_calls_itself_does_not_capture_itself(program: Read) -> None:
+    found = program(
+        """
+        @R.function
+        def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+            @R.function
+            def again(y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+                z = R.add(y, x)
+                return again(z)
+            return again(x)
+        """
+    )
+    local = body(found)[0]
+    assert isinstance(local, m.NotUnderstood)
+    assert local.reads == (found.functions["main"].params[0],)
+
+
 def test_a_variable_of_the_other_branch_is_the_same_variable() -> None:
     """TVM's planner emits this: what one branch allocates, the other uses."""
     flag = relax.Var("c", relax.TensorType((), "bool"))
