@@ -18,6 +18,7 @@ from symalloc.program.model import (
     Operand,
     Program,
 )
+from symalloc.program.operands import tensor_type
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import bits_of
 from symalloc.program.summary import FunctionSummary, align
@@ -30,7 +31,8 @@ class Effect(NamedTuple):
 
     `fills` are arguments of a function that is not known to write but may: one that holds nothing yet
     counts as written, for it makes no sense to hand over memory without content otherwise.  `makes` are
-    regions that come into being filled.
+    regions that come into being filled.  `covers` are regions of which every byte is written, on every
+    path through the step: what they held before is needed by nobody behind it.
     """
 
     reads: int = 0
@@ -39,6 +41,7 @@ class Effect(NamedTuple):
     maybe_writes: int = 0
     fills: int = 0
     makes: int = 0
+    covers: int = 0
 
 
 NO_EFFECT = Effect()
@@ -84,7 +87,7 @@ class _Reader:
         if kernel is None:
             reads, maybe = self.all_of(call.arguments)
             return Effect(reads, maybe, fills=reads)
-        reads = maybe_reads = writes = maybe_writes = 0
+        reads = maybe_reads = writes = maybe_writes = covers = 0
         for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
             if not isinstance(parameter, KernelBuffer):
                 continue
@@ -93,7 +96,19 @@ class _Reader:
                 reads, maybe_reads = reads | sure, maybe_reads | maybe
             if parameter.writes:
                 writes, maybe_writes = writes | sure, maybe_writes | maybe
-        return Effect(reads, maybe_reads, writes, maybe_writes)
+            if parameter.covers and not maybe:
+                covers |= self.whole(sure, argument)
+        return Effect(reads, maybe_reads, writes, maybe_writes, covers=covers)
+
+    def whole(self, sure: int, argument: Operand) -> int:
+        """`sure`, where that is one region, as large as the tensor `argument`, whatever the path."""
+        if not sure or sure & (sure - 1):
+            return 0
+        region = self.points.regions[sure.bit_length() - 1]
+        kind = tensor_type(argument)
+        if region.sides or kind is None or region.nbytes is None or region.nbytes != kind.nbytes:
+            return 0
+        return sure
 
     def call_tir(self, call: CallTIR) -> Effect:
         writes = [call.inputs[i] for i in call.inplace if i is not None and 0 <= i < len(call.inputs)]

@@ -24,7 +24,8 @@ class Reads(NamedTuple):
     """Regions read later.
 
     `sure` on some path, `maybe` only if a call of unknown ownership returned its argument; `contents` are
-    both, less the choices, with the parts of all of them.
+    both, less the choices, with the parts of all of them, and what is left of those that were rewritten in
+    part before.
     """
 
     sure: int = 0
@@ -81,9 +82,20 @@ def read_after(points: PointsTo, effects: Sequence[Effect]) -> list[Reads]:
         elif step.mark is Mark.IF:
             other = stack.pop()
             reads = Reads(reads.sure | other.sure, reads.maybe | other.maybe, reads.contents | other.contents)
+        if effect.covers & reads.contents:
+            reads = _rewritten(points, reads, effect.covers)
         if effect.reads or effect.maybe_reads:
             reads = reading(points, reads, effect.reads, effect.maybe_reads)
     return found
+
+
+def _rewritten(points: PointsTo, reads: Reads, covers: int) -> Reads:
+    """`reads` in front of a step that writes all of `covers`; choices among them stay needed."""
+    parts = around = 0
+    for index in indices(covers):
+        parts |= points.below[index]
+        around |= points.above[index] | points.below[index]
+    return Reads(reads.sure & ~around, reads.maybe & ~around, reads.contents & ~parts)
 
 
 def reading(points: PointsTo, reads: Reads, sure: int, maybe: int) -> Reads:

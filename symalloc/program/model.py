@@ -28,7 +28,7 @@ class Var:
     type: Type
 
 
-# -- operands: what an instruction refers to ------------------------------------------------------------------------
+# -- operands: what an instruction refers to -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class FunctionRef:
 Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | Text | FunctionRef
 
 
-# -- instructions ---------------------------------------------------------------------------------------------------
+# -- instructions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +295,7 @@ class Block:
     result: Operand
 
 
-# -- functions, kernels, the program --------------------------------------------------------------------------------
+# -- functions, kernels, the program ---------------------------------------------------------------
 
 
 class Origin(Enum):
@@ -334,7 +334,8 @@ class KernelBuffer:
 
     `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare
     pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
-    that its offset must be a multiple of.
+    that its offset must be a multiple of.  `covers`: every element is written, whatever was there, and
+    none is read; False where that is not plain to see.
     """
 
     name: str
@@ -343,6 +344,7 @@ class KernelBuffer:
     reads: bool = True
     writes: bool = True
     offset_factor: int | None = None
+    covers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

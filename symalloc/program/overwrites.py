@@ -87,11 +87,14 @@ class Paths:
         self.branches = _branches(points)
         self.writes: dict[int, list[_Access]] = {}
         self.reads: dict[int, list[_Access]] = {}
+        self.covers: dict[int, list[int]] = {}
         for cell in points.given:
             self.enter(self.writes, -1, cell.sure, cell.maybe)
         for step, effect in enumerate(effects):
             self.enter(self.writes, step, effect.writes | effect.fills | effect.makes, effect.maybe_writes)
             self.enter(self.reads, step, effect.reads, effect.maybe_reads)
+            for region in indices(effect.covers):
+                self.covers.setdefault(region, []).append(step)
 
     def enter(self, table: dict[int, list[_Access]], step: int, sure: int, maybe: int) -> None:
         """Notes an access, by region."""
@@ -119,6 +122,8 @@ class Paths:
             for write in writes:
                 if not self.matches(first, second.region, write, read, base):
                     continue
+                if self.rewritten(first, index, read, base | write.sides | read.sides):
+                    continue
                 if second.certain and write.certain and read.certain:
                     return Overwrite(
                         first=first, second=second.region, writer=index, reader=read.step, certain=True
@@ -135,6 +140,11 @@ class Paths:
         direct = write.region == first
         whole = read.region == first and not above[second] >> write.region & 1
         return (direct or whole) and _possible(base | write.sides | read.sides)
+
+    def rewritten(self, first: int, index: int, read: _Access, path: Sides) -> bool:
+        """Whether a step between `index` and `read` writes all of `first` anew, on every such path."""
+        steps = (step for r in indices(self.points.above[first]) for step in self.covers.get(r, ()))
+        return any(index < step < read.step and self.branches[step] <= path for step in steps)
 
     def doubtful(self, first: int, second: int, writer: int, reader: int) -> Overwrite:
         """An overwrite that takes a function of unknown ownership."""

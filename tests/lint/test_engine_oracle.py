@@ -33,7 +33,8 @@ class Generator:
         self.storages: list[Var] = []
         self.tensors: list[Var] = [self.input]
         self.fresh: list[Var] = []  # allocated, written by nobody yet
-        self.filled: list[Var] = [self.input]  # written for sure: what is written whole is so only once
+        self.filled: list[Var] = [self.input]  # written for sure
+        self.placed: list[Var] = [self.input]  # known by name to be what it is, hence rewritten by that name
         self.tuples: list[Var] = []
         self.strays: list[Var] = []  # variables of blocks that are closed
 
@@ -49,6 +50,7 @@ class Generator:
                 self.place,
                 self.fill,
                 self.fill,
+                self.refill,
                 self.copy,
                 self.use,
                 self.alias,
@@ -75,6 +77,7 @@ class Generator:
         made = self.body.tensor(storage, extent, offset=offset)
         self.tensors.append(made)
         self.fresh.append(made)
+        self.placed.append(made)
 
     def unwritten(self) -> Var:
         taken = self.fresh.pop(self.rng.randrange(len(self.fresh)))
@@ -84,6 +87,14 @@ class Generator:
     def fill(self) -> None:
         if self.fresh:
             self.body.call("fill", self.unwritten())
+
+    def refill(self) -> None:
+        """Writes all of a tensor again."""
+        target = self.rng.choice([t for t in self.placed if t in self.tensors])
+        if self.rng.random() < 0.5:
+            self.body.call("fill", target)
+        else:
+            self.body.call("copy", self.any_tensor(), target)
 
     def copy(self) -> None:
         if self.fresh:

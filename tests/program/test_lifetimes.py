@@ -132,6 +132,97 @@ def test_an_impure_function_only_reads_what_holds_something() -> None:
     assert not body.lost
 
 
+# -- contents that are written anew
+
+
+def test_what_is_written_anew_in_full_is_not_needed() -> None:
+    body = Two(param("x", 8))
+    body.overwrite()
+    body.call("read", body.b)
+    body.call("copy", body.params[0], body.a)
+    body.call("read", body.a)
+    assert not body.lost
+
+
+@pytest.mark.parametrize("kernel", ["scatter", "update"])
+def test_a_kernel_that_may_leave_elements_needs_them(kernel: str) -> None:
+    body = Two()
+    body.overwrite()
+    body.call(kernel, body.a)
+    body.call("read", body.a)
+    assert body.lost == LOST
+
+
+def test_a_kernel_that_reads_what_it_writes_anew_needs_it() -> None:
+    body = Two()
+    body.overwrite()
+    body.call("copy", body.a, body.a)
+    assert body.lost == LOST
+
+
+def test_a_part_written_anew_leaves_the_rest_needed() -> None:
+    body = Two()
+    body.overwrite()
+    body.call("fill", body.view(body.a, 4))
+    body.call("read", body.a)
+    assert body.lost == LOST
+
+
+def test_a_whole_written_anew_ends_the_need_for_its_parts() -> None:
+    body = Two()
+    part = body.view(body.a, 4, offset=4)
+    body.overwrite()
+    body.call("fill", body.a)
+    body.call("read", part)
+    assert not body.lost
+
+
+def test_a_whole_is_needed_again_in_front_of_a_part_written_anew() -> None:
+    body = Body()
+    arena = body.storage(64)
+    a = body.tensor(arena, 8, name="a")
+    part = body.view(a, 4)
+    body.call("fill", part)
+    body.call("fill", body.tensor(arena, 8, name="b"))
+    body.call("read", a)
+    body.call("fill", part)
+    body.call("read", a)
+    assert pairs(body.program()) == {(part.name, "b", True)}
+
+
+def test_a_tensor_of_another_size_by_the_same_name_is_not_all_of_it() -> None:
+    body = Two()
+    shorter = body.reshape(body.a, 4)
+    body.overwrite()
+    body.call("fill", shorter)
+    body.call("read", body.a)
+    assert body.lost == LOST
+
+
+def test_what_may_be_another_tensor_is_not_written_for_sure() -> None:
+    body = Two(param("x", 8))
+    either = body.branch(lambda: body.a, lambda: body.params[0])
+    body.overwrite()
+    body.call("fill", either)
+    body.call("read", body.a)
+    assert body.lost == LOST
+
+
+@pytest.mark.parametrize("reads_there", [True, False])
+def test_written_anew_on_one_side(reads_there: bool) -> None:
+    """Only a read on the same side, or behind it through that side's value, sees nothing but the new."""
+    body = Two(param("x", 8))
+    body.overwrite()
+
+    def anew() -> Operand:
+        body.call("fill", body.a)
+        return body.a
+
+    result = body.branch(anew, lambda: body.params[0])
+    body.call("read", result if reads_there else body.a)
+    assert body.lost == (set() if reads_there else LOST)
+
+
 # -- paths
 
 

@@ -12,6 +12,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.model import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.types import DType
+from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.types import to_dtype
 from symalloc.relax.tir_form import NotASizeError, TirForm
@@ -53,12 +54,14 @@ def _parameter(param: Any, form: TirForm, symbols: Symbols, effects: _Effects) -
     if type(type_) is not BufferType:
         return KernelBuffer(name=param.name, shape=None, dtype=None)
     reads, writes = effects.of(param)
+    written_only = writes and not reads
     return KernelBuffer(
         name=param.name,
         shape=_extents(type_.shape, form),
         dtype=_buffer_dtype(type_.dtype),
         reads=reads,
         writes=writes,
+        covers=written_only and param.__chandle__() in effects.in_full,
         offset_factor=_offset_factor(type_),
     )
 
@@ -81,16 +84,23 @@ def _offset_factor(type_: Any) -> int | None:
 
 # -- effects -----------------------------------------------------------------------------------------------
 
+_LEAVES = frozenset({"tirx.break_loop", "tirx.continue_loop", "tirx.thread_return"})
+
 
 @dataclass(slots=True)
 class _Effects:
-    """How often each buffer variable (by address) is loaded, stored, merely declared, and mentioned."""
+    """How often each buffer variable (by address) is loaded, stored, merely declared, and mentioned.
+
+    `in_full` are those stored to at every index; none where a loop may be left early.
+    """
 
     loads: Counter[int] = field(default_factory=Counter)
     stores: Counter[int] = field(default_factory=Counter)
     declared: Counter[int] = field(default_factory=Counter)
     mentions: Counter[int] = field(default_factory=Counter)
     exposed: set[int] = field(default_factory=set)
+    leaves_early: bool = False
+    in_full: set[int] = field(default_factory=set)
 
     def of(self, param: Any) -> tuple[bool, bool]:
         """(reads, writes).  A mention that is no load, store or declaration may do both."""
@@ -118,10 +128,17 @@ class _Effects:
 
     def call(self, node: Any) -> None:
         """The address of an element lets the callee do anything to the buffer."""
-        if getattr(node.op, "name", None) == "tirx.address_of":
+        name = getattr(node.op, "name", None)
+        if name in _LEAVES:
+            self.leaves_early = True
+        elif name == "tirx.address_of":
             for argument in node.args:
                 if type(argument) is ir.TensorLoad:
                     self.exposed.add(argument.source.__chandle__())
+
+    def leave(self, node: Any) -> None:
+        """A return, a break, a loop that goes on as long as it likes."""
+        self.leaves_early = True
 
 
 def _effects(body: Any) -> _Effects:
@@ -132,6 +149,9 @@ def _effects(body: Any) -> _Effects:
         (s_tir.SBlock, effects.block),
         (ir.Call, effects.call),
         (ir.Var, effects.mention),
+        *((statement, effects.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
     )
     tvm_ffi.structural_walk(body, callbacks, order="pre")
+    if effects.stores and not effects.leaves_early:
+        effects.in_full = covered(body)
     return effects

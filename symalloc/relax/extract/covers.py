@@ -1,0 +1,98 @@
+"""Which buffers the body of a PrimFunc writes in full, whatever the shapes are.
+
+Only what is plain to see counts: a store under loops over exactly the extents of the buffer, one loop a
+dimension in any order, under no condition.  Everything else may leave an element as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+__all__ = ["covered"]
+
+_PLAIN_LOOPS = frozenset(
+    {tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED}
+)
+
+
+class _Nest(NamedTuple):
+    """Statements and the loops around them.
+
+    `extents` holds the extent of each loop by the address of its variable; `axes` what a block's axis
+    stands for, by its address: a loop variable or a constant.
+    """
+
+    statement: Any
+    extents: dict[int, Any]
+    axes: dict[int, Any]
+
+
+def covered(body: Any) -> set[int]:
+    """The addresses of the buffers that `body` stores to at every index, provided that nothing leaves a
+    loop early.
+    """
+    found: set[int] = set()
+    pending = [_Nest(body, {}, {})]
+    while pending:
+        nest = pending.pop()
+        if type(nest.statement) is not tirx.BufferStore:
+            pending += _inner(nest)
+        elif _is_full(nest):
+            found.add(nest.statement.buffer.__chandle__())
+    return found
+
+
+def _inner(nest: _Nest) -> list[_Nest]:
+    """The statements inside that are run without a condition."""
+    statement, extents, axes = nest
+    match statement:
+        case tirx.SeqStmt():
+            return [_Nest(inner, extents, axes) for inner in statement.seq]
+        case tirx.For() if _is_plain(statement):
+            around = extents | {statement.loop_var.__chandle__(): statement.extent}
+            return [_Nest(statement.body, around, axes)]
+        case s_tir.SBlockRealize() if _integer(statement.predicate) == 1:
+            block = statement.block
+            bound = zip(block.iter_vars, statement.iter_values, strict=True)
+            known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
+            return [_Nest(block.body, extents, axes | known)]
+    return []
+
+
+def _is_plain(loop: Any) -> bool:
+    return _integer(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
+
+
+def _is_full(nest: _Nest) -> bool:
+    """Whether the loops around a store run through all of its buffer, and any other loop runs at all."""
+    store = nest.statement
+    kind = store.buffer.ty
+    if len(kind.strides) or len(store.indices) != len(kind.shape):
+        return False
+    unused = dict(nest.extents)
+    for index, extent in zip(store.indices, kind.shape, strict=True):
+        place = _resolved(index, nest.axes)
+        if _integer(place) == 0 and _integer(extent) == 1:
+            continue
+        looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
+        if looped is None or not _same(looped, extent):
+            return False
+    return all((_integer(extent) or 0) >= 1 for extent in unused.values())
+
+
+def _resolved(value: Any, axes: dict[int, Any]) -> Any:
+    return axes.get(value.__chandle__(), value) if type(value) is ir.Var else value
+
+
+def _integer(value: Any) -> int | None:
+    return int(value.value) if type(value) is tirx.IntImm else None
+
+
+def _same(left: Any, right: Any) -> bool:
+    number = _integer(left)
+    if number is not None:
+        return number == _integer(right)
+    return bool(tvm_ffi.structural_equal(left, right))
