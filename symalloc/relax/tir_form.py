@@ -169,6 +169,18 @@ def _binary(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirForm, Any], E
     return rule
 
 
+def _floor_quotient(numerator: Expr, denominator: Expr) -> Expr:
+    """`a // -c` is `-a // c`: the provers want divisors of at least 1."""
+    value = denominator.as_constant
+    return floordiv(numerator, denominator) if value is None or value > 0 else floordiv(-numerator, -value)
+
+
+def _floor_remainder(numerator: Expr, denominator: Expr) -> Expr:
+    """`a % -c` is `-(-a % c)`; LegalizeOps rounds up with `a - a % -c`."""
+    value = denominator.as_constant
+    return mod(numerator, denominator) if value is None or value > 0 else -mod(-numerator, -value)
+
+
 def _divide(form: TirForm, node: Any) -> Expr:
     return form.truncated_quotient(form.expr(node.a), form.expr(node.b))
 
@@ -252,8 +264,8 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, Any], Expr]] = {
     prim.Add: _binary(lambda a, b: a + b),
     prim.Sub: _binary(lambda a, b: a - b),
     prim.Mul: _binary(lambda a, b: a * b),
-    prim.FloorDiv: _binary(floordiv),
-    prim.FloorMod: _binary(mod),
+    prim.FloorDiv: _binary(_floor_quotient),
+    prim.FloorMod: _binary(_floor_remainder),
     prim.Min: _binary(minimum),
     prim.Max: _binary(maximum),
     prim.Div: _divide,

@@ -13,7 +13,8 @@ from tvm import sym, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.tir_form import NotASizeError, TirForm
-from symalloc.size.condition import Condition
+from symalloc.size.condition import Condition, eq
+from symalloc.size.defined import divisors as divisors_of
 from symalloc.size.expr import Expr, floordiv, mod, symbol
 
 NAMES = ("a", "b")
@@ -119,6 +120,18 @@ def test_truncation_is_folded_where_nothing_is_negative() -> None:
     a = symbol("a")
     assert form.expr(prim.Div(VARS["a"], prim.IntImm("int64", 4))) == floordiv(a, 4)
     assert form.expr(prim.Mod(VARS["a"] + 3, prim.IntImm("int64", 4))) == mod(a + 3, 4)
+
+
+@pytest.mark.parametrize("divisor", [-1, -3, -64])
+def test_negative_constant_divisors_are_turned_round(divisor: int) -> None:
+    """`b - b % -3` is how LegalizeOps rounds up; the quotient's divisor is 3, of which nothing is asked."""
+    form, literal = TirForm(resolve), prim.IntImm("int64", divisor)
+    quotient = form.expr(prim.FloorDiv(VARS["a"], literal))
+    remainder = form.expr(prim.FloorMod(VARS["a"], literal))
+    assert not divisors_of(eq(quotient, remainder))
+    for number in range(-9, 10):
+        assert quotient.evaluate({"a": number}) == number // divisor
+        assert remainder.evaluate({"a": number}) == number % divisor
 
 
 def condition(node: Any, flag: Condition | None = None) -> Condition:
