@@ -228,6 +228,7 @@ def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
     wrong = fails if proof.verdict is Verdict.ALWAYS_VALID else holds
     box = Box(question.lower, question.upper)
     given = [holds(a, lambda _: False) for a in _domain(question).assumptions]
+    solver.begin()
     answer = solver.ask((*given, wrong(claim, lambda _: False)), box)
     return None if answer.point is None else f"z3 objects with {answer.point}"
 

@@ -100,14 +100,13 @@ def _decide_interval(operator: str, low: int, high: int) -> bool | None:
 
 def _shifted(expr: Expr, box: Box, low: int, high: int) -> Interval:
     """Bounds after moving every symbol to its lower bound: equal signs then decide."""
-    shifts = {s: Expr({((Symbol(s), 1),): 1, (): at}) for s in expr.symbols if (at := box.lower[s])}
-    if not shifts:
+    moved = expr.shift(box.lower)
+    if moved is expr:
         return low, high
-    moved = expr.substitute(shifts)
-    origin = moved.terms.get((), 0)
     signs = {c > 0 for m, c in moved.terms.items() if m}
     if len(signs) > 1:
         return low, high
+    origin = moved.terms.get((), 0)
     return (max(low, origin), high) if True in signs else (low, min(high, origin))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from symalloc.prove.inquiry import Inquiry, Outcome
 from symalloc.prove.precondition import precondition
-from symalloc.prove.sampling import first_points, satisfies
+from symalloc.prove.sampling import corner, first_points, satisfies
 from symalloc.prove.smallest import minimise_point
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
@@ -51,7 +51,7 @@ def _smallest(inquiry: Inquiry, outcome: Outcome) -> dict[str, int] | None:
         return None if outcome.counterexample is None else region.lift(outcome.counterexample)
     failing = outcome.failing or [p for p in (outcome.counterexample,) if p is not None]
     if not failing and outcome.verdict is Verdict.ALWAYS_INVALID:
-        failing = first_points(region)[:8]
+        failing = (corner(region) or first_points(region))[:8]
     point = minimise_point(
         failing,
         lambda p: region.box.holds(p) and satisfies(p, (*region.facts, inquiry.fails)),

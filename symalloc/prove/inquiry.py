@@ -9,7 +9,7 @@ from symalloc.prove.bounds import Box, decide
 from symalloc.prove.budget import Budget
 from symalloc.prove.refute import refute, refute_by_residues
 from symalloc.prove.region import Region
-from symalloc.prove.sampling import first_points, more_points, search
+from symalloc.prove.sampling import corner, first_points, more_points, search
 from symalloc.prove.solver import Solver
 from symalloc.prove.univariate import Exact, solve_exactly
 from symalloc.prove.verdict import Proof, Verdict
@@ -78,7 +78,7 @@ def inhabited(region: Region, solver: Solver) -> bool | None:
     """
     if region.empty:
         return False
-    if not region.facts or first_points(region) or more_points(region):
+    if not region.facts or corner(region) or first_points(region) or more_points(region):
         return True
     if region.sampled < 3:
         region.sampled = 3

@@ -10,7 +10,16 @@ from symalloc.prove.inquiry import Inquiry
 from symalloc.prove.readable import simplify
 from symalloc.prove.refute import refute
 from symalloc.prove.region import Region
-from symalloc.prove.univariate import Exact, Intervals, complement, intersect, solve, solve_exactly
+from symalloc.prove.univariate import (
+    Exact,
+    Intervals,
+    classes,
+    complement,
+    intersect,
+    period,
+    solve,
+    solve_exactly,
+)
 from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr, mod, symbol
@@ -27,9 +36,13 @@ def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:
     symbols.
     """
     for candidate in _candidates(inquiry, exact):
-        if len(str(candidate)) <= MAX_LENGTH and equivalent(inquiry, candidate, exact):
+        if _short(candidate) and equivalent(inquiry, candidate, exact):
             return candidate
     return None
+
+
+def _short(candidate: Condition) -> bool:
+    return len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
 
 
 def equivalent(inquiry: Inquiry, candidate: Condition, exact: Exact | None = None) -> bool:
@@ -54,18 +67,21 @@ def equivalent(inquiry: Inquiry, candidate: Condition, exact: Exact | None = Non
 
 
 def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool | None:
-    """Whether `candidate` takes in all of the solutions and nothing outside them; None where that is not
-    easily seen.
+    """Whether `candidate` takes in all of the solutions and nothing outside them; None where it has another
+    period.
     """
-    low, high = region.box.lower[exact.name], region.box.upper[exact.name]
-    if exact.step > 1 or candidate.symbols != {exact.name}:
+    step = period(candidate)
+    if candidate.symbols != {exact.name} or step is None or exact.step % step:
         return None
-    taken = solve(candidate, low, high)
-    if taken is None:
-        return None
-    left = complement(taken, low, high)
-    outside = any(intersect(taken, spans) for _, spans in exact.outside)
-    return not outside and not any(intersect(left, spans) for _, spans in exact.inside)
+    inside, outside = dict(exact.inside), dict(exact.outside)
+    for residue, least, greatest in classes(exact.name, exact.step, region.box):
+        taken = solve(candidate, least, greatest, step=exact.step, residue=residue)
+        if taken is None:
+            return None
+        left = complement(taken, least, greatest)
+        if intersect(taken, outside[residue]) or intersect(left, inside[residue]):
+            return False
+    return True
 
 
 def _never(condition: Condition, region: Region) -> bool:

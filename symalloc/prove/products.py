@@ -50,7 +50,6 @@ def _refuted(facts: Sequence[Expr], meter: Meter) -> bool:
 
 def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
     """Expressions that are at least zero, over symbols that start at zero."""
-    shifts = {n: symbol(n) + low for n, low in box.lower.items() if low}
     found: list[Expr] = []
     for condition in conditions:
         if (
@@ -59,7 +58,7 @@ def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
             or not condition.expr.is_polynomial
         ):
             continue
-        expr = condition.expr.substitute(shifts) if shifts else condition.expr
+        expr = condition.expr.shift(box.lower)
         found.append(-expr)
         if condition.operator == "==":
             found.append(expr)

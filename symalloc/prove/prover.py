@@ -113,6 +113,7 @@ class Prover:
         return (canon, bounds, self._others(view, region), explain), names
 
     def _decide(self, constraint: Condition, view: View, explain: bool) -> Proof:
+        self.solver.begin()
         region, _ = view.region(constraint.symbols)
         living = (inhabited(region, self.solver), self._others(view, region))
         if False in living:

@@ -8,12 +8,12 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symalloc.prove.bounds import Box, decide, interval
 from symalloc.prove.domain import Domain
-from symalloc.size.condition import And, Condition, Relation, conjunction, ge, le
+from symalloc.size.condition import And, Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Expr, Mod, Symbol, constant, symbol
 
@@ -119,13 +119,14 @@ def absorb(region: Region, assumptions: Sequence[Condition], *, euclid: bool = F
             break
         name, value, fresh = step
         pending = _substitute(region, pending, name, value, fresh)
-    region.facts = tuple(c for c in pending if decide(c, region.box) is not True)
-    region.empty = region.empty or any(decide(c, region.box) is False for c in region.facts)
+    settled = [(c, decide(c, region.box)) for c in pending]
+    region.facts = tuple(c for c, value in settled if value is not True)
+    region.empty = region.empty or any(value is False for _, value in settled)
 
 
-def _flatten(conditions: Iterable[Condition]) -> Iterable[Condition]:
-    whole = conjunction(conditions)
-    return whole.operands if isinstance(whole, And) else (whole,)
+def _flatten(conditions: Iterable[Condition]) -> Iterator[Condition]:
+    for condition in conditions:
+        yield from condition.operands if isinstance(condition, And) else (condition,)
 
 
 def _narrow(region: Region, pending: list[Condition]) -> list[Condition]:
@@ -236,8 +237,13 @@ def _substitute(
     if fresh is not None:
         quotient, box.lower[quotient], box.upper[quotient] = fresh
         region.empty = region.empty or fresh[1] > fresh[2]
-    limits = (ge(value, box.lower.pop(name)), le(value, box.upper.pop(name)))
+    lower, upper = box.lower.pop(name), box.upper.pop(name)
+    least, greatest = interval(value, box)
     region.solved = {n: e.substitute({name: value}) for n, e in region.solved.items()}
     region.solved[name] = value
-    rest = [c.substitute({name: value}) for c in pending]
-    return list(_flatten([*rest, *(c for c in limits if decide(c, box) is not True)]))
+    rest = list(_flatten(c.substitute({name: value}) for c in pending))
+    if least < lower:
+        rest.append(ge(value, lower))
+    if greatest > upper:
+        rest.append(le(value, upper))
+    return rest

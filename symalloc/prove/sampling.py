@@ -7,7 +7,9 @@ a time to where the first violated relation would hold (a secant step, exact for
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
+from operator import add, le
 
 from symalloc.prove.bounds import Box
 from symalloc.prove.budget import Budget
@@ -15,7 +17,7 @@ from symalloc.prove.equations import divisor_points
 from symalloc.prove.region import Region
 from symalloc.size.condition import And, Condition, Or, Relation
 
-__all__ = ["first_points", "more_points", "satisfies", "search", "walk"]
+__all__ = ["corner", "first_points", "more_points", "satisfies", "search", "walk"]
 
 Point = dict[str, int]
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
@@ -27,6 +29,13 @@ def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool
         return all(c.evaluate(point) for c in conditions)
     except ZeroDivisionError:
         return False
+
+
+def corner(region: Region) -> list[Point]:
+    """The points known so far; where there are none, the lower corner if it lies in the region."""
+    if not region.points:
+        _keep(region, (_base(region.box),))
+    return region.points
 
 
 def first_points(region: Region) -> list[Point]:
@@ -121,7 +130,7 @@ def _keep(region: Region, points: Iterable[Point]) -> None:
     known = {tuple(p.values()) for p in region.points}
     for point in points:
         values = tuple(point.values())
-        if values not in known and satisfies(point, region.facts):
+        if values not in known and (not region.facts or satisfies(point, region.facts)):
             known.add(values)
             region.points.append(point)
 
@@ -131,14 +140,20 @@ def _base(box: Box) -> Point:
 
 
 def _grid(box: Box) -> Iterator[Point]:
-    names = list(box.lower)
-    width = WIDTHS.get(len(names), 1)
     base = _base(box)
-    ranges = [range(base[n], min(base[n] + width - 1, box.upper[n]) + 1) for n in names]
-    points = sorted(product(*ranges), key=lambda p: (sum(p), p))
-    yield from (dict(zip(names, values, strict=True)) for values in points)
+    names, corner, upper = list(base), tuple(base.values()), tuple(box.upper[n] for n in base)
+    for steps in _steps(len(names), WIDTHS.get(len(names), 1)):
+        values = tuple(map(add, corner, steps))
+        if all(map(le, values, upper)):
+            yield dict(zip(names, values, strict=True))
     if len(names) > 4:
         yield from ({**base, n: base[n] + 1} for n in names if base[n] < box.upper[n])
+
+
+@lru_cache(maxsize=16)
+def _steps(count: int, width: int) -> tuple[tuple[int, ...], ...]:
+    """The points of a grid of `width` in `count` dimensions by distance from the origin."""
+    return tuple(sorted(product(range(width), repeat=count), key=lambda p: (sum(p), p)))
 
 
 def _spread(box: Box) -> Iterator[Point]:

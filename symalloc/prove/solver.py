@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 from symalloc.prove.bounds import Box
@@ -12,6 +13,7 @@ from symalloc.size.condition import Condition
 __all__ = ["Answer", "Solver"]
 
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
+SHARE = 2 / 3  # of the time left that one question may take: the other side of a claim is asked next
 
 
 class Answer:
@@ -29,19 +31,33 @@ class Solver:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.asked = 0
+        self._left = float(budget.z3_milliseconds)
         self._tactic: Any = None
+
+    def begin(self) -> None:
+        """Start another proof: the questions from here on share one budget of time."""
+        self._left = float(self.budget.z3_milliseconds)
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
         """Whether some point of `box` satisfies all `conditions`; a point is checked by exact evaluation."""
-        if self.budget.z3_milliseconds <= 0:
+        milliseconds = int(self._left * SHARE)
+        if milliseconds <= 0:
             return Answer()
+        self.asked += 1
+        self._tactic = self._tactic or _tactic()  # before the clock starts: importing z3 takes a while
+        start = perf_counter()
+        try:
+            return self._ask(conditions, box, milliseconds)
+        finally:
+            self._left -= 1e3 * (perf_counter() - start)
+
+    def _ask(self, conditions: Sequence[Condition], box: Box, milliseconds: int) -> Answer:
         import z3
 
         from symalloc.prove.z3_form import Translator
 
-        self.asked += 1
         translator = Translator()
-        solver = self._solver()
+        solver = self._solver(milliseconds)
         for name, low in box.lower.items():
             solver.add(*translator.bounds(name, low, box.upper[name]))
         solver.add(*map(translator.condition, conditions))
@@ -60,12 +76,14 @@ class Solver:
             else Answer()
         )
 
-    def _solver(self) -> Any:
-        import z3
-
-        if self._tactic is None:
-            self._tactic = z3.Then(*TACTIC)
+    def _solver(self, milliseconds: int) -> Any:
         solver = self._tactic.solver()
         # with z3's own handler an interrupt would only end the question, and the program would go on
-        solver.set("timeout", self.budget.z3_milliseconds, "ctrl_c", False, "rlimit", self.budget.z3_steps)
+        solver.set("timeout", milliseconds, "ctrl_c", False, "rlimit", self.budget.z3_steps)
         return solver
+
+
+def _tactic() -> Any:
+    import z3
+
+    return z3.Then(*TACTIC)

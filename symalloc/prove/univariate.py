@@ -19,7 +19,7 @@ from symalloc.prove.residue_form import coefficients
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
 from symalloc.size.expr import Expr, FloorDiv, Mod, Symbol
 
-__all__ = ["Exact", "Intervals", "nonpositive", "period", "solve", "solve_exactly"]
+__all__ = ["Exact", "Intervals", "classes", "nonpositive", "period", "solve", "solve_exactly"]
 
 Intervals = list[tuple[int, int]]
 MAX_PERIOD = 64
@@ -85,40 +85,30 @@ def solve_exactly(holds: Condition, region: Region) -> Exact | None:
     if len(names) != 1:
         return None
     (name,) = names
-    claim = split_extrema(conjunction((*region.facts, holds)), limit=16)
-    step = period(claim)
+    given = split_extrema(conjunction(region.facts), limit=16)
+    claim = split_extrema(holds, limit=16)
+    step = period(conjunction((given, claim)))
     if step is None:
         return None
-    inside = _solutions(claim, name, step, region.box)
-    whole = _solutions(split_extrema(conjunction(region.facts), limit=16), name, step, region.box)
-    if inside is None or whole is None:
-        return None
-    outside = [
-        (r, intersect(span, complement(taken, *_quotients(name, step, r, region.box))))
-        for (r, taken), (_, span) in zip(inside, whole, strict=True)
-    ]
+    inside: list[tuple[int, Intervals]] = []
+    outside: list[tuple[int, Intervals]] = []
+    for residue, least, greatest in classes(name, step, region.box):
+        whole = solve(given, least, greatest, step=step, residue=residue)
+        taken = solve(claim, least, greatest, step=step, residue=residue)
+        if whole is None or taken is None:
+            return None
+        inside.append((residue, intersect(whole, taken)))
+        outside.append((residue, intersect(whole, complement(taken, least, greatest))))
     return Exact(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
 
 
-def _solutions(condition: Condition, name: str, step: int, box: Box) -> list[tuple[int, Intervals]] | None:
-    """The solutions of `condition`, whose period divides `step`, residue by residue; None where not
-    polynomial.
-    """
-    classes: list[tuple[int, Intervals]] = []
+def classes(name: str, step: int, box: Box) -> Iterator[tuple[int, int, int]]:
+    """`(residue, least, greatest)` for the q in `name == step * q + residue`, one residue at a time."""
+    low, high = box.lower[name], box.upper[name]
     for residue in range(step):
-        least, greatest = _quotients(name, step, residue, box)
-        if least > greatest:
-            continue
-        spans = solve(condition, least, greatest, step=step, residue=residue)
-        if spans is None:
-            return None
-        classes.append((residue, spans))
-    return classes
-
-
-def _quotients(name: str, step: int, residue: int, box: Box) -> tuple[int, int]:
-    """The bounds of q in `name == step * q + residue`."""
-    return -((residue - box.lower[name]) // step), (box.upper[name] - residue) // step
+        least, greatest = -((residue - low) // step), (high - residue) // step
+        if least <= greatest:
+            yield residue, least, greatest
 
 
 def period(condition: Condition, limit: int = MAX_PERIOD) -> int | None:
@@ -192,11 +182,18 @@ def complement(spans: Intervals, lower: int, upper: int) -> Intervals:
 
 
 def _relation(operator: str, polynomial: list[int], lower: int, upper: int) -> Intervals:
-    below = nonpositive(polynomial, lower, upper)
     if operator == "<=":
-        return below
-    zero = intersect(below, nonpositive([-c for c in polynomial], lower, upper))
+        return nonpositive(polynomial, lower, upper)
+    zero = _zeros(polynomial, lower, upper)
     return zero if operator == "==" else complement(zero, lower, upper)
+
+
+def _zeros(polynomial: list[int], lower: int, upper: int) -> Intervals:
+    if len(polynomial) == 2:
+        at, rest = divmod(-polynomial[0], polynomial[1])
+        return [] if rest or not lower <= at <= upper else [(at, at)]
+    below = nonpositive(polynomial, lower, upper)
+    return intersect(below, nonpositive([-c for c in polynomial], lower, upper))
 
 
 def _linear(constant: int, slope: int, lower: int, upper: int) -> Intervals:

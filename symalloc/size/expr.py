@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from math import comb
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -307,16 +308,25 @@ class Expr:
             return self
         return self.map_atoms(lambda atom: _substitute_atom(atom, replacement))
 
-    def map_atoms(self, change: Callable[[Atom], Expr]) -> Expr:
-        """The expression with each top-level atom replaced by `change(atom)`."""
+    def map_atoms(self, change: Callable[[Atom], Expr | None]) -> Expr:
+        """The expression with each top-level atom replaced by `change(atom)`; None keeps the atom."""
         total: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms.items():
-            term = ONE
-            for atom, power in monomial:
-                changed = change(atom) ** power
-                term = changed if term is ONE else term * changed
-            for key, value in term.terms.items():
+            for key, value in _changed(monomial, change).items():
                 total[key] = total.get(key, 0) + coefficient * value
+        return Expr({m: c for m, c in total.items() if c})
+
+    def shift(self, offsets: Mapping[str, int]) -> Expr:
+        """The expression with `offsets[name]` added to each symbol; itself where that changes nothing.
+
+        All atoms must be symbols.
+        """
+        if not any(map(offsets.get, self.symbols)):
+            return self
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms.items():
+            for key, value in _expanded(monomial, coefficient, offsets).items():
+                total[key] = total.get(key, 0) + value
         return Expr({m: c for m, c in total.items() if c})
 
     def __str__(self) -> str:
@@ -465,10 +475,48 @@ def _multiply(left: Monomial, right: Monomial) -> Monomial:
         return right
     if not right:
         return left
+    if left[-1][0].key < right[0][0].key:
+        return left + right
+    if right[-1][0].key < left[0][0].key:
+        return right + left
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+
+
+def _changed(monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mapping[Monomial, int]:
+    """The terms of `monomial` after `change`."""
+    kept: list[tuple[Atom, int]] = []
+    term: Expr | None = None
+    for factor in monomial:
+        changed = change(factor[0])
+        if changed is None:
+            kept.append(factor)
+        else:
+            changed = changed ** factor[1]
+            term = changed if term is None else term * changed
+    if term is None:
+        return {monomial: 1}
+    rest = tuple(kept)
+    return {_multiply(rest, key): value for key, value in term.terms.items()} if rest else term.terms
+
+
+def _expanded(monomial: Monomial, coefficient: int, offsets: Mapping[str, int]) -> dict[Monomial, int]:
+    """The terms of `coefficient * monomial` with offsets added to its symbols, by the binomial theorem."""
+    terms: dict[Monomial, int] = {(): coefficient}
+    for factor in monomial:
+        atom, power = factor
+        offset = offsets.get(atom.key, 0)
+        if not offset:
+            terms = {(*m, factor): c for m, c in terms.items()}
+            continue
+        terms = {
+            (*m, (atom, k)) if k else m: c * comb(power, k) * offset ** (power - k)
+            for m, c in terms.items()
+            for k in range(power + 1)
+        }
+    return terms
 
 
 def _term_key(monomial: Monomial, coefficient: int) -> str:
@@ -504,10 +552,13 @@ def _evaluate_atom(atom: Atom, binding: Mapping[str, int]) -> int:
             return (atom.then if atom.condition.evaluate(binding) else atom.otherwise).evaluate(binding)
 
 
-def _substitute_atom(atom: Atom, replacement: Mapping[str, Expr]) -> Expr:
+def _substitute_atom(atom: Atom, replacement: Mapping[str, Expr]) -> Expr | None:
+    """The value of `atom` after the replacement; None where it stays as it is."""
+    if isinstance(atom, Symbol):
+        return replacement.get(atom.name)
+    if _atom_symbols(atom).isdisjoint(replacement):
+        return None
     match atom:
-        case Symbol(name=name):
-            return replacement.get(name, symbol(name))
         case FloorDiv():
             return floordiv(atom.numerator.substitute(replacement), atom.denominator.substitute(replacement))
         case Mod():
