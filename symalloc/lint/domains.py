@@ -24,8 +24,9 @@ class Domains:
     """Makes the domains of one function, each once: the prover remembers by domain.
 
     A symbol that is an extent is at least 0, a scalar is any int64.  Assumptions about symbols that the
-    function does not have are left out.  A `sized` domain holds ordinary inputs only: no symbol above
-    `LARGEST_EXTENT`, no parameter above `LARGEST_INPUT` bytes.
+    function does not have are left out.  A `sized` domain holds ordinary inputs only: no extent of 0 (an
+    empty parameter limits no other extent), no symbol above `LARGEST_EXTENT`, no parameter above
+    `LARGEST_INPUT` bytes.
     """
 
     def __init__(self, function: Function, facts: FunctionFacts, assume: Sequence[Condition]) -> None:
@@ -43,7 +44,7 @@ class Domains:
         limits = [le(nbytes, LARGEST_INPUT) for nbytes in inputs if nbytes is not None]
         domain = self.plain.assuming(c for c in dict.fromkeys(limits) if c.as_bool is None)
         lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT)
-        return replace(domain, lower=lower, default_upper=LARGEST_EXTENT)
+        return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
 
     def entry(self, *, sized: bool) -> Domain:
         """What is known on entry to the function."""

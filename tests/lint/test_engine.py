@@ -248,6 +248,13 @@ def test_overflow_is_a_finding_where_ordinary_inputs_can_cause_it(
     assert bool(findings(body.program(), "SYM105")) is faulty
 
 
+def test_an_empty_parameter_lets_no_other_extent_grow() -> None:
+    """A convolution of (n, c, h, w) without channels would be of any other size."""
+    body = Body(param("x", "n", "c", "h", "w", dtype=F32))
+    body.tensor(body.storage(64), "n", 32, "h", "w", dtype=F32)
+    assert not findings(body.program(), "SYM105")
+
+
 def test_a_size_beyond_64_bits_is_always_invalid() -> None:
     body = Body()
     storage = body.storage(64)
