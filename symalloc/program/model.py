@@ -312,8 +312,8 @@ class Function:
     """One Relax function.
 
     `declared_upper` / `declared_lower` are the attributes tir_var_upper_bound / tir_var_lower_bound: not
-    enforced. `private` functions are called only from within the module.  `line` is where the `def`
-    stands, None without source.
+    enforced. `private` functions are called only from within the module.  `span` is where the `def`
+    stands and `result_span` what it returns; None without source.
     """
 
     name: str
@@ -325,6 +325,7 @@ class Function:
     declared_upper: Mapping[str, int] = field(default_factory=dict)
     declared_lower: Mapping[str, int] = field(default_factory=dict)
     span: Span | None = None
+    result_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,7 @@ def _handle_site(scene: Scene, kind: str, fault: Fault, places: Mapping[str, Spa
     return Site(
         kind=kind,
         instruction=step.instruction,
+        span=scene.function.result_span if ends else None,
         relation=fault.kind,
         texts={
             "variable": name_of(fault.var),

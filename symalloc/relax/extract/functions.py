@@ -60,6 +60,7 @@ class FunctionExtractor(Context):
             declared_upper=_declared(attributes, "tir_var_upper_bound", signature),
             declared_lower=_declared_lower(attributes, signature),
             span=self.places.definition,
+            result_span=self.places.result,
         )
 
     def _params(self, params: Any) -> tuple[Var, ...]:

@@ -30,6 +30,10 @@ class Places(Protocol):
     def definition(self) -> Span | None:
         """The `def` line."""
 
+    @property
+    def result(self) -> Span | None:
+        """What the function returns."""
+
     def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
         """The span of a binding, and its text in one line."""
 
@@ -41,6 +45,7 @@ class _NoPlaces:
     """The places of a function without text."""
 
     definition: Span | None = None
+    result: Span | None = None
 
     def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
         return _NOWHERE
@@ -218,6 +223,12 @@ class _ScriptPlaces:
         start = self._text.span(self._node)
         end = start.column + len("def ") + len(self._node.name)
         return replace(start, end_line=start.line, end_column=end)
+
+    @property
+    def result(self) -> Span | None:
+        """The value of the `return` that the function ends in."""
+        last = self._node.body[-1]
+        return self._text.span(last.value) if isinstance(last, ast.Return) and last.value else None
 
     def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
         """See Places."""

@@ -94,6 +94,16 @@ def test_branches_and_definitions(program: Callable[[str], m.Program], script: C
         assert lines[span.line - 1][span.column - 1 : span.end_column - 1] == f"def {name}"
 
 
+def test_what_a_function_returns(program: Callable[[str], m.Program], script: Callable[[str], str]) -> None:
+    lines = script(BODY).splitlines()
+    functions = program(BODY).functions
+    for name, text in (("main", "R.add(z, a)"), ("other", "y")):
+        span = functions[name].result_span
+        assert span is not None
+        assert lines[span.line - 1][span.column - 1 : span.end_column - 1] == text
+        assert lines[span.line - 1].strip() == f"return {text}"
+
+
 def test_two_statements_alike_are_two_places(program: Callable[[str], m.Program]) -> None:
     calls = [i for i in program(BODY).functions["main"].body.instructions if isinstance(i, m.CallKernel)]
     first, second = (i.span for i in calls)
