@@ -5,7 +5,6 @@ hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from symalloc.prove.inquiry import Inquiry, Outcome
 from symalloc.prove.precondition import precondition
@@ -20,15 +19,20 @@ __all__ = ["explain_proof"]
 
 def explain_proof(inquiry: Inquiry, outcome: Outcome) -> Proof:
     """The proof of `outcome` with its counterexample made small and a precondition looked for."""
-    proof = outcome.proof(inquiry.region)
     if outcome.verdict is Verdict.ALWAYS_VALID:
-        return proof
+        return outcome.proof(inquiry.region)
     counterexample = _smallest(inquiry, outcome)
-    reason = proof.reason or _undefined(inquiry.constraint, counterexample)
-    proof = replace(proof, counterexample=counterexample, reason=reason)
-    if outcome.verdict is not Verdict.RUNTIME_CHECK or proof.unknown:
-        return proof
-    return replace(proof, precondition=precondition(inquiry, outcome.exact))
+    undecided = outcome.reason is not None
+    wanted = outcome.verdict is Verdict.RUNTIME_CHECK and not undecided
+    return Proof(
+        verdict=outcome.verdict,
+        decided_by=outcome.decided_by,
+        counterexample=counterexample,
+        witness=None if outcome.witness is None else inquiry.region.lift(outcome.witness),
+        precondition=precondition(inquiry, outcome.exact) if wanted else None,
+        unknown=undecided,
+        reason=outcome.reason or _undefined(inquiry.constraint, counterexample),
+    )
 
 
 def _undefined(constraint: Condition, point: Mapping[str, int] | None) -> str | None:

