@@ -154,24 +154,18 @@ def _answer(
     condition = obligation.condition
     if not condition.symbols <= bound.keys():
         return obligation.finding
-    constraint = condition.substitute(bound).substitute(one.scene.facts.definitions)
+    known = one.scene.facts.definitions
+    constraint = condition.substitute(bound).substitute(known)
     facts = one.scene.facts.before[index]
-    ruling = one.judge.rule(constraint, facts, sized=obligation.finding.site.sized)
+    needed = (d for d in obligation.finding.divisors if d.symbols <= bound.keys())
+    below = tuple(divisor.substitute(bound).substitute(known) for divisor in needed)
+    ruling = one.judge.rule(constraint, facts, sized=obligation.finding.site.sized, divisors=below)
     if ruling.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS) or ruling.domain is None:
         one.tally.count(ruling)
         return None
     judgement = one.judge.explain(constraint, ruling.domain)
     one.tally.count(Ruling(judgement.verdict, False, ruling.domain, judgement.proof.unknown))
-    source = obligation.finding
-    site = Site(
-        kind="call",
-        instruction=call,
-        relation="callee-precondition-fails",
-        texts={"callee": call.name, "condition": str(condition), "rule": source.rule.name},
-        sized=source.site.sized,
-        once=(index, constraint),
-    )
-    rules = [r for r in one.rulebook.by_site("call") if r.relation == site.relation]
+    site = _call_site(call, index, obligation, constraint)
     made = [
         Finding(
             rule=rule,
@@ -182,9 +176,25 @@ def _answer(
             constraint=constraint,
             domain=ruling.domain,
             judgement=judgement,
+            cause=obligation.finding,
+            divisors=below,
         )
-        for rule in rules
+        for rule in one.rulebook.by_site("call")
+        if rule.relation == site.relation
     ]
     for finding in made:
         one.add(finding)
-    return made[0] if made else source
+    return made[0] if made else obligation.finding
+
+
+def _call_site(call: CallFunction, index: int, obligation: _Obligation, constraint: Condition) -> Site:
+    """The site of a call at step `index` that may not meet an obligation, which is `constraint` there."""
+    source = obligation.finding
+    return Site(
+        kind="call",
+        instruction=call,
+        relation="callee-precondition-fails",
+        texts={"callee": call.name, "condition": str(obligation.condition), "rule": source.rule.name},
+        sized=source.site.sized,
+        once=(index, constraint),
+    )

@@ -10,9 +10,11 @@ from symalloc.program.model import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import symbol
+from symalloc.size.expr import Expr, symbol
 
 __all__ = ["LARGEST_EXTENT", "LARGEST_INPUT", "Domains"]
+
+_NO_FACTS = Facts()
 
 LARGEST_EXTENT = 2**22
 """What a symbol is at most where inputs are taken to be ordinary."""
@@ -36,7 +38,7 @@ class Domains:
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
         self.plain = Domain(lower=lower, assumptions=(*given, *facts.entry))
         self._sized = self._ordinary(function)
-        self._made: dict[tuple[Facts, bool, bool], Domain] = {}
+        self._made: dict[tuple[Facts, bool, bool, tuple[Expr, ...]], Domain] = {}
         self._declared = _declared(function)
 
     def _ordinary(self, function: Function) -> Domain:
@@ -46,24 +48,27 @@ class Domains:
         lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT)
         return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
 
-    def entry(self, *, sized: bool) -> Domain:
-        """What is known on entry to the function."""
+    def entry(self, *, sized: bool, divisors: tuple[Expr, ...] = ()) -> Domain:
+        """What is known on entry to the function; `divisors` are taken to be at least 1."""
+        if divisors:
+            return self._with(_NO_FACTS, sized=sized, calls=False, divisors=divisors)
         return self._sized if sized else self.plain
 
-    def guarded(self, facts: Facts, *, sized: bool) -> Domain:
+    def guarded(self, facts: Facts, *, sized: bool, divisors: tuple[Expr, ...] = ()) -> Domain:
         """What is known from asserts, casts and tests too."""
-        return self._with(facts, sized=sized, calls=False)
+        return self._with(facts, sized=sized, calls=False, divisors=divisors)
 
-    def full(self, facts: Facts, *, sized: bool) -> Domain:
+    def full(self, facts: Facts, *, sized: bool, divisors: tuple[Expr, ...] = ()) -> Domain:
         """What is known from the checks of kernels too."""
-        return self._with(facts, sized=sized, calls=True)
+        return self._with(facts, sized=sized, calls=True, divisors=divisors)
 
-    def _with(self, facts: Facts, *, sized: bool, calls: bool) -> Domain:
-        key = (facts, sized, calls)
+    def _with(self, facts: Facts, *, sized: bool, calls: bool, divisors: tuple[Expr, ...]) -> Domain:
+        key = (facts, sized, calls, divisors)
         domain = self._made.get(key)
         if domain is None:
-            more = (*facts.guards, *facts.calls) if calls else facts.guards
-            domain = self._made[key] = self.entry(sized=sized).assuming(more)
+            known = (*facts.guards, *facts.calls) if calls else facts.guards
+            usable = (ge(divisor, 1) for divisor in divisors)
+            domain = self._made[key] = self.entry(sized=sized).assuming((*known, *usable))
         return domain
 
     def declared(self, domain: Domain, names: Sequence[str]) -> Domain:

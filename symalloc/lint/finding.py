@@ -16,6 +16,7 @@ from symalloc.prove.verdict import Verdict
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.template import MissingValueError, Value
 from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
 
 __all__ = ["Finding", "severity_of"]
 
@@ -24,9 +25,10 @@ __all__ = ["Finding", "severity_of"]
 class Finding:
     """One finding; equal only to itself.
 
-    `constraint` is what fails over `domain`, where `facts` are known; all are None for a relation.
-    `judgement` explains it.  `guarded`: the program itself checks it right there.  `quiet`: counted, but
-    not reported.
+    `constraint` is what fails over `domain`, where `facts` are known and `divisors` at least 1; all are None
+    for a relation.
+    `judgement` explains it.  `guarded`: the program itself checks it right there.  `cause` is the finding of
+    a callee that this one of a call comes from.
     """
 
     rule: Rule
@@ -39,6 +41,8 @@ class Finding:
     judgement: Judgement | None = None
     guarded: bool = False
     unknown: bool = False
+    cause: Finding | None = None
+    divisors: tuple[Expr, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
@@ -126,20 +130,29 @@ def severity_of(finding: Finding) -> Severity | None:
     """How bad a finding is; None where the rule keeps silent about such a verdict.
 
     What is not certain to be a fault (a doubtful alias, a constraint that could not be decided and has no
-    counterexample) is no error; where a size is not even known it is a note.
+    counterexample) is no error; where a size is not even known it is a note.  A call that may break what its
+    callee needs is no worse than that need is there.
     """
     rule = finding.rule
     if finding.verdict is not Verdict.RUNTIME_CHECK:
         return Severity(rule.severity)
     if rule.severity_at_runtime is None:
         return None
-    severity = Severity(rule.severity_at_runtime)
     judged = finding.judgement
     if judged is None:
         return Severity.NOTE
+    severity = Severity(rule.severity_at_runtime)
+    if judged.needs_empty and rule.severity_when_empty is not None:
+        severity = Severity(rule.severity_when_empty)
     undecided = judged.proof.unknown and judged.counterexample is None
-    weak = finding.site.doubt is not None or undecided
-    return max(severity, Severity.WARNING, key=lambda s: s.rank) if weak else severity
+    if finding.site.doubt is not None or undecided:
+        severity = _milder(severity, Severity.WARNING)
+    cause = severity_of(finding.cause) if finding.cause is not None else None
+    return severity if cause is None else _milder(severity, cause)
+
+
+def _milder(left: Severity, right: Severity) -> Severity:
+    return max(left, right, key=lambda severity: severity.rank)
 
 
 def _rendered(rule: Rule, template: str, values: Mapping[str, Value]) -> str | None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from symalloc.lint.divisors import evaluated_divisors
 from symalloc.lint.finding import Finding
 from symalloc.lint.judge import Judge, Ruling
 from symalloc.lint.sites.site import Scene, Site
+from symalloc.lint.sites.sizes import divisor_site
 from symalloc.lint.sites.table import IN_FUNCTIONS, IN_INSTRUCTIONS, KEYS
 from symalloc.lint.tally import Tally
 from symalloc.program.facts import Facts
 from symalloc.program.flow import Mark
 from symalloc.program.model import Instruction
+from symalloc.prove.domain import Domain
 from symalloc.prove.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
 from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
 
 __all__ = ["FunctionCheck"]
 
@@ -39,6 +44,7 @@ class FunctionCheck:
         self.leaning: list[tuple[tuple[str, ...], Finding]] = []
         self._clean: dict[Hashable, Tally] = {}
         self._seen: dict[Hashable, Finding] = {}
+        self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
         self._makers: dict[type, Makers] = {}
 
@@ -48,9 +54,10 @@ class FunctionCheck:
             if any(self.rulebook.by_site(kind) for kind in kinds):
                 for step, site in make(self.scene):
                     self.unless_clean(site.key, step, partial(self.site, site, step))
-        for index, step in enumerate(self.scene.analysis.flow.steps):
-            if step.mark is Mark.PLAIN and type(step.instruction) in IN_INSTRUCTIONS:
-                self.instruction(step.instruction, index)  # type: ignore[arg-type]
+        for index, one in enumerate(self.scene.analysis.flow.steps):
+            instruction = one.instruction
+            if one.mark is Mark.PLAIN and instruction is not None and type(instruction) in IN_INSTRUCTIONS:
+                self.instruction(instruction, index)
 
     def instruction(self, instruction: Instruction, index: int) -> None:
         """Checks the sites of one instruction, unless an equal one was clean."""
@@ -82,18 +89,20 @@ class FunctionCheck:
     def _makers_for(self, kind: type) -> Makers:
         makers = self._makers.get(kind)
         if makers is None:
-            wanted = ((k, make) for k, make in IN_INSTRUCTIONS[kind] if self.rulebook.by_site(k))
-            makers = self._makers[kind] = tuple(make for _, make in wanted)
+            every = bool(self.rulebook.by_site("divisor"))
+            wanted = (make for k, make in IN_INSTRUCTIONS[kind] if every or self.rulebook.by_site(k))
+            makers = self._makers[kind] = tuple(wanted)
         return makers
 
     def site(self, site: Site, step: int) -> None:
         """Asks every rule about one site."""
+        divisors = self._divisors(site, step)
         for rule in self.rulebook.by_site(site.kind):
             if rule.constraint is None:
                 if rule.relation == site.relation and self.judge.possible(self.scene.facts.before[step]):
                     self.add(self._finding(rule, site, step))
             elif rule.needs <= site.quantities.keys():
-                self._ask(rule, site, step)
+                self._ask(rule, site, step, divisors)
             elif site.unknown is not None:
                 self._undecidable(rule, site, step)
 
@@ -122,44 +131,53 @@ class FunctionCheck:
             self.tally.count(Ruling(Verdict.RUNTIME_CHECK, unknown=True))
             self.add(self._finding(rule, settled, step, unknown=True))
 
-    def _ask(self, rule: Rule, site: Site, step: int) -> None:
-        """Asks a rule's constraint."""
+    def _ask(self, rule: Rule, site: Site, step: int, divisors: tuple[Expr, ...]) -> None:
+        """Asks a rule's constraint where `divisors` are at least 1."""
         constraint = rule.condition(site.quantities)
         if constraint.as_bool is True:
             self.tally.always_valid += 1
             return
         constraint = constraint.substitute(self.scene.facts.definitions)
         facts = self.scene.facts.before[step]
-        ruling = self.judge.rule(constraint, facts, sized=site.sized)
+        ruling = self.judge.rule(constraint, facts, sized=site.sized, divisors=divisors)
         if ruling.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS) or ruling.domain is None:
             self.tally.count(ruling)
             return
-        self._broken(rule, site, step, facts, constraint, ruling)
+        asked = self._finding(
+            rule, site, step, facts=facts, constraint=constraint, domain=ruling.domain, divisors=divisors
+        )
+        self._broken(asked, constraint, ruling.domain)
 
-    def _broken(
-        self, rule: Rule, site: Site, step: int, facts: Facts, constraint: Condition, ruling: Ruling
-    ) -> None:
+    def _divisors(self, site: Site, step: int) -> tuple[Expr, ...]:
+        """The divisors of a site's quantities, after asking about them: what the site's own constraints are
+        judged by takes them to be at least 1.
+        """
+        known = self.scene.facts.definitions
+        sizes = site.quantities.values()
+        found = (
+            evaluated_divisors(size.substitute(known) for size in sizes)
+            if known
+            else evaluated_divisors(sizes)
+        )
+        for divisor in found:
+            key = (divisor, self.scene.facts.before[step])
+            if key not in self._divided:
+                self._divided.add(key)
+                self.site(divisor_site(divisor, site), step)
+        return found
+
+    def _broken(self, asked: Finding, constraint: Condition, domain: Domain) -> None:
         """Records a constraint that does not always hold."""
-        domain = ruling.domain
+        rule, site = asked.rule, asked.site
         settled = site if site.settle is None else site.settle(site)
         self._broke = True
-        if domain is None or settled is None:
+        if settled is None:
             return
-        site = settled
         judgement = self.judge.explain(constraint, domain)
-        checked = site.checked is not None and rule.condition(site.quantities) == site.checked
+        checked = settled.checked is not None and rule.condition(settled.quantities) == settled.checked
         guarded = checked and judgement.verdict is Verdict.RUNTIME_CHECK
         self.tally.count(Ruling(judgement.verdict, guarded, domain, judgement.proof.unknown))
-        finding = self._finding(
-            rule,
-            site,
-            step,
-            facts=facts,
-            constraint=constraint,
-            domain=domain,
-            judgement=judgement,
-            guarded=guarded,
-        )
+        finding = replace(asked, site=settled, judgement=judgement, guarded=guarded)
         if judgement.verdict is Verdict.RUNTIME_CHECK and not guarded:
             names = self.judge.needs_declared(constraint, domain)
             if names:

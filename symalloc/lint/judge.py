@@ -7,6 +7,7 @@ fault, and the report can say which constraints hold only thanks to a check at r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.condition import FALSE, Condition
+from symalloc.size.expr import Expr
 
 __all__ = ["Judge", "Judgement", "Ruling"]
 
@@ -40,13 +42,15 @@ class Judgement:
     """A ruling that is no `always-valid`, explained.
 
     `counterexample` has extents of at least 1 where there is such a one.  `empty`: a point with an empty
-    tensor at which a constraint holds that no other point satisfies.
+    tensor at which a constraint holds that no other point satisfies.  `needs_empty`: no point without an
+    empty tensor breaks it.
     """
 
     verdict: Verdict
     proof: Proof
     counterexample: dict[str, int] | None = None
     empty: dict[str, int] | None = None
+    needs_empty: bool = False
 
 
 class Judge:
@@ -55,26 +59,34 @@ class Judge:
     def __init__(self, prover: Prover, domains: Domains) -> None:
         self.prover, self.domains = prover, domains
 
-    def rule(self, constraint: Condition, facts: Facts, *, sized: bool = False) -> Ruling:
-        """The verdict on `constraint` where `facts` are known."""
+    def rule(
+        self, constraint: Condition, facts: Facts, *, sized: bool = False, divisors: tuple[Expr, ...] = ()
+    ) -> Ruling:
+        """The verdict on `constraint` where `facts` are known.
+
+        `divisors` are taken to be at least 1: the program stops at a division by 0 before anything else goes
+        wrong, and that a divisor can be 0 is a finding of its own.
+        """
         value = constraint.as_bool
         if value is True:
             return _VALID
-        domain = self.domains.entry(sized=sized)
+        domain = self.domains.entry(sized=sized, divisors=divisors)
         verdict, unknown = self._ask(constraint, domain)
         if sized and verdict is Verdict.VACUOUS:
-            return self.rule(constraint, facts)  # what is given asks for inputs that are not ordinary
+            return self.rule(
+                constraint, facts, divisors=divisors
+            )  # what is given asks for inputs that are not ordinary
         if verdict in _SETTLED:
             return _VALID
         if facts.guards:
-            domain = self.domains.guarded(facts, sized=sized)
+            domain = self.domains.guarded(facts, sized=sized, divisors=divisors)
             verdict, unknown = self._ask(constraint, domain)
             if sized and verdict is Verdict.VACUOUS:
-                return self.rule(constraint, facts)
+                return self.rule(constraint, facts, divisors=divisors)
             if verdict in _SETTLED:
                 return Ruling(Verdict.ALWAYS_VALID, verdict is Verdict.ALWAYS_VALID, domain)
         if facts.calls and verdict is not Verdict.ALWAYS_INVALID:
-            full = self.domains.full(facts, sized=sized)
+            full = self.domains.full(facts, sized=sized, divisors=divisors)
             found, unsure = self._ask(constraint, full)
             if found is Verdict.ALWAYS_VALID:
                 return Ruling(Verdict.ALWAYS_VALID, True, full)
@@ -110,7 +122,12 @@ class Judge:
                 empty=_point(proof.witness),
             )
         counterexample = inner.counterexample or proof.counterexample
-        return Judgement(verdict=proof.verdict, proof=proof, counterexample=_point(counterexample))
+        return Judgement(
+            verdict=proof.verdict,
+            proof=proof,
+            counterexample=_point(counterexample),
+            needs_empty=inner.verdict in _SETTLED,
+        )
 
     def needs_declared(self, constraint: Condition, domain: Domain) -> tuple[str, ...]:
         """The symbols whose declared bounds make `constraint` hold: one where one will do; none where
@@ -127,5 +144,5 @@ class Judge:
 _SETTLED = (Verdict.ALWAYS_VALID, Verdict.VACUOUS)
 
 
-def _point(binding: object) -> dict[str, int] | None:
-    return dict(binding) if binding else None  # type: ignore[call-overload, no-any-return]
+def _point(binding: Mapping[str, int] | None) -> dict[str, int] | None:
+    return dict(binding) if binding else None

@@ -86,7 +86,8 @@ def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
     expect = bad.expect
     if expect.message:
         milder = rule.severity_at_runtime if expect.verdict == "runtime-check" else None
-        yield Text.assemble((f"{milder or rule.severity}[{rule.id}]", "bold"), f": {expect.message}")
+        severity = expect.severity or milder or rule.severity
+        yield Text.assemble((f"{severity}[{rule.id}]", "bold"), f": {expect.message}")
     if expect.verdict:
         yield Text(f"  = verdict: {expect.verdict}")
     if expect.counterexample is not None:

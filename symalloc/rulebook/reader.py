@@ -31,6 +31,7 @@ def read_rule(path: Path) -> Rule:
         name=raw.name,
         severity=raw.severity,
         severity_at_runtime=_severity_at_runtime(raw),
+        severity_when_empty=raw.severity_when_empty,
         site=raw.site,
         constraint=raw.constraint,
         relation=raw.relation,

@@ -22,7 +22,8 @@ class Rule:
 
     Exactly one of `constraint` (over the site's quantities) and `relation` (built into the engine) is set.
     `severity_at_runtime` is the severity of a finding whose verdict is a run-time check, None where such a
-    verdict is no finding.  `label` is the text under the carets, `labels` those of further places of the
+    verdict is no finding; `severity_when_empty` of one that takes an empty tensor, None where that makes no
+    difference.  `label` is the text under the carets, `labels` those of further places of the
     site. `help` holds alternatives: the first whose names all have a value is shown; `notes` are shown one
     by one.
     """
@@ -31,6 +32,7 @@ class Rule:
     name: str
     severity: SeverityName
     severity_at_runtime: SeverityName | None
+    severity_when_empty: SeverityName | None
     site: str
     constraint: str | None
     relation: str | None

@@ -24,6 +24,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """What the linter must say of a bad module, each part only where it is given."""
 
     verdict: Literal["always-invalid", "runtime-check"] | None = None
+    severity: SeverityName | None = None
     counterexample: dict[str, int] | None = None
     precondition: str | None = None
     message: str | None = None
@@ -59,6 +60,7 @@ class RuleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     message: str
     doc: str
     severity_at_runtime: SeverityName | Literal["off"] | None = None
+    severity_when_empty: SeverityName | None = None
     constraint: str | None = None
     relation: str | None = None
     message_when_invalid: str | None = None

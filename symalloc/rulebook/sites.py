@@ -71,6 +71,12 @@ _KINDS = (
         texts=("what",),
     ),
     SiteKind(
+        name="divisor",
+        description="what a size, an offset or an extent is divided by",
+        quantities={"divisor": _1},
+        texts=("variable",),
+    ),
+    SiteKind(
         name="view",
         description="a view on another tensor's memory (R.memory.view, reshape, ensure_zero_offset)",
         quantities={"offset": _B, "nbytes": _B, "source.nbytes": _B, "absolute_offset": _B, "alignment": _B},

@@ -99,6 +99,8 @@ def test_a_bad_example_is_found_as_expected(case: Case, findings: Findings) -> N
     for diagnostic in found:
         if expect.verdict is not None:
             assert diagnostic.verdict == expect.verdict
+        if expect.severity is not None:
+            assert diagnostic.severity == expect.severity
         if expect.counterexample is not None:
             assert diagnostic.counterexample == expect.counterexample
         if expect.precondition is not None:

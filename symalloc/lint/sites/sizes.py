@@ -1,4 +1,6 @@
-"""Sites of kinds `storage`, `extent` and `byte-count`: what is reserved or allocated."""
+"""Sites of kinds `storage`, `extent`, `byte-count` and `divisor`: what is reserved or allocated, and how that
+is computed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, CallTI
 from symalloc.program.points_to import byte_count
 from symalloc.size.expr import Expr
 
-__all__ = ["byte_counts", "extents", "storages"]
+__all__ = ["byte_counts", "divisor_site", "extents", "storages"]
 
 
 def storages(scene: Scene, storage: AllocStorage) -> Iterator[Site]:
@@ -49,6 +51,19 @@ def byte_counts(scene: Scene, made: AllocStorage | AllocTensor | AllocFresh | Ca
             sized=True,
             once=(type(made), nbytes),
         )
+
+
+def divisor_site(divisor: Expr, user: Site) -> Site:
+    """The site of a divisor in a quantity of the site `user`."""
+    made = user.instruction
+    return Site(
+        kind="divisor",
+        instruction=made,
+        span=user.span,
+        quantities={"divisor": divisor},
+        texts={"variable": made.var.name if made is not None else "the result"},
+        once=("divisor", divisor),
+    )
 
 
 def _shapes(made: Instruction) -> Iterator[tuple[Expr, ...]]:
