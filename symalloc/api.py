@@ -59,10 +59,10 @@ def lint(
         trust=trust,
         strict=strict,
     )
-    session = LintSession(options)
     paths, modules = _sorted_out(target)
-    reports = [session.lint_files(session.files(paths))] if paths else []
-    reports += [session.lint_module(module, name) for name, module in modules]
+    with LintSession(options) as session:
+        reports = [session.lint_files(session.files(paths))] if paths else []
+        reports += [session.lint_module(module, name) for name, module in modules]
     return reports[0] if len(reports) == 1 else _joined(reports)
 
 

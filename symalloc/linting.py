@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.lint.diagnostic import Diagnostic, Report
-from symalloc.lint.fix import with_fixes
+from symalloc.lint.fix import Relint, with_fixes
 from symalloc.lint.fix_apply import Rewrite, rewrite
 from symalloc.lint.run import CANNOT_BE_READ, Linter, Settings, matches_file
 from symalloc.program.model import Origin
@@ -22,6 +22,7 @@ from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
 from symalloc.relax.paths import expand
 from symalloc.relax.read_result import FileResult, InputError, ReadOptions, Stage
+from symalloc.relax.worker_pool import Watch, WorkerPool
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.error import RuleError
 from symalloc.size.condition import FALSE, Condition
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
 __all__ = ["LintOptions", "LintSession", "parse_assumptions", "unread"]
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +66,19 @@ def unread(report: Report) -> bool:
 
 
 class LintSession:
-    """Lints files or modules with one set of options; the prover's memory is shared between calls."""
+    """Lints files or modules with one set of options; calls share the prover's memory and the workers.
 
-    def __init__(self, options: LintOptions) -> None:
-        """Raises UsageError for rules, rule names or assumptions that make no sense."""
+    Use it in a `with` statement: its worker processes are gone when that is left.
+    """
+
+    def __init__(self, options: LintOptions, pool: WorkerPool | None = None) -> None:
+        """Raises UsageError for rules, rule names or assumptions that make no sense.
+
+        `pool`: the workers to read files with, left to the caller to close; None for own ones.
+        """
         self.options = options
         self.prover = Prover()
+        self._pool = pool or WorkerPool()
         try:
             self.settings = Settings(
                 rulebook=load_rules(options.rules),
@@ -87,6 +93,12 @@ class LintSession:
         except RuleError as error:
             raise UsageError(str(error)) from None
         self._refuse_contradiction(Domain(default_lower=INT64_MIN))
+
+    def __enter__(self) -> LintSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
 
     # -- what to lint --------------------------------------------------------------------------------------
 
@@ -104,13 +116,15 @@ class LintSession:
         return kept
 
     def lint_files(
-        self, files: Sequence[Path], progress: Progress | None = None, *, fixes: bool = True
+        self, files: Sequence[Path], progress: Watch | None = None, *, fixes: bool = True
     ) -> Report:
-        """The findings in `files`; `progress` is called with files in all and files done.
+        """The findings in `files`; `progress` is told, now and then, what is being done.
 
         With `fixes` those that help are found, which means to read and lint the changed files again.
         """
-        return self._lint(self._read(files), progress and partial(progress, len(files)), fixes=fixes)
+        return self._lint(
+            self._read(files, progress), partial(self._relint, watch=progress) if fixes else None
+        )
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
@@ -138,23 +152,16 @@ class LintSession:
 
     # -- the parts -----------------------------------------------------------------------------------------
 
-    def _lint(
-        self,
-        results: Iterable[FileResult],
-        progress: Callable[[int], None] | None = None,
-        *,
-        fixes: bool = True,
-    ) -> Report:
+    def _lint(self, results: Iterable[FileResult], relint: Relint | None) -> Report:
+        """The findings in what was read, with fixes where `relint` tries these."""
         linter = self._linter()
         readings: dict[str, FileResult] = {}
-        for done, reading in enumerate(results, start=1):
+        for reading in results:
             if any(d.span for d in linter.add(reading)):
                 readings[reading.file] = reading
-            if progress:
-                progress(done)
         report = linter.report()
         self._check_assumptions(linter, report)
-        return with_fixes(report, readings, self.settings, self.prover, self._relint) if fixes else report
+        return with_fixes(report, readings, self.settings, self.prover, relint) if relint else report
 
     def _linter(self) -> Linter:
         return Linter(self.settings, self.prover)
@@ -162,25 +169,27 @@ class LintSession:
     def _read_options(self) -> ReadOptions:
         return ReadOptions(trust=self.options.trust, stage=self.options.stage)
 
-    def _read(self, files: Sequence[Path]) -> Iterator[FileResult]:
-        from symalloc.relax.read import read_files
+    def _read(self, files: Sequence[Path], watch: Watch | None = None) -> Iterator[FileResult]:
+        return self._pool.read(files, self._read_options(), watch)
 
-        yield from read_files(files, self._read_options())
-
-    def _relint(self, changes: Sequence[tuple[str, str]]) -> list[tuple[Diagnostic, ...]]:
+    def _relint(
+        self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
+    ) -> list[tuple[Diagnostic, ...]]:
         """The findings in each changed text, taken as the contents of the file that it goes with."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return [self._linter().add(reading) for reading in self._read_changed(changes, folder)]
+            return [self._linter().add(reading) for reading in self._read_changed(changes, folder, watch)]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """The findings in `text`, taken as the contents of `file`, with fixes."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return self._lint(self._read_changed([(file, text)], folder)).diagnostics
+            return self._lint(self._read_changed([(file, text)], folder), self._relint).diagnostics
 
-    def _read_changed(self, changes: Sequence[tuple[str, str]], folder: str) -> Iterator[FileResult]:
+    def _read_changed(
+        self, changes: Sequence[tuple[str, str]], folder: str, watch: Watch | None = None
+    ) -> Iterator[FileResult]:
         """What each changed text gives, read from a copy below `folder`, under the name of its file."""
         copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
-        for (file, _), reading in zip(changes, self._read(copies), strict=True):
+        for (file, _), reading in zip(changes, self._read(copies, watch), strict=True):
             yield replace(reading, file=file)
 
     def _check_assumptions(self, linter: Linter, report: Report) -> None:

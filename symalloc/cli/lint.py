@@ -13,6 +13,7 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 from symalloc.config import STAGES, Config, find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
+from symalloc.relax.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
 if TYPE_CHECKING:
@@ -121,12 +122,14 @@ def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, *
     if options["unsafe_fixes"] and not (options["apply_fixes"] or options["diff"]):
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     file = config or (None if no_config else find_config(paths))
-    session = _session(load_config(file) if file else Config(), options)
+    settings = load_config(file) if file else Config()
     output = _Output(**{name: options[name] for name in _Output.__slots__})
-    return _lint(session, paths, output)
+    with WorkerPool() as pool:
+        pool.start()  # it imports TVM while rules are loaded here
+        return _lint(_session(settings, options, pool), paths, output)
 
 
-def _session(config: Config, options: dict[str, Any]) -> LintSession:
+def _session(config: Config, options: dict[str, Any], pool: WorkerPool) -> LintSession:
     """A session with the command line laid over the configuration."""
     from symalloc.linting import LintOptions, LintSession
 
@@ -141,7 +144,8 @@ def _session(config: Config, options: dict[str, Any]) -> LintSession:
             strict=options["strict"],
             exclude=config.exclude,
             per_file_ignores=config.per_file_ignores,
-        )
+        ),
+        pool,
     )
 
 

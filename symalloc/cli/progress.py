@@ -16,7 +16,10 @@ PATIENCE = 1.0  # seconds before a bar appears
 
 
 class Progress:
-    """`with Progress("linting") as step: step(total, done)`; silent where standard error is no terminal."""
+    """`with Progress("linting") as step: step(done, total, what)`.
+
+    Silent where standard error is no terminal.
+    """
 
     def __init__(self, title: str, *, shown: bool = True) -> None:
         self._title = title
@@ -27,15 +30,15 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __call__(self, total: int, done: int) -> None:
-        """Shows that `done` of `total` steps are done."""
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Shows that `done` of `total` steps are done, and `what` is being done."""
         if not self._shown or (self._bar is None and monotonic() - self._started < PATIENCE):
             return
         if self._bar is None:
             self._bar = _new_bar()
             self._bar.start()
-            self._task = self._bar.add_task(self._title, total=total)
-        self._bar.update(self._task, completed=done)
+            self._task = self._bar.add_task(self._title, total=total, what=what)
+        self._bar.update(self._task, completed=done, total=total, what=what)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -53,6 +56,7 @@ def _new_bar() -> Bar:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     )

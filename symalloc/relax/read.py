@@ -5,14 +5,13 @@ This module imports no TVM; `read_module` does when it is called.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symalloc.relax.paths import expand
 from symalloc.relax.read_result import FileResult, InputError, Problem, ReadOptions, Stage
-from symalloc.relax.worker_pool import read_in_workers
+from symalloc.relax.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from tvm import IRModule
@@ -34,8 +33,8 @@ def read_files(files: Sequence[Path], options: ReadOptions = ReadOptions()) -> I
 
     What is wrong with a file, up to TVM crashing on it, is a problem of its result; nothing is raised for it.
     """
-    workers = options.workers if options.workers is not None else os.cpu_count() or 1
-    yield from read_in_workers(list(dict.fromkeys(files)), options, workers)
+    with WorkerPool(options.workers) as pool:
+        yield from pool.read(files, options)
 
 
 def read_module(mod: IRModule, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008

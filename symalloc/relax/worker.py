@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -68,11 +69,19 @@ def main(descriptor: int) -> None:
             request: Request = pipe.recv()
         except EOFError:
             return
+        _enter(request.folder)
         try:
             read_path(Path(request.file), request.options, sink, request.skip)
         except MemoryError:
             sink.problem(Problem(file=request.file, message="reading it takes more memory than there is"))
         sink.send(Done())
+
+
+def _enter(folder: str | None) -> None:
+    """Be where the parent is; where that cannot be, the file is not found, and said to be missing."""
+    if folder is not None:
+        with suppress(OSError):
+            os.chdir(folder)
 
 
 def _prepare_process() -> None:

@@ -14,11 +14,12 @@ __all__ = ["Done", "Message", "Module", "Request", "Step"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read `file`, without its first `skip` modules."""
+    """Read `file`, without its first `skip` modules; a relative name starts from `folder`."""
 
     file: str
     options: ReadOptions
     skip: int = 0
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The parent's side of reading: worker processes, their deaths and their deadlines.
+"""The parent's side of reading: which worker reads what, deaths and deadlines.
 
 A worker that dies takes with it only what it was doing: what it found before is kept, the death becomes a
 problem, a new worker reads the rest of the file.  Imports no TVM.
@@ -6,180 +6,160 @@ problem, a new worker reads the rest of the file.  Imports no TVM.
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO
+from typing import TypeAlias
 
 from symalloc.program.model import Program
 from symalloc.program.span import Source
 from symalloc.relax.read_result import FileResult, Problem, ReadOptions
-from symalloc.relax.worker_message import Done, Message, Module, Request, Step
+from symalloc.relax.worker_message import Done, Message, Module, Step
+from symalloc.relax.worker_process import Reading, WorkerProcess
 
-__all__ = ["read_in_workers"]
+__all__ = ["Watch", "WorkerPool"]
 
-_STARTUP_SECONDS = 60.0  # importing TVM takes one or two; a loaded machine takes longer
-_PROGRAM = (
-    "import sys; sys.path.append(sys.argv[2]); from symalloc.relax.worker import main; main(int(sys.argv[1]))"
-)
-_QUOTED_LINES = 3
+Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
+
+_MOMENT = 0.5  # seconds between two looks at the clock
+_WORTH_A_WORKER = 1.0  # seconds of work that is left over to other workers before one more is started
 _TIMEOUT_HINT = (
     "TVM parses some 600 lines of TVMScript a second, and loads the JSON of tvm.ir.save_json faster; "
-    "ReadOptions.timeout allows more seconds for one file"
+    "--timeout allows more seconds for one file"
 )
 _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
 
-def read_in_workers(files: Sequence[Path], options: ReadOptions, workers: int) -> Iterator[FileResult]:
-    """Read `files` in at most `workers` processes; results come in the order of `files`, each as soon as it
-    can.
+class WorkerPool:
+    """Worker processes that stay for the next reading: to start one costs a second, for TVM to be imported.
 
-    The processes are gone when the iterator is exhausted, closed, or left by an exception such as
-    KeyboardInterrupt.
+    Use it in a `with` statement: the processes are gone when that is left, whatever leaves it.
     """
-    pool = _Pool(files, options, workers)
-    try:
-        for file in files:
-            yield pool.result(file)
-    finally:
-        pool.close()
 
+    def __init__(self, size: int | None = None) -> None:
+        """At most `size` processes, None for one per CPU; none is started yet."""
+        self._size = size if size is not None else os.cpu_count() or 1
+        self._workers: list[WorkerProcess] = []
 
-@dataclass(slots=True)
-class _Reading:
-    """What is known of one file so far."""
+    def __enter__(self) -> WorkerPool:
+        return self
 
-    file: str
-    programs: list[Program] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    source: Source | None = None
-    done: bool = False
-    module: Module | None = None  # the last that was begun
-    deaths: int = 0
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    @property
-    def begun(self) -> int:
-        """How many modules were begun."""
-        return self.module.number + 1 if self.module else 0
+    def start(self) -> None:
+        """Start a process now, so that it imports TVM while something else is done here."""
+        if not self._workers:
+            self._workers.append(WorkerProcess())
 
-    def result(self) -> FileResult:
-        return FileResult(
-            file=self.file,
-            programs=tuple(self.programs),
-            problems=tuple(self.problems),
-            source=self.source,
-        )
+    def read(
+        self, files: Sequence[Path], options: ReadOptions, watch: Watch | None = None
+    ) -> Iterator[FileResult]:
+        """Read `files`, each once; results come in their order, each as soon as it can.
 
-
-class _Worker:
-    """One child process and the file it is reading."""
-
-    def __init__(self) -> None:
-        ours, theirs = Pipe()
-        self.pipe: Connection = ours
-        self.printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
-        package = str(Path(__file__).parents[2])
-        with theirs:
-            # -P: the folder symalloc is started in, which may hold anything, stays off the import path
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), package],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self.printed,
-                pass_fds=[theirs.fileno()],
-            )
-        self.reading: _Reading | None = None
-        self.step = "starting TVM for"
-        self.ready = False
-        self.deadline = float("inf")
-
-    def begin(self, reading: _Reading, options: ReadOptions) -> None:
-        """Ask for a file."""
-        self.reading = reading
-        self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
-        self.pipe.send(Request(reading.file, options, reading.begun))
-
-    def enters(self, step: str, options: ReadOptions) -> None:
-        """Note what it does now; the time for a file counts from its first sign of life."""
-        if not self.ready:
-            self.deadline = time.monotonic() + options.timeout
-        self.step, self.ready = step, True
-
-    def stop(self) -> None:
-        """End the process, whatever it is doing."""
-        self.process.kill()
-        self.process.wait()
-        self.pipe.close()
-        self.printed.close()
-
-    def last_words(self) -> str:
-        """The last lines that the process printed."""
-        self.printed.seek(0)
-        lines = self.printed.read().decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("File ")]
-        return "\n".join(said[-_QUOTED_LINES:])
-
-
-class _Pool:
-    """Workers that share a queue of files."""
-
-    def __init__(self, files: Sequence[Path], options: ReadOptions, workers: int) -> None:
-        self._options = options
-        self._size = max(1, min(workers, len(files)))
-        self._readings = {file: _Reading(str(file)) for file in files}
-        self._waiting = deque(self._readings.values())
-        self._workers: list[_Worker] = []
-
-    def result(self, file: Path) -> FileResult:
-        """Wait until `file` is read."""
-        reading = self._readings[file]
-        while not reading.done:
-            self._feed()
-            self._listen()
-        return self._readings[file].result()
+        When the iterator is closed or left by an exception, what is still being read is given up.  `watch`
+        is told how many of how many files are read and what is done now, at least twice a second.
+        """
+        batch = _Batch(self._workers, self._size, list(dict.fromkeys(files)), options, watch)
+        try:
+            yield from batch.results()
+        finally:
+            batch.give_up()
 
     def close(self) -> None:
         """End all processes."""
-        for worker in self._workers:
+        while self._workers:
+            self._workers.pop().stop()
+
+
+class _Batch:
+    """Files to be read by workers, which it starts, buries and leaves idle for the next batch."""
+
+    def __init__(
+        self,
+        workers: list[WorkerProcess],
+        size: int,
+        files: Sequence[Path],
+        options: ReadOptions,
+        watch: Watch | None,
+    ) -> None:
+        self._workers = workers  # shared with the pool; Invariant: those of `_busy` are among them
+        self._busy: list[WorkerProcess] = []
+        self._size = max(1, min(size, len(files)))
+        self._options = options
+        self._watch = watch
+        self._readings = [Reading(str(file)) for file in files]
+        self._waiting = deque(self._readings)
+        self._begun = time.monotonic()
+
+    def results(self) -> Iterator[FileResult]:
+        """What each file gave."""
+        for reading in self._readings:
+            while not reading.done:
+                self._feed()
+                self._listen()
+                self._tell()
+            self._feed()  # they read on while the caller works on this one
+            yield reading.result()
+
+    def give_up(self) -> None:
+        """End the processes that are still reading."""
+        for worker in self._busy:
+            self._workers.remove(worker)
             worker.stop()
-        self._workers.clear()
+        self._busy.clear()
+
+    def _tell(self) -> None:
+        if self._watch is not None and self._busy:
+            done = sum(reading.done for reading in self._readings)
+            self._watch(done, len(self._readings), self._busy[0].doing)
 
     def _feed(self) -> None:
         while self._waiting:
-            idle = next((worker for worker in self._workers if worker.reading is None), None)
-            if idle is None:
-                if len(self._workers) == self._size:
-                    return
-                idle = _Worker()
-                self._workers.append(idle)
-            self._begin(idle, self._waiting.popleft())
+            worker = self._idle()
+            if worker is None:
+                return
+            self._begin(worker, self._waiting.popleft())
 
-    def _begin(self, worker: _Worker, reading: _Reading) -> None:
+    def _idle(self) -> WorkerProcess | None:
+        """A worker with nothing to do, started if need be; None where one has to be waited for."""
+        for worker in [worker for worker in self._workers if worker.has_died_idle]:
+            self._workers.remove(worker)
+            worker.stop()
+        idle = next((worker for worker in self._workers if worker.reading is None), None)
+        if idle is None and len(self._workers) < self._size and self._may_grow():
+            idle = WorkerProcess()
+            self._workers.append(idle)
+        return idle
+
+    def _may_grow(self) -> bool:
+        """Whether another process is worth its start: not for what one that runs already does sooner."""
+        warm = any(worker.ready for worker in self._workers)
+        return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
+
+    def _begin(self, worker: WorkerProcess, reading: Reading) -> None:
+        self._busy.append(worker)
         try:
             worker.begin(reading, self._options)
         except (BrokenPipeError, ConnectionResetError):
             self._bury(worker)
 
     def _listen(self) -> None:
-        busy = [worker for worker in self._workers if worker.reading is not None]
-        soonest = min(worker.deadline for worker in busy)
-        ready = wait([worker.pipe for worker in busy], max(0.0, soonest - time.monotonic()))
-        for worker in busy:
+        """Wait until a worker says something, or for a moment."""
+        soonest = min((worker.deadline for worker in self._busy), default=0.0) - time.monotonic()
+        ready = wait([worker.pipe for worker in self._busy], max(0.0, min(soonest, _MOMENT)))
+        for worker in tuple(self._busy):
             if worker.pipe in ready:
                 self._receive(worker)
             elif worker.deadline <= time.monotonic():
                 self._bury(worker, overdue=True)
 
-    def _receive(self, worker: _Worker) -> None:
+    def _receive(self, worker: WorkerProcess) -> None:
         try:
             message: Message = worker.pipe.recv()
         except (EOFError, OSError):
@@ -201,10 +181,12 @@ class _Pool:
                 reading.problems.append(message)
             case Done():
                 reading.done, worker.reading = True, None
+                self._busy.remove(worker)
 
-    def _bury(self, worker: _Worker, *, overdue: bool = False) -> None:
+    def _bury(self, worker: WorkerProcess, *, overdue: bool = False) -> None:
         """Say why `worker` is gone, and have the rest of its file read by another."""
         self._workers.remove(worker)
+        self._busy.remove(worker)
         reading = worker.reading
         if not overdue:
             worker.process.wait()
@@ -214,7 +196,7 @@ class _Pool:
             self._requeue(reading)
         worker.stop()
 
-    def _requeue(self, reading: _Reading) -> None:
+    def _requeue(self, reading: Reading) -> None:
         nothing_left = reading.module is None or reading.begun == reading.module.count
         if nothing_left or reading.deaths == _MAX_DEATHS:
             reading.done = True
@@ -222,7 +204,7 @@ class _Pool:
             self._waiting.appendleft(reading)
 
 
-def _death(worker: _Worker, reading: _Reading, options: ReadOptions, overdue: bool) -> Problem:
+def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdue: bool) -> Problem:
     name = _pass_name(worker.step)
     doing = f"in {name} while lowering" if name else f"while {worker.step}"
     where = f"{doing} {Path(reading.file).name}"

@@ -16,6 +16,7 @@ import tvm
 from symalloc.relax.read import FileResult, ReadOptions, read_files
 from symalloc.relax.read_script import ScriptReader
 from symalloc.relax.script_file import parse_script
+from symalloc.relax.worker_pool import WorkerPool
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 # TVM 0.27 segfaults when a shape holds None
@@ -38,7 +39,7 @@ def write(path: Path, *modules: str) -> Path:
 
 
 def read(*files: Path, stage: str = "as-is", timeout: float = 60.0) -> list[FileResult]:
-    options = ReadOptions(stage=stage, timeout=timeout)  # type: ignore[arg-type]
+    options = ReadOptions(stage=stage, timeout=timeout, workers=1)  # type: ignore[arg-type]
     return list(read_files(files, options))
 
 
@@ -128,6 +129,33 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_workers_stay_for_the_next_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "m.py", module("A"))
+    endless = write(tmp_path / "endless.py", module("B"), module("C", ENDLESS))
+    options = ReadOptions(stage="as-is")
+    told: list[tuple[int, int, str]] = []
+    with WorkerPool() as pool:
+        pool.start()
+        [worker] = pool._workers
+        monkeypatch.chdir(tmp_path)  # names are relative to where the reading is asked for
+        for _ in range(2):
+            [result] = pool.read([Path("m.py")], options, lambda *now: told.append(now))
+            assert found(result) == [("A", "as-is")]
+            assert pool._workers == [worker]
+        assert (0, 1, "reading m.py") in told
+
+        worker.process.kill()  # while it is idle: no file is to blame
+        worker.process.wait()
+        [result] = pool.read([Path("m.py")], options)
+        assert (found(result), result.problems) == ([("A", "as-is")], ())
+
+        [successor] = pool._workers
+        results = pool.read([Path("m.py"), endless], options)
+        next(results)
+        results.close()  # what is still being read is given up
+        assert successor.process.poll() == -signal.SIGKILL
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
