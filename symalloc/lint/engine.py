@@ -17,6 +17,7 @@ from symalloc.lint.judge import Judge
 from symalloc.lint.sites.site import Scene
 from symalloc.lint.tally import Tally
 from symalloc.program.facts import facts_of
+from symalloc.program.folded import written_folds
 from symalloc.program.model import Instruction, Program, Var
 from symalloc.program.shapes import TypeNumbers
 from symalloc.program.summaries import Analysis, analyse
@@ -95,6 +96,7 @@ def _scenes(program: Program) -> Iterable[Scene]:
             facts=facts_of(analysis.flow, program.kernels, numbers),
             binders=_binders(analysis),
             numbers=numbers,
+            written_folds=written_folds(analysis.points, analysis.effects),
         )
 
 

@@ -84,6 +84,13 @@ _KINDS = (
         places=("source",),
     ),
     SiteKind(
+        name="written-view",
+        description="a tensor that ensure_zero_offset hands out and something writes",
+        quantities={"absolute_offset": _B, "alignment": _B},
+        texts=("tensor", "source", "writer"),
+        places=("writer",),
+    ),
+    SiteKind(
         name="reshape",
         description="a reshape that keeps the elements and changes the extents",
         quantities={"numel": _E, "source.numel": _E},

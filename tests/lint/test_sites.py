@@ -13,9 +13,11 @@ from symalloc.program.model import (
     ConstantTensor,
     Kernel,
     Origin,
+    Ownership,
     Program,
     Var,
 )
+from symalloc.program.types import TupleType
 from symalloc.prove.verdict import Verdict
 
 
@@ -107,6 +109,49 @@ def test_a_misaligned_view_matters_where_it_is_folded() -> None:
     assert not findings(program(settle=False), "SYM108")
 
 
+@pytest.mark.parametrize("how", ["kernel", "alias", "reshape", "cast", "in-place", "packed", "callee"])
+def test_what_is_written_into_a_copy_is_an_error(how: str) -> None:
+    body = Body()
+    view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
+    folded = body.settle(view)
+    others = []
+    if how == "packed":
+        body.packed("f", folded, pure=False, writes=[0], ownership=Ownership.FRESH, kind=TupleType(fields=()))
+    elif how == "callee":
+        inner = Body(param("p", 8), name="inner")
+        inner.call("fill", inner.params[0])
+        body.function("inner", folded, kind=TupleType(fields=()))
+        others.append(inner.finish())
+    elif how == "in-place":
+        body.emit(
+            CallTIR(
+                var=Var("y", tensor_of(8)),
+                kernel="update",
+                inputs=(folded,),
+                outputs=(tensor_of(8),),
+                inplace=(0,),
+            )
+        )
+    else:
+        names = {
+            "alias": body.alias,
+            "reshape": lambda v: body.reshape(v, 8),
+            "cast": lambda v: body.cast(v, 8),
+        }
+        body.call("fill", names[how](folded) if how in names else folded)
+    program = program_of(body.finish(), *others)
+    (found,) = findings(program, "SYM108", "SYM110")
+    assert (found.rule, found.severity) == ("SYM110", Severity.ERROR)
+
+
+def test_another_copy_that_is_only_read_is_a_warning() -> None:
+    body = Body()
+    view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
+    body.call("read", body.settle(view))
+    (found,) = findings(body.program(), "SYM108", "SYM110")
+    assert (found.rule, found.severity) == ("SYM108", Severity.WARNING)
+
+
 def test_a_misaligned_tensor_is_reported_where_it_is_placed_and_not_again() -> None:
     body = Body()
     body.settle(body.tensor(body.storage(256), 8, offset=4))
@@ -155,5 +200,5 @@ def test_constant_indices(index: int, mode: str, verdict: Verdict | None) -> Non
 def test_a_view_does_not_begin_in_front_of_its_source() -> None:
     body = Body(param("x", "n", 64))
     body.view(body.params[0], 8, offset="64 - 64*n")
-    (found,) = findings(body.program(), "SYM107")
-    assert found.counterexample == {"n": 2}
+    (found,) = findings(body.program(), "SYM111")
+    assert (found.counterexample, found.severity) == ({"n": 2}, Severity.ERROR)

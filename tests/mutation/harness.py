@@ -21,10 +21,10 @@ __all__ = ["FITTING", "OUT_OF_SCOPE", "Mutant", "Outcome", "judge", "mutants"]
 FITTING: Mapping[str, frozenset[str]] = {
     "exceeds": frozenset({"SYM101"}),
     "view-exceeds": frozenset({"SYM107", "SYM101"}),
-    "negative-offset": frozenset({"SYM102", "SYM107"}),
+    "negative-offset": frozenset({"SYM102", "SYM111"}),
     "negative-extent": frozenset({"SYM103"}),
     "negative-size": frozenset({"SYM101", "SYM103"}),
-    "misaligned": frozenset({"SYM104", "SYM108"}),
+    "misaligned": frozenset({"SYM104", "SYM108", "SYM110"}),
     "byte-offset": frozenset({"SYM104", "SYM303"}),
     "kernel-argument": frozenset({"SYM303", "SYM106"}),
     "overwritten": frozenset({"SYM203"}),

@@ -13,6 +13,8 @@ from symalloc.rulebook.sites import SITE_KINDS
 RuleWriter = Callable[..., Path]
 SHIPPED = [
     *(f"SYM10{n}" for n in range(1, 10)),
+    "SYM110",
+    "SYM111",
     *(f"SYM20{n}" for n in range(1, 8)),
     *(f"SYM30{n}" for n in range(1, 6)),
     "SYM401",
@@ -53,7 +55,7 @@ def test_a_rule_is_found_by_id_or_name(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "suggestion"),
     [
-        ("SYM119", "SYM109"),
+        ("SYM198", "SYM109"),
         ("use-after-free", "use-after-kill"),
         ("tensor-exceed-storage", "tensor-exceeds-storage"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 
-from symalloc.lint.sites.site import Scene, Site, name_of, places_of
+from symalloc.lint.sites.site import Scene, Site, caller_name, name_of, places_of
 from symalloc.program.flow import Mark
 from symalloc.program.handles import (
     Fault,
@@ -19,10 +19,7 @@ from symalloc.program.model import (
     AllocStorage,
     AllocTensor,
     CallFunction,
-    CallKernel,
-    CallOperator,
     CallPacked,
-    CallTIR,
     Instruction,
     Var,
 )
@@ -106,18 +103,6 @@ def alias_at(scene: Scene, step: int, region: Region) -> str | None:
         if points.real(sure | maybe) & family & ~points.storages:
             return f"`{var.name}`" if var is not region.var else None
     return None
-
-
-def caller_name(instruction: Instruction | None) -> str:
-    """What is called by an instruction, quoted."""
-    match instruction:
-        case CallKernel(kernel=name) | CallTIR(kernel=name):
-            return f"`{name}`"
-        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
-            return f"`{name}`"
-        case None:
-            return "the caller"
-    return f"`{instruction.var.name}`"
 
 
 def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:

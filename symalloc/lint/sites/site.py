@@ -10,6 +10,11 @@ from typing import TypeAlias
 
 from symalloc.program.facts import FunctionFacts
 from symalloc.program.model import (
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    CallTIR,
     ConstantTensor,
     Function,
     FunctionRef,
@@ -29,7 +34,7 @@ from symalloc.prove.prover import Prover
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["Generator", "Later", "Scene", "Site", "name_of", "places_of", "shape_text"]
+__all__ = ["Generator", "Later", "Scene", "Site", "caller_name", "name_of", "places_of", "shape_text"]
 
 Later: TypeAlias = Callable[[Prover, Domain], Mapping[str, str]]
 
@@ -76,7 +81,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One function as the generators see it."""
+    """One function as the generators see it; `written_folds` are the results of ensure_zero_offset that are
+    written, with what writes them.
+    """
 
     program: Program
     function: Function
@@ -84,6 +91,7 @@ class Scene:
     facts: FunctionFacts
     binders: Mapping[Var, Instruction]
     numbers: TypeNumbers
+    written_folds: Mapping[Var, Instruction] = field(default_factory=dict)
 
     @property
     def points(self) -> PointsTo:
@@ -115,6 +123,18 @@ def name_of(operand: Operand) -> str:
         case Text(text=text):
             return text
     return "a literal"
+
+
+def caller_name(instruction: Instruction | None) -> str:
+    """What is called by an instruction, quoted."""
+    match instruction:
+        case CallKernel(kernel=name) | CallTIR(kernel=name):
+            return f"`{name}`"
+        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
+            return f"`{name}`"
+        case None:
+            return "the caller"
+    return f"`{instruction.var.name}`"
 
 
 def shape_text(shape: tuple[Expr, ...] | None) -> str:

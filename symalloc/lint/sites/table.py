@@ -13,7 +13,7 @@ from symalloc.lint.sites.site import Scene, Site
 from symalloc.lint.sites.sizes import byte_counts, extents, storages
 from symalloc.lint.sites.tensor_on_storage import storages_of, tensor_on_storage
 from symalloc.lint.sites.unverified import constructs, symbols
-from symalloc.lint.sites.views import absolute_offset, operator_reshapes, reshapes, views
+from symalloc.lint.sites.views import absolute_offset, operator_reshapes, reshapes, views, written_views
 from symalloc.program.model import (
     AllocFresh,
     AllocStorage,
@@ -42,7 +42,7 @@ IN_INSTRUCTIONS: Mapping[type, tuple[InInstruction, ...]] = {
         ("byte-count", byte_counts),
     ),
     AllocFresh: (("extent", extents), ("byte-count", byte_counts)),
-    View: (("view", views), ("reshape", reshapes), ("extent", extents)),
+    View: (("view", views), ("written-view", written_views), ("reshape", reshapes), ("extent", extents)),
     CallKernel: (("call-argument", call_arguments),),
     CallTIR: (("call-argument", call_arguments), ("extent", extents), ("byte-count", byte_counts)),
     CallOperator: (("reshape", operator_reshapes), ("index", constant_indices)),
@@ -84,7 +84,8 @@ def _call_tir(scene: Scene, call: CallTIR) -> Hashable:
 
 def _view(scene: Scene, view: View) -> Hashable:
     folded = absolute_offset(scene, view)
-    return view.kind, view.offset, view.shape, view.dtype, type_of(view.source), folded
+    written = view.var in scene.written_folds
+    return view.kind, view.offset, view.shape, view.dtype, type_of(view.source), folded, written
 
 
 KEYS: Mapping[type, Callable[[Scene, Any], Hashable]] = {

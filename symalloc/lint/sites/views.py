@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symalloc.lint.sites.site import Scene, Site, name_of, places_of, shape_text
+from symalloc.lint.sites.site import Scene, Site, caller_name, name_of, places_of, shape_text
 from symalloc.lint.sites.tensor_on_storage import ALIGNMENT
 from symalloc.program.model import CallOperator, Operand, View
 from symalloc.program.operands import tensor_type
 from symalloc.program.points_to import byte_count
 from symalloc.program.regions import Kind, bits_of
 from symalloc.program.types import TensorType
-from symalloc.size.expr import ZERO, Expr, product
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import product
 
-__all__ = ["absolute_offset", "operator_reshapes", "reshapes", "views"]
+__all__ = ["absolute_offset", "operator_reshapes", "reshapes", "views", "written_views"]
 
 _RESHAPES = frozenset({"relax.reshape"})
 
 
 def views(scene: Scene, view: View) -> Iterator[Site]:
-    """The site of a R.memory.view (does it lie in its source?) or ensure_zero_offset (is it no copy?)."""
+    """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
+    only read (is it no copy?).
+    """
     source = tensor_type(view.source)
     if view.kind == "reshape" or source is None:
         return
     quantities = {"alignment": ALIGNMENT}
     offset = ZERO if view.kind == "ensure_zero_offset" else view.offset
     nbytes = _bytes(view, source)
-    absolute = absolute_offset(scene, view)
+    absolute = ZERO if view.var in scene.written_folds else absolute_offset(scene, view)
     known = {"offset": offset, "nbytes": nbytes, "source.nbytes": source.nbytes, "absolute_offset": absolute}
     quantities.update({name: value for name, value in known.items() if value is not None})
     yield Site(
@@ -36,6 +39,22 @@ def views(scene: Scene, view: View) -> Iterator[Site]:
         unknown="the offset or the extents of the view are not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "kind": view.kind},
         places=places_of(source=scene.span_of(view.source)),
+    )
+
+
+def written_views(scene: Scene, view: View) -> Iterator[Site]:
+    """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
+    writer = scene.written_folds.get(view.var)
+    if writer is None:
+        return
+    absolute = absolute_offset(scene, view)
+    yield Site(
+        kind="written-view",
+        instruction=view,
+        quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
+        unknown="the offset of the view is not known here",
+        texts={"tensor": view.var.name, "source": name_of(view.source), "writer": caller_name(writer)},
+        places=places_of(writer=writer.span),
     )
 
 
