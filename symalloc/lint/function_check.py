@@ -176,7 +176,8 @@ class FunctionCheck:
         judgement = self.judge.explain(constraint, domain)
         checked = settled.checked is not None and rule.condition(settled.quantities) == settled.checked
         guarded = checked and judgement.verdict is Verdict.RUNTIME_CHECK
-        self.tally.count(Ruling(judgement.verdict, guarded, domain, judgement.proof.unknown))
+        verdict = judgement.verdict if settled.doubt is None else Verdict.RUNTIME_CHECK
+        self.tally.count(Ruling(verdict, guarded, domain, judgement.proof.unknown))
         finding = replace(asked, site=settled, judgement=judgement, guarded=guarded)
         if judgement.verdict is Verdict.RUNTIME_CHECK and not guarded:
             names = self.judge.needs_declared(constraint, domain)

@@ -35,7 +35,7 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.pointers import Doubt, PointsTo, value_of
-from symalloc.program.regions import EMPTY, Cell, Fields, Kind, Region, Value, bits_of, fold, targets
+from symalloc.program.regions import EMPTY, Cell, Fields, Kind, Region, Value, bits_of, fold, indices, targets
 from symalloc.program.summary import FunctionSummary, Returned, align
 from symalloc.program.types import (
     DType,
@@ -47,7 +47,8 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.size.expr import Expr, product
+from symalloc.size.expr import Expr
+from symalloc.size.operations import product
 
 __all__ = ["byte_count", "cached_maker", "points_to"]
 
@@ -213,11 +214,17 @@ class _Builder:
 
     def alloc_tensor(self, instruction: AllocTensor) -> Value:
         nbytes = _bytes(instruction.shape, instruction.dtype)
-        source = self.value(instruction.storage)
+        source = self.no_tensors(self.value(instruction.storage))
         sure, maybe = self.placed(Kind.TENSOR, source, instruction, instruction.offset, nbytes)
         if not sure and not maybe:
             sure = self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes)
         return Cell(sure, maybe, instruction.offset)
+
+    def no_tensors(self, value: Value) -> Value:
+        """What of `value` may be a storage, choices left as they are."""
+        sure, maybe = bits_of(value)
+        tensors = sum(1 << i for i in indices(sure | maybe) if _is_tensor(self.regions[i]))
+        return Cell(sure & ~tensors, maybe & ~tensors) if tensors else value
 
     def alloc_fresh(self, instruction: AllocFresh) -> Value:
         nbytes = _bytes(instruction.shape, instruction.dtype)
@@ -345,6 +352,13 @@ def cached_maker(call: CallPacked) -> str | None:
 
 def _bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
     return None if shape is None or dtype is None else byte_count(shape, dtype)
+
+
+def _is_tensor(region: Region) -> bool:
+    """Whether a region is known to be that of a tensor."""
+    if region.kind in (Kind.STORAGE, Kind.CHOICE):
+        return False
+    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
 
 
 def _sum(left: Expr | None, right: Expr | None) -> Expr | None:

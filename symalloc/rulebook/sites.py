@@ -107,7 +107,8 @@ _KINDS = (
         name="call-argument",
         description="one property of an argument that must equal what the PrimFunc's buffer declares",
         quantities={"actual": _1, "expected": _1},
-        texts=("kernel", "parameter", "argument", "property"),
+        # subject: "extent 0 of `x`"; declarer: "`copy` declares for `source`"
+        texts=("kernel", "parameter", "argument", "property", "subject", "declarer"),
     ),
     SiteKind(
         name="call",

@@ -352,3 +352,26 @@ def test_overflow_is_asked_about_large_inputs_where_only_these_are_left() -> Non
     assert findings(program, "SYM105")
     assert not findings(program, "SYM105", assume=["n <= 1000"])
     assert findings(program, "SYM105", assume=["n >= 8388608"])
+
+
+def test_a_tensor_is_no_storage_that_others_are_placed_on() -> None:
+    """What the packed function returns may be its argument, as far as ownership goes."""
+    body = Body(param("x", "n"))
+    storage = body.packed("make", body.params[0], kind=OpaqueType())
+    first = body.tensor(storage, "n", name="first")
+    body.call("fill", first)
+    body.call("read", body.params[0])
+    assert {d.rule for d in findings(body.program(), "SYM101", "SYM203")} <= {"SYM101"}
+    assert len(findings(body.program(), "SYM101")) == 1
+
+
+def test_a_doubtful_overwrite_counts_as_a_runtime_check() -> None:
+    body = Body()
+    arena = body.storage(64)
+    first = body.tensor(arena, 8)
+    body.call("fill", first)
+    kept = body.packed("keep", first)
+    body.call("fill", body.tensor(arena, 8))
+    body.call("read", kept)
+    counts = run(body.program(), "SYM203").counts
+    assert (counts.always_invalid, counts.runtime_check) == (0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from symalloc.lint.sites.site import Scene, Site, name_of
 from symalloc.program.kernel_call import arguments_of, comparisons
@@ -11,7 +12,8 @@ from symalloc.program.operands import tensor_type
 from symalloc.program.regions import Cell
 from symalloc.program.types import TensorType
 from symalloc.size.condition import eq
-from symalloc.size.expr import ONE, ZERO, Expr, constant, mod
+from symalloc.size.expr import ONE, ZERO, Expr, constant
+from symalloc.size.operations import mod
 
 __all__ = ["call_arguments"]
 
@@ -26,7 +28,10 @@ def call_arguments(scene: Scene, call: CallKernel | CallTIR) -> Iterator[Site]:
     arguments = arguments_of(call)
     if len(arguments) != len(kernel.parameters):
         given, wanted = constant(len(arguments)), constant(len(kernel.parameters))
-        yield _site(call, "the call", "", "number of arguments", given, wanted)
+        site = _site(call, "the call", "", "number of arguments", given, wanted)
+        yield replace(
+            site, texts={**site.texts, "subject": "number of arguments", "declarer": f"`{call.kernel}` takes"}
+        )
         return
     for position, argument in enumerate(arguments):
         parameter = kernel.parameters[position]
@@ -75,6 +80,7 @@ def _site(
     texts: dict[str, str] | None = None,
 ) -> Site:
     named = {"kernel": call.kernel, "parameter": parameter, "argument": argument, "property": what}
+    named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
     return Site(
         kind="call-argument",
         instruction=call,
