@@ -11,7 +11,8 @@ from symalloc.lint.tvmscript import write_expr
 from symalloc.program.model import Alias, AllocStorage, AllocTensor, Function, Kill
 from symalloc.program.operands import variables_of
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, ceildiv, maximum, product
+from symalloc.size.expr import Expr
+from symalloc.size.operations import ceildiv, maximum, product
 
 __all__ = ["grow_storage"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["write_condition", "write_expr"]
 

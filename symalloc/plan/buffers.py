@@ -12,8 +12,10 @@ from symalloc.program.types import TensorType
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
+from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import And, Condition, Or, Relation, ge
-from symalloc.size.expr import ZERO, Expr, FloorDiv, Max, Min, Mod, Select, maximum, round_up
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import maximum, round_up
 
 __all__ = ["buffers", "divisors", "parts"]
 

@@ -17,22 +17,10 @@ from symalloc.plan.model import Guard
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
 from symalloc.size.condition import Condition, conjunction, le
-from symalloc.size.expr import (
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Monomial,
-    Select,
-    constant,
-    floordiv,
-    maximum,
-    minimum,
-    symbol,
-)
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum
 
 __all__ = ["machine_check", "magnitude", "overflow_guards"]
 

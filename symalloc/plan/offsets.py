@@ -15,7 +15,8 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
 from symalloc.size.condition import le
-from symalloc.size.expr import ZERO, Expr, maximum
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import maximum
 
 __all__ = ["Alternatives", "arena_size", "offsets", "prune"]
 

@@ -15,7 +15,7 @@ from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import Function, Program
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.size.expr import maximum
+from symalloc.size.operations import maximum
 
 __all__ = ["plan_function", "plan_program"]
 

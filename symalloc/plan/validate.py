@@ -15,8 +15,9 @@ from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Placement, Plan
 from symalloc.prove.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, ge, le
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Select
+from symalloc.size.expr import Expr
 
 __all__ = ["Fault", "PlanRefusedError", "validate"]
 

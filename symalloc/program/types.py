@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.size.expr import Expr, product
+from symalloc.size.expr import Expr
+from symalloc.size.operations import product
 
 __all__ = [
     "DType",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["Box", "decide", "interval"]
 

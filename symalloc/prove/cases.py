@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, disjunction, ge, le, negate
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Select
+from symalloc.size.expr import Expr
 from symalloc.size.rewrite import rewrite_condition
 
 __all__ = ["Choice", "choices", "first_choice", "replace", "split_extrema"]

@@ -13,9 +13,10 @@ from typing import Literal
 
 from symalloc.prove.domain import Domain
 from symalloc.prove.verdict import Proof, Verdict
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["certificate"]
 

@@ -13,8 +13,9 @@ from itertools import product
 from math import gcd, prod
 
 from symalloc.prove.bounds import Box
+from symalloc.size.atoms import Atom, Monomial, Symbol
 from symalloc.size.condition import Relation
-from symalloc.size.expr import Atom, Expr, Monomial, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["divisor_points", "factor", "impossible"]
 

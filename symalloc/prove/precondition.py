@@ -22,7 +22,8 @@ from symalloc.prove.univariate import (
 )
 from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Expr, mod, symbol
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import mod
 
 __all__ = ["equivalent", "precondition"]
 

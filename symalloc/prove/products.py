@@ -15,8 +15,9 @@ from math import isqrt
 from symalloc.prove.bounds import Box
 from symalloc.prove.budget import Meter
 from symalloc.prove.simplex import negative_combination
+from symalloc.size.atoms import Monomial
 from symalloc.size.condition import Condition, Relation
-from symalloc.size.expr import Expr, Monomial, symbol
+from symalloc.size.expr import Expr, symbol
 
 __all__ = ["contradiction"]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from symalloc.prove.bounds import Box, interval
+from symalloc.size.atoms import Atom, FloorDiv, Mod, Monomial
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, floordiv, symbol
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import floordiv
 from symalloc.size.rewrite import rewrite_condition
 
 __all__ = ["Quotient", "abstract_quotients", "divide"]

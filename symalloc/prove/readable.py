@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from symalloc.prove.bounds import Box, interval
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Symbol
 from symalloc.size.condition import (
     And,
     Condition,
@@ -21,7 +22,7 @@ from symalloc.size.condition import (
     le,
     relation,
 )
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, symbol
+from symalloc.size.expr import Expr, symbol
 
 __all__ = ["simplify"]
 

@@ -18,8 +18,9 @@ from symalloc.prove.products import contradiction
 from symalloc.prove.quotients import Quotient, abstract_quotients
 from symalloc.prove.region import Region, absorb
 from symalloc.prove.residues import residue_classes
+from symalloc.size.atoms import Atom, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Atom, Expr, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["refute", "refute_by_residues"]
 

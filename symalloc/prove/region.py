@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from symalloc.prove.bounds import Box, decide, interval
 from symalloc.prove.domain import Domain
+from symalloc.size.atoms import Mod, Symbol
 from symalloc.size.condition import And, Condition, Relation, ge, le
 from symalloc.size.defined import holds
-from symalloc.size.expr import Expr, Mod, Symbol, constant, symbol
+from symalloc.size.expr import Expr, constant, symbol
 
 __all__ = ["Region", "absorb", "build_region", "components", "relevant"]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol
+from symalloc.size.atoms import Atom, FloorDiv, Mod, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["MAX_DEGREE", "coefficients"]
 

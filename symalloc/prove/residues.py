@@ -9,8 +9,9 @@ from itertools import product
 from math import lcm, prod
 
 from symalloc.prove.bounds import Box
+from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Expr, FloorDiv, Max, Min, Mod, Select, symbol
+from symalloc.size.expr import Expr, symbol
 
 __all__ = ["residue_classes"]
 

@@ -16,8 +16,9 @@ from symalloc.prove.bounds import Box
 from symalloc.prove.cases import split_extrema
 from symalloc.prove.region import Region
 from symalloc.prove.residue_form import coefficients
+from symalloc.size.atoms import FloorDiv, Mod, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
-from symalloc.size.expr import Expr, FloorDiv, Mod, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["Exact", "Intervals", "classes", "nonpositive", "period", "solve", "solve_exactly"]
 

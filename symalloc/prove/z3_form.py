@@ -12,8 +12,9 @@ from typing import Any
 
 import z3
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["Translator"]
 

@@ -9,8 +9,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.tir_form import NotASizeError
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["condition_to_prim", "to_prim"]
 

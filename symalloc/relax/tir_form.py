@@ -12,6 +12,7 @@ from typing import Any
 from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -26,24 +27,8 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.expr import (
-    ONE,
-    ZERO,
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Select,
-    Symbol,
-    constant,
-    floordiv,
-    maximum,
-    minimum,
-    mod,
-    select,
-)
+from symalloc.size.expr import ONE, ZERO, Expr, constant
+from symalloc.size.operations import floordiv, maximum, minimum, mod, select
 
 __all__ = ["NotASizeError", "TirForm"]
 

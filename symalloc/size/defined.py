@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -22,7 +23,7 @@ from symalloc.size.condition import (
     le,
     negate,
 )
-from symalloc.size.expr import Expr, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["defined", "divisors", "fails", "holds"]
 

@@ -3,140 +3,22 @@
 An `Expr` is a sum of terms; a term is an integer coefficient times a monomial; a monomial is a product of
 atoms with positive powers.  Two expressions that are equal as polynomials over the same atoms are equal
 objects (`==`), whatever way they were written: `b*s*h == h*b*s`, `4*(n+m) == 4*n + 4*m`.  Atoms other than
-symbols (`//`, `%`, `min`, `max`, `select`) hold expressions of their own; division and remainder are
-Python's (they round towards minus infinity).
+symbols (`//`, `%`, `min`, `max`, `select`) hold expressions of their own.
 
 Values are mathematical integers: nothing here wraps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import cached_property, reduce
-from math import comb
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from symalloc.size.condition import Condition
+from symalloc.size.atoms import Atom, Monomial, Symbol
+from symalloc.size.monomials import expanded, multiply, term_key
 
-__all__ = [
-    "ONE",
-    "ZERO",
-    "Atom",
-    "Expr",
-    "ExprLike",
-    "FloorDiv",
-    "Max",
-    "Min",
-    "Mod",
-    "Monomial",
-    "Select",
-    "Symbol",
-    "ceildiv",
-    "constant",
-    "floordiv",
-    "maximum",
-    "minimum",
-    "mod",
-    "product",
-    "round_up",
-    "select",
-    "symbol",
-]
+__all__ = ["ONE", "ZERO", "Expr", "ExprLike", "constant", "from_atom", "lift", "symbol"]
 
-
-class _Keyed:
-    """An atom orders, compares and hashes by the text of its canonical form."""
-
-    key: str
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Keyed) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __lt__(self, other: _Keyed) -> bool:
-        return self.key < other.key
-
-
-@dataclass(frozen=True, eq=False)
-class Symbol(_Keyed):
-    """A symbolic integer, named as the user named it."""
-
-    name: str
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class FloorDiv(_Keyed):
-    """`numerator // denominator`, rounding towards minus infinity; carries the obligation `denominator >=
-    1`.
-    """
-
-    numerator: Expr
-    denominator: Expr
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"//({self.numerator.key})({self.denominator.key})")
-
-
-@dataclass(frozen=True, eq=False)
-class Mod(_Keyed):
-    """`numerator % denominator` with the sign of the denominator; carries the obligation `denominator >=
-    1`.
-    """
-
-    numerator: Expr
-    denominator: Expr
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"%({self.numerator.key})({self.denominator.key})")
-
-
-@dataclass(frozen=True, eq=False)
-class Min(_Keyed):
-    """The least of two or more expressions."""
-
-    operands: tuple[Expr, ...]
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"min({','.join(e.key for e in self.operands)})")
-
-
-@dataclass(frozen=True, eq=False)
-class Max(_Keyed):
-    """The greatest of two or more expressions."""
-
-    operands: tuple[Expr, ...]
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"max({','.join(e.key for e in self.operands)})")
-
-
-@dataclass(frozen=True, eq=False)
-class Select(_Keyed):
-    """`then` where `condition` holds, `otherwise` elsewhere."""
-
-    condition: Condition
-    then: Expr
-    otherwise: Expr
-    key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"?({self.condition.key})({self.then.key})({self.otherwise.key})")
-
-
-Atom: TypeAlias = Symbol | FloorDiv | Mod | Min | Max | Select
-Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 ExprLike: TypeAlias = "Expr | int"
 
 
@@ -155,9 +37,6 @@ class Expr:
         """
         self.terms = terms
         self._hash: int | None = None
-
-    # -- identity
-    # ---------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -180,14 +59,11 @@ class Expr:
     def key(self) -> str:
         """The text of the canonical form: equal for equal expressions, and what atoms are ordered by."""
         if len(self.terms) <= 1:
-            return "+".join(_term_key(m, c) for m, c in self.terms.items()) or "0"
-        return "+".join(sorted(_term_key(m, c) for m, c in self.terms.items()))
-
-    # -- arithmetic
-    # -------------------------------------------------------------------------------------------------
+            return "+".join(term_key(m, c) for m, c in self.terms.items()) or "0"
+        return "+".join(sorted(term_key(m, c) for m, c in self.terms.items()))
 
     def __add__(self, other: ExprLike) -> Expr:
-        other = _lift(other)
+        other = lift(other)
         if not other.terms:
             return self
         if not self.terms:
@@ -205,7 +81,7 @@ class Expr:
         return Expr({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return self + (-_lift(other))
+        return self + (-lift(other))
 
     def __rsub__(self, other: ExprLike) -> Expr:
         return (-self) + other
@@ -220,7 +96,7 @@ class Expr:
         total: dict[Monomial, int] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
-                monomial = _multiply(left, right)
+                monomial = multiply(left, right)
                 total[monomial] = total.get(monomial, 0) + a * b
         return Expr({m: c for m, c in total.items() if c})
 
@@ -234,13 +110,14 @@ class Expr:
         return reduce(lambda a, _: a * self, range(exponent), ONE)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
+        from symalloc.size.operations import floordiv
+
         return floordiv(self, other)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return mod(self, other)
+        from symalloc.size.operations import mod
 
-    # -- questions
-    # --------------------------------------------------------------------------------------------------
+        return mod(self, other)
 
     @property
     def as_constant(self) -> int | None:
@@ -254,12 +131,8 @@ class Expr:
     @property
     def as_symbol(self) -> str | None:
         """The name, where the expression is exactly one symbol; otherwise None."""
-        if len(self.terms) == 1:
-            ((monomial, coefficient),) = self.terms.items()
-            if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-                atom = monomial[0][0]
-                return atom.name if isinstance(atom, Symbol) else None
-        return None
+        atom = self.as_atom
+        return atom.name if isinstance(atom, Symbol) else None
 
     @property
     def as_atom(self) -> Atom | None:
@@ -279,10 +152,7 @@ class Expr:
     @cached_property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols, at every depth."""
-        names: set[str] = set()
-        for atom in self.atoms:
-            names |= _atom_symbols(atom)
-        return frozenset(names)
+        return frozenset().union(*(atom.symbols for atom in self.atoms))
 
     @cached_property
     def is_polynomial(self) -> bool:
@@ -297,7 +167,7 @@ class Expr:
         for monomial, coefficient in self.terms.items():
             value = coefficient
             for atom, power in monomial:
-                factor = binding[atom.name] if type(atom) is Symbol else _evaluate_atom(atom, binding)
+                factor = binding[atom.name] if type(atom) is Symbol else atom.evaluate(binding)
                 value *= factor if power == 1 else factor**power
             total += value
         return total
@@ -306,7 +176,16 @@ class Expr:
         """The expression with symbols replaced (all at once); symbols not in `replacement` stay."""
         if self.symbols.isdisjoint(replacement):
             return self
-        return self.map_atoms(lambda atom: _substitute_atom(atom, replacement))
+        from symalloc.size.operations import rebuild
+
+        def change(atom: Atom) -> Expr | None:
+            if isinstance(atom, Symbol):
+                return replacement.get(atom.name)
+            if atom.symbols.isdisjoint(replacement):
+                return None
+            return rebuild(atom, lambda e: e.substitute(replacement), lambda c: c.substitute(replacement))
+
+        return self.map_atoms(change)
 
     def map_atoms(self, change: Callable[[Atom], Expr | None]) -> Expr:
         """The expression with each top-level atom replaced by `change(atom)`; None keeps the atom."""
@@ -325,7 +204,7 @@ class Expr:
             return self
         total: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms.items():
-            for key, value in _expanded(monomial, coefficient, offsets).items():
+            for key, value in expanded(monomial, coefficient, offsets).items():
                 total[key] = total.get(key, 0) + value
         return Expr({m: c for m, c in total.items() if c})
 
@@ -354,135 +233,20 @@ def symbol(name: str) -> Expr:
     return found
 
 
-def _atom(atom: Atom) -> Expr:
+def from_atom(atom: Atom) -> Expr:
+    """`atom` as an expression."""
     return Expr({((atom, 1),): 1})
 
 
-def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`numerator // denominator`; terms that the divisor divides exactly leave the division."""
-    numerator, denominator = _lift(numerator), _lift(denominator)
-    divisor = denominator.as_constant
-    if divisor == 1:
-        return numerator
-    if divisor is None or divisor <= 0:
-        value = numerator.as_constant
-        if divisor is not None and divisor < 0 and value is not None:
-            return constant(value // divisor)
-        return _atom(FloorDiv(numerator, denominator))
-    whole = {m: c // divisor for m, c in numerator.terms.items() if c % divisor == 0 or not m}
-    rest = {m: (c % divisor if not m else c) for m, c in numerator.terms.items() if c % divisor}
-    outside = Expr({m: c for m, c in whole.items() if c})
-    return outside + _atom(FloorDiv(Expr(rest), denominator)) if any(rest) else outside
-
-
-def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`numerator % denominator`; coefficients are reduced by a constant divisor."""
-    numerator, denominator = _lift(numerator), _lift(denominator)
-    divisor = denominator.as_constant
-    if divisor is None or divisor <= 0:
-        value = numerator.as_constant
-        if divisor is not None and divisor < 0 and value is not None:
-            return constant(value % divisor)
-        return _atom(Mod(numerator, denominator))
-    rest = Expr({m: c % divisor for m, c in numerator.terms.items() if c % divisor})
-    value = rest.as_constant
-    return constant(value) if value is not None else _atom(Mod(rest, denominator))
-
-
-def ceildiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`-(-numerator // denominator)` for a positive denominator, written `(numerator + denominator - 1) //
-    denominator`.
-    """
-    return floordiv(_lift(numerator) + _lift(denominator) - 1, denominator)
-
-
-def round_up(value: ExprLike, multiple: int) -> Expr:
-    """`value` rounded up to the next multiple of `multiple` (a positive constant)."""
-    return ceildiv(value, multiple) * multiple
-
-
-def minimum(*operands: ExprLike) -> Expr:
-    """The least operand; nested minima are flattened, equal operands and constants folded."""
-    return _extremum(Min, min, operands)
-
-
-def maximum(*operands: ExprLike) -> Expr:
-    """The greatest operand; nested maxima are flattened, equal operands and constants folded."""
-    return _extremum(Max, max, operands)
-
-
-def select(condition: Condition, then: ExprLike, otherwise: ExprLike) -> Expr:
-    """`then` where `condition` holds, else `otherwise`; folded where the condition is constant."""
-    then, otherwise = _lift(then), _lift(otherwise)
-    value = condition.as_bool
-    if value is not None:
-        return then if value else otherwise
-    return then if then == otherwise else _atom(Select(condition, then, otherwise))
-
-
-def product(factors: Iterable[ExprLike]) -> Expr:
-    """The product of `factors`; 1 for none."""
-    result = ONE
-    for factor in factors:
-        result = result * factor
-    return result
-
-
-def _extremum(kind: type[Min] | type[Max], pick: Callable[..., int], operands: tuple[ExprLike, ...]) -> Expr:
-    if not operands:
-        raise ValueError(f"{kind.__name__.lower()} of nothing")
-    flat: dict[Expr, None] = {}
-    folded: int | None = None
-    for operand in map(_lift, operands):
-        for part in _flatten(kind, operand):
-            value = part.as_constant
-            if value is None:
-                flat[part] = None
-            else:
-                folded = value if folded is None else pick(folded, value)
-    if folded is not None:
-        flat[constant(folded)] = None
-    if len(flat) == 1:
-        return next(iter(flat))
-    return _atom(kind(tuple(sorted(flat, key=lambda e: e.key))))
-
-
-def _flatten(kind: type[Min] | type[Max], operand: Expr) -> tuple[Expr, ...]:
-    if len(operand.terms) == 1:
-        ((monomial, coefficient),) = operand.terms.items()
-        if (
-            coefficient == 1
-            and len(monomial) == 1
-            and monomial[0][1] == 1
-            and isinstance(monomial[0][0], kind)
-        ):
-            return monomial[0][0].operands
-    return (operand,)
+def lift(value: ExprLike) -> Expr:
+    """`value` as an expression."""
+    return value if isinstance(value, Expr) else constant(value)
 
 
 def _scaled(expr: Expr, factor: int) -> Expr:
     if factor == 1:
         return expr
     return Expr({m: c * factor for m, c in expr.terms.items()}) if factor else ZERO
-
-
-def _lift(value: ExprLike) -> Expr:
-    return value if isinstance(value, Expr) else constant(value)
-
-
-def _multiply(left: Monomial, right: Monomial) -> Monomial:
-    if not left:
-        return right
-    if not right:
-        return left
-    if left[-1][0].key < right[0][0].key:
-        return left + right
-    if right[-1][0].key < left[0][0].key:
-        return right + left
-    powers = dict(left)
-    for atom, power in right:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: item[0].key))
 
 
 def _changed(monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mapping[Monomial, int]:
@@ -499,80 +263,7 @@ def _changed(monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mappi
     if term is None:
         return {monomial: 1}
     rest = tuple(kept)
-    return {_multiply(rest, key): value for key, value in term.terms.items()} if rest else term.terms
-
-
-def _expanded(monomial: Monomial, coefficient: int, offsets: Mapping[str, int]) -> dict[Monomial, int]:
-    """The terms of `coefficient * monomial` with offsets added to its symbols, by the binomial theorem."""
-    terms: dict[Monomial, int] = {(): coefficient}
-    for factor in monomial:
-        atom, power = factor
-        offset = offsets.get(atom.key, 0)
-        if not offset:
-            terms = {(*m, factor): c for m, c in terms.items()}
-            continue
-        terms = {
-            (*m, (atom, k)) if k else m: c * comb(power, k) * offset ** (power - k)
-            for m, c in terms.items()
-            for k in range(power + 1)
-        }
-    return terms
-
-
-def _term_key(monomial: Monomial, coefficient: int) -> str:
-    factors = [f"{atom.key}^{power}" if power > 1 else atom.key for atom, power in monomial]
-    return "*".join([str(coefficient), *factors])
-
-
-def _atom_symbols(atom: Atom) -> frozenset[str]:
-    match atom:
-        case Symbol(name=name):
-            return frozenset((name,))
-        case FloorDiv() | Mod():
-            return atom.numerator.symbols | atom.denominator.symbols
-        case Min() | Max():
-            return frozenset().union(*(e.symbols for e in atom.operands))
-        case Select():
-            return atom.condition.symbols | atom.then.symbols | atom.otherwise.symbols
-
-
-def _evaluate_atom(atom: Atom, binding: Mapping[str, int]) -> int:
-    match atom:
-        case Symbol(name=name):
-            return binding[name]
-        case FloorDiv():
-            return atom.numerator.evaluate(binding) // atom.denominator.evaluate(binding)
-        case Mod():
-            return atom.numerator.evaluate(binding) % atom.denominator.evaluate(binding)
-        case Min():
-            return min(e.evaluate(binding) for e in atom.operands)
-        case Max():
-            return max(e.evaluate(binding) for e in atom.operands)
-        case Select():
-            return (atom.then if atom.condition.evaluate(binding) else atom.otherwise).evaluate(binding)
-
-
-def _substitute_atom(atom: Atom, replacement: Mapping[str, Expr]) -> Expr | None:
-    """The value of `atom` after the replacement; None where it stays as it is."""
-    if isinstance(atom, Symbol):
-        return replacement.get(atom.name)
-    if _atom_symbols(atom).isdisjoint(replacement):
-        return None
-    match atom:
-        case FloorDiv():
-            return floordiv(atom.numerator.substitute(replacement), atom.denominator.substitute(replacement))
-        case Mod():
-            return mod(atom.numerator.substitute(replacement), atom.denominator.substitute(replacement))
-        case Min():
-            return minimum(*(e.substitute(replacement) for e in atom.operands))
-        case Max():
-            return maximum(*(e.substitute(replacement) for e in atom.operands))
-        case Select():
-            return select(
-                atom.condition.substitute(replacement),
-                atom.then.substitute(replacement),
-                atom.otherwise.substitute(replacement),
-            )
+    return {multiply(rest, key): value for key, value in term.terms.items()} if rest else term.terms
 
 
 ZERO = Expr({})

@@ -17,18 +17,8 @@ from functools import lru_cache
 from symalloc.size import condition as cond
 from symalloc.size.condition import Condition
 from symalloc.size.defined import divisors
-from symalloc.size.expr import (
-    Expr,
-    ceildiv,
-    constant,
-    floordiv,
-    maximum,
-    minimum,
-    mod,
-    round_up,
-    select,
-    symbol,
-)
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import ceildiv, floordiv, maximum, minimum, mod, round_up, select
 
 __all__ = ["SizeSyntaxError", "parse_condition", "parse_expr", "symbols_in"]
 

@@ -5,8 +5,9 @@ What is written reads back (`symalloc.size.parse`) as an equal expression.
 
 from __future__ import annotations
 
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
+from symalloc.size.expr import Expr
 
 __all__ = ["render_condition", "render_expr"]
 

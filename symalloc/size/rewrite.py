@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from symalloc.size.atoms import Atom, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, disjunction, relation
-from symalloc.size.expr import (
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Select,
-    Symbol,
-    floordiv,
-    maximum,
-    minimum,
-    mod,
-    select,
-)
+from symalloc.size.expr import Expr
+from symalloc.size.operations import rebuild
 
 __all__ = ["Change", "rewrite", "rewrite_condition"]
 
@@ -46,29 +34,11 @@ def rewrite_condition(condition: Condition, change: Change) -> Condition:
     raise TypeError(f"not a condition: {condition!r}")
 
 
-def _rewrite_atom(atom: Atom, change: Change) -> Expr:
+def _rewrite_atom(atom: Atom, change: Change) -> Expr | None:
     if isinstance(atom, Symbol):
-        return change(atom) or _alone(atom)
-    rebuilt = _rebuild(atom, change)
+        return change(atom)
+    rebuilt = rebuild(atom, lambda e: rewrite(e, change), lambda c: rewrite_condition(c, change))
     only = rebuilt.as_atom
     if only is None or isinstance(only, Symbol):
         return rebuilt
     return change(only) or rebuilt
-
-
-def _rebuild(atom: FloorDiv | Mod | Min | Max | Select, change: Change) -> Expr:
-    match atom:
-        case FloorDiv(numerator=above, denominator=below):
-            return floordiv(rewrite(above, change), rewrite(below, change))
-        case Mod(numerator=above, denominator=below):
-            return mod(rewrite(above, change), rewrite(below, change))
-        case Min(operands=operands):
-            return minimum(*(rewrite(e, change) for e in operands))
-        case Max(operands=operands):
-            return maximum(*(rewrite(e, change) for e in operands))
-        case Select(condition=test, then=then, otherwise=otherwise):
-            return select(rewrite_condition(test, change), rewrite(then, change), rewrite(otherwise, change))
-
-
-def _alone(atom: Atom) -> Expr:
-    return Expr({((atom, 1),): 1})

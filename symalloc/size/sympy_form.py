@@ -13,25 +13,10 @@ import sympy
 from sympy.logic import boolalg
 
 from symalloc.size import condition as cond
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import (
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Select,
-    Symbol,
-    constant,
-    floordiv,
-    maximum,
-    minimum,
-    mod,
-    product,
-    select,
-    symbol,
-)
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, product, select
 
 __all__ = ["condition_from_sympy", "condition_to_sympy", "from_sympy", "to_sympy"]
 

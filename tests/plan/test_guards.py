@@ -7,22 +7,10 @@ from hypothesis import strategies as st
 from symalloc.plan.guards import machine_check, magnitude, overflow_guards
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min
 from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
-from symalloc.size.expr import (
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    constant,
-    floordiv,
-    maximum,
-    minimum,
-    mod,
-    round_up,
-    select,
-    symbol,
-)
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
 
 B, N, M = symbol("b"), symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()

@@ -29,7 +29,8 @@ from symalloc.program.model import (
 from symalloc.program.types import DType, OpaqueType, TensorType
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.size.expr import Expr, floordiv, symbol
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import floordiv
 
 N, K = symbol("n"), symbol("k")
 FLOAT = DType("float32", 32)

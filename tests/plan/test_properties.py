@@ -18,7 +18,8 @@ from symalloc.plan.stacking import stack
 from symalloc.plan.validate import validate
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.size.expr import Expr, constant, maximum, round_up, symbol
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import maximum, round_up
 
 N, M = symbol("n"), symbol("m")
 SIZES = (

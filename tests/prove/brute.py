@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from symalloc.prove.bounds import Box
 from symalloc.size import Condition, Expr, constant, symbol
 from symalloc.size.condition import conjunction, disjunction, eq, le, lt, ne
-from symalloc.size.expr import floordiv, maximum, minimum, mod, select
+from symalloc.size.operations import floordiv, maximum, minimum, mod, select
 
 NAMES = ("a", "b")
 

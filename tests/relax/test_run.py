@@ -18,7 +18,8 @@ from symalloc.relax.run_inputs import ShapeArgument, random_arguments
 from symalloc.relax.run_isolated import isolated
 from symalloc.relax.run_load import from_script, load_one
 from symalloc.relax.run_result import RunError
-from symalloc.size.expr import Expr, constant, floordiv, symbol
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 FLOAT, INT = DType("float32", 32), DType("int64", 64)

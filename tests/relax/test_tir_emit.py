@@ -12,7 +12,8 @@ from tvm import tirx
 from symalloc.relax.tir_emit import condition_to_prim, to_prim
 from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
-from symalloc.size.expr import Expr, constant, floordiv, maximum, minimum, mod, select, symbol
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, select
 
 VARS = {name: tirx.Var(name, "int64") for name in ("a", "b")}
 leaves = st.integers(-20, 20).map(constant) | st.sampled_from(["a", "b"]).map(symbol)

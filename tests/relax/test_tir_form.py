@@ -15,7 +15,8 @@ from tvm.ir.prim import expr as prim
 from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, eq
 from symalloc.size.defined import divisors as divisors_of
-from symalloc.size.expr import Expr, floordiv, mod, symbol
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import floordiv, mod
 
 NAMES = ("a", "b")
 VARS = {name: tirx.Var(name, "int64") for name in NAMES}

@@ -22,9 +22,10 @@ from symalloc.size import (
     parse_expr,
 )
 from symalloc.size import symbol as sym
+from symalloc.size.atoms import Symbol
 from symalloc.size.condition import conjunction, disjunction, eq, ge, gt, le, lt, ne
 from symalloc.size.defined import defined, divisors, fails, holds
-from symalloc.size.expr import Symbol, ceildiv, floordiv, maximum, minimum, mod, product, round_up, select
+from symalloc.size.operations import ceildiv, floordiv, maximum, minimum, mod, product, round_up, select
 from symalloc.size.parse import symbols_in
 from symalloc.size.rewrite import rewrite, rewrite_condition
 from symalloc.size.sympy_form import condition_from_sympy, condition_to_sympy, from_sympy, to_sympy

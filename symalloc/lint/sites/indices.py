@@ -8,7 +8,8 @@ from symalloc.lint.sites.site import Scene, Site, name_of
 from symalloc.program.model import CallOperator, ConstantTensor, Operand, Scalar
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
-from symalloc.size.expr import Expr, constant, product
+from symalloc.size.expr import Expr, constant
+from symalloc.size.operations import product
 
 __all__ = ["constant_indices"]
 

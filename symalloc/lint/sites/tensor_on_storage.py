@@ -11,7 +11,8 @@ from symalloc.program.regions import Kind, Region, bits_of
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, product, round_up
+from symalloc.size.expr import Expr, constant
+from symalloc.size.operations import product, round_up
 
 __all__ = ["ALIGNMENT", "PAGE", "storages_of", "tensor_on_storage"]
 

@@ -21,7 +21,8 @@ from symalloc.program.types import DType, TensorType
 from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.types import to_dtype
-from symalloc.size.expr import ZERO, Expr, product
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import product
 
 __all__ = [
     "MEMORY_OPERATORS",
