@@ -1,11 +1,18 @@
-"""Golden files: `golden(name, text)` compares with the file beside the test; --update-golden writes it."""
+"""What all tests share.
+
+`golden(name, text)` compares with the file beside the test; --update-golden writes it.  `warm_workers` keeps
+one worker process alive from test to test.  With xdist the tests of a file stay together, because fixtures of
+a module are dear; those marked slow come last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from symalloc.relax.worker_pool import WorkerPool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,3 +33,33 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def kept_pool() -> Iterator[WorkerPool]:
+    """One worker process for all tests that read files and are not about workers."""
+    with WorkerPool(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def warm_workers(kept_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pool of the test has the one worker that other tests had: TVM is imported once, not in each."""
+
+    def begin(pool: WorkerPool, size: int | None = None) -> None:
+        pool._size, pool._workers = 1, kept_pool._workers
+
+    monkeypatch.setattr(WorkerPool, "__init__", begin)
+    monkeypatch.setattr(WorkerPool, "close", lambda pool: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)

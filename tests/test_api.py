@@ -12,6 +12,8 @@ import symalloc
 from symalloc import Severity, UsageError, Verdict
 from symalloc.report.text import render_text
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 FAULTY = tvm.script.from_source(
     """# script
 @I.ir_module

@@ -15,6 +15,8 @@ from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted
 from symalloc.report.json import schema_text
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 Run = Callable[..., tuple[int, str, str]]
 
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"

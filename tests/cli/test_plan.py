@@ -8,6 +8,8 @@ import pytest
 
 from symalloc.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 MODULE = """\
 from tvm.script import ir as I, relax as R, tirx as T
 
@@ -44,26 +46,30 @@ def symalloc(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tupl
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.slow
 def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
     module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("planned.py", "planned.json"):
-        output = tmp_path / name
-        status, out, err = symalloc(capsys, "plan", module, "-o", output)
-        assert (status, err) == (0, "")
-        assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
-        assert "  checked at entry: n <= " in out
-        assert "  not planned: `alloc6` (64*n B): it is returned" in out
-        assert f"wrote {output}: linted, " in out
-        assert symalloc(capsys, "lint", output)[0] == 0
-    status, out, _ = symalloc(capsys, "run", tmp_path / "planned.py", "--bind", "n=3", "--check")
+    output = tmp_path / "planned.py"
+    status, out, err = symalloc(capsys, "plan", module, "-o", output)
+    assert (status, err) == (0, "")
+    assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
+    assert "  checked at entry: n <= " in out
+    assert "  not planned: `alloc6` (64*n B): it is returned" in out
+    assert f"wrote {output}: linted, " in out
+    assert symalloc(capsys, "lint", output)[0] == 0
+    status, out, _ = symalloc(capsys, "run", output, "--bind", "n=3", "--check")
     assert status == 0 and "the same as the unplanned module, bit for bit" in out
 
 
-def test_json_holds_formulas_and_samples(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = symalloc(capsys, "plan", module, "--format", "json")
-    (function,) = json.loads(out)["functions"]
+def test_json_holds_formulas_and_samples(
+    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "planned.json"
+    status, out, _ = symalloc(capsys, "plan", module, "--format", "json", "-o", output)
     assert status == 0
+    assert symalloc(capsys, "lint", output)[0] == 0
+    (function,) = json.loads(out)["functions"]
     (arena,) = function["arenas"]
     assert len(arena["buffers"]) == 6
     for sample in function["samples"]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import symalloc
 from symalloc.lint.diagnostic import Diagnostic
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

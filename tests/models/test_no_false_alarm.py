@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 
 import symalloc
 from models.zoo import MODELS, Model
+from symalloc.lint.diagnostic import Report
 
 # model -> (rule, severity) -> how many; with the reason for each
 EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
@@ -36,9 +38,14 @@ def _build(model: Model) -> object:
     return model.build()
 
 
+@cache
+def _report(name: str) -> Report:
+    return symalloc.lint(_build(MODELS[name]))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_only_what_is_expected(name: str) -> None:
-    report = symalloc.lint(_build(MODELS[name]))
+    report = _report(name)
     found = Counter((d.rule, str(d.severity)) for d in report)
     assert found == Counter(EXPECTED.get(name, {})), [(d.rule, d.message, d.reason) for d in report]
 
@@ -51,7 +58,7 @@ def test_errors_are_real_faults(name: str) -> None:
 
 def test_nothing_is_left_undecided() -> None:
     names = ("llama_prefill", "bert", "gru", "resnet_any_image", "slice_rows", "mixture_of_experts")
-    assert [symalloc.lint(MODELS[n].build()).summary.unknown for n in names] == [0] * len(names)
+    assert [_report(n).summary.unknown for n in names] == [0] * len(names)
 
 
 def test_there_are_enough_models() -> None:

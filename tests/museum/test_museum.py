@@ -16,6 +16,8 @@ import symalloc
 from museum.exhibits import EXHIBITS, MODULES, Exhibit
 from symalloc.lint.diagnostic import Diagnostic, Report
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 ROOT = Path(__file__).parents[2]
 CRASHING = [e.name for e in EXHIBITS if e.proof == "SIGSEGV"]
 RUNNING = [e.name for e in EXHIBITS if e.proof and e.proof != "SIGSEGV"]
@@ -81,6 +83,7 @@ def _prove(*names: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_faults_are_real_when_the_modules_run() -> None:
     done = _prove(*RUNNING)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -88,6 +91,7 @@ def test_faults_are_real_when_the_modules_run() -> None:
     assert shown == dict.fromkeys(RUNNING, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CRASHING)
 def test_branches_crash_when_the_modules_run(name: str) -> None:
     assert _prove(name).returncode == -signal.SIGSEGV

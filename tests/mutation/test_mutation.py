@@ -14,6 +14,8 @@ from mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
 from mutation.operators import OPERATORS
 from mutation.subjects import plan_theirs, subjects
 
+pytestmark = pytest.mark.slow
+
 THEIRS = ("mlp_dynamic_batch", "branch_then_only", "nested_tuples", "inplace", "slice_rows", "subroutines")
 OURS = ("branches", "split_and_join", "reshape_heads")
 

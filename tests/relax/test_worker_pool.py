@@ -18,6 +18,8 @@ from symalloc.relax.read_script import ScriptReader
 from symalloc.relax.script_file import parse_script
 from symalloc.relax.worker_pool import WorkerPool
 
+pytestmark = pytest.mark.slow
+
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 # TVM 0.27 segfaults when a shape holds None
 CRASH = "R.shape([None])"

@@ -18,7 +18,8 @@ from symalloc.lint.diagnostic import Diagnostic, Report, Severity
 from symalloc.lint.domains import LARGEST_EXTENT, LARGEST_INPUT
 from symalloc.lint.run import Linter, Settings
 from symalloc.prove.prover import Prover
-from symalloc.relax.read import ReadOptions, read_files
+from symalloc.relax.read import ReadOptions
+from symalloc.relax.worker_pool import WorkerPool
 from symalloc.rulebook.book import Rule, load_rules
 from symalloc.rulebook.schema import BadExample, GoodExample, StageName
 
@@ -48,7 +49,7 @@ Findings = dict[str, list[Diagnostic]]
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
     """What is found in each example, by its file name."""
     found: Findings = defaultdict(list)
     for stage in STAGES:
@@ -56,15 +57,15 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
         for case in (*BAD, *GOOD):
             if case.example.stage == stage:
                 (folder / case.file).write_text(case.example.module)
-        for diagnostic in _linted(folder, stage):
+        for diagnostic in _linted(folder, stage, kept_pool):
             found[Path(diagnostic.file).name].append(diagnostic)
     return found
 
 
-def _linted(folder: Path, stage: StageName) -> Report:
+def _linted(folder: Path, stage: StageName, pool: WorkerPool) -> Report:
     """What linting does but for trying fixes, which read everything once more."""
     linter = Linter(Settings(rulebook=load_rules(), report_unused=stage == "auto"), Prover())
-    for reading in read_files(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
+    for reading in pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
         linter.add(reading)
     return linter.report()
 

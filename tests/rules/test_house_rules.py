@@ -11,6 +11,8 @@ from symalloc.errors import UsageError
 from symalloc.rulebook.book import load_rules
 from symalloc.size import parse_condition
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 HOUSE_RULE = """
 id = "HOUSE101"
 name = "odd-storage"
