@@ -88,6 +88,7 @@ def plan_path(
     """Plans the module in the file `path` in a process of its own, and lints what came out.  Raises
     UsageError.
     """
+    _require_file(path)
     try:
         found: PlannedFile = isolated(
             "symalloc.relax.emit_file:plan_file",
@@ -123,6 +124,7 @@ def run_path(
     flavour: Flavour = "default",
 ) -> RunResult:
     """`run` on the module in the file `path`, in a process of its own.  Raises UsageError."""
+    _require_file(path)
     try:
         found: RunResult = isolated(
             "symalloc.relax.run_file:run_file",
@@ -141,6 +143,16 @@ def run_path(
     except RunError as error:
         raise UsageError(str(error)) from None
     return found
+
+
+def _require_file(path: Path) -> None:
+    """Raises UsageError where `path` is no file; a process that imports TVM need not be started for that."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; give one file, TVMScript (.py) or JSON")
+    if not path.exists():
+        raise UsageError(f"no such file: {path}")
+    if not path.is_file():
+        raise UsageError(f"{path} is not a regular file")
 
 
 def _linted(found: PlannedFile, path: Path) -> Report:

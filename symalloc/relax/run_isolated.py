@@ -13,14 +13,16 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from symalloc.relax.child_process import prepare_child
 from symalloc.relax.run_result import RunError
 
 __all__ = ["isolated", "serve"]
 
 _QUOTED_LINES = 3
-_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from symalloc.relax.run_isolated import serve; serve()"
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from symalloc.relax.run_isolated import serve; serve()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None,
     """
     request = pickle.dumps((job, arguments, named))
     with tempfile.TemporaryFile() as complaints:
-        command = [sys.executable, "-c", _PROGRAM, *sys.path]
+        # -P: the folder symalloc is started in, which may hold anything, stays off the import path
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2])]
         try:
             child = subprocess.run(
                 command,
@@ -64,6 +67,7 @@ def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None,
 
 def serve() -> None:
     """The child's side: one job from standard input, its answer to standard output."""
+    prepare_child()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever TVM prints must not end up in the answer
     job, arguments, named = pickle.load(sys.stdin.buffer)

@@ -24,7 +24,7 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> A
         found = (
             from_script(str(path), data, trust=trust, module=module)
             if path.suffix == ".py"
-            else load_module(data)
+            else load_module(data, trust=trust)
         )
     except (ScriptError, JsonError) as error:
         hint = f"; {error.hint}" if error.hint else ""

@@ -8,22 +8,17 @@ with.
 from __future__ import annotations
 
 import os
-import resource
-import signal
-import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from symalloc.program.model import Program
 from symalloc.program.span import Source
+from symalloc.relax.child_process import prepare_child
 from symalloc.relax.read_result import Problem
 from symalloc.relax.worker_message import Done, Message, Module, Request, Step
 
 __all__ = ["main"]
-
-_MEMORY_SHARE = 0.8  # of the machine's memory: a script that asks for more fails here, not elsewhere
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class _PipeSink:
@@ -59,7 +54,8 @@ class _PipeSink:
 
 def main(descriptor: int) -> None:
     """Serve requests from the pipe with that descriptor until it is closed."""
-    _prepare_process()
+    prepare_child()
+    os.dup2(2, 1)  # the pipe is the only way to the parent
     sink = _PipeSink(Connection(descriptor))
     pipe = sink._pipe
     from symalloc.relax.read_programs import read_path
@@ -82,31 +78,3 @@ def _enter(folder: str | None) -> None:
     if folder is not None:
         with suppress(OSError):
             os.chdir(folder)
-
-
-def _prepare_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    sys.dont_write_bytecode = True
-    os.dup2(2, 1)  # the pipe is the only way to the parent
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _limit_memory()
-    _die_with_parent()
-
-
-def _limit_memory() -> None:
-    size = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-
-
-def _die_with_parent() -> None:
-    """On Linux, be killed when the parent dies without having closed the pipe."""
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
