@@ -35,9 +35,9 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
         with tvm.transform.PassContext(instruments=[symalloc.VerifyMemory()]):
             relax.build(mod, target="llvm")
 
-    `assume`, `select` and `ignore` are those of `symalloc.lint`; warnings and notes are passed over.
-    With mode "warn" the build goes on.  Raises UsageError for arguments that make no sense; while passes
-    run, VerificationError.
+    `assume`, `select` and `ignore` are those of `symalloc.lint`.  A warning that a pass brings in becomes a
+    VerificationWarning that names the pass; notes are passed over.  With mode "warn" the build goes on after
+    errors too.  Raises UsageError for arguments that make no sense; while passes run, VerificationError.
     """
     from symalloc.relax.verify_pass import make_instrument
 
@@ -54,7 +54,11 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
         Linter(settings)
     except RuleError as error:
         raise UsageError(str(error)) from None
-    return make_instrument(_Check(settings), mode)
+    check = _Check(settings)
+    return make_instrument(check, mode, locate=check.locate)
+
+
+_TOLD = (Severity.ERROR, Severity.WARNING)
 
 
 class _Check:
@@ -65,14 +69,21 @@ class _Check:
         self._prover = Prover()
 
     def __call__(self, module: IRModule, stage: str) -> Sequence[Fault]:
-        """The errors in `module`.  Only where there are any is its script printed, to show them in."""
-        return self._faults(module, stage, locate=True) if self._faults(module, stage, locate=False) else ()
+        """The errors and warnings in `module`."""
+        return self._faults(module, stage, locate=False)
+
+    def locate(self, module: IRModule, stage: str) -> Sequence[Fault]:
+        """The same, shown in the script of the module, which takes a while to print."""
+        return self._faults(module, stage, locate=True)
 
     def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[Fault]:
         from symalloc.relax.verify_pass import Fault
 
         linter = Linter(self._settings, self._prover)
         reading = read_module(module, ReadOptions(stage="as-is", locate=locate), name=stage)
-        errors = [d for d in linter.add(reading) if d.severity is Severity.ERROR]
+        found = [(d, d.severity is Severity.ERROR) for d in linter.add(reading) if d.severity in _TOLD]
         report = linter.report()
-        return [Fault(rule=d.rule, function=d.function, text=text_of(d, report).plain) for d in errors]
+        return [
+            Fault(rule=d.rule, function=d.function, text=text_of(d, report).plain, error=error)
+            for d, error in found
+        ]

@@ -30,13 +30,14 @@ _WRAPPERS = frozenset({"sequential", "_pipeline", "symalloc"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One error in a module: the rule that it breaks, the function it is in, and what is wrong, for a
-    person.
+    """One error or warning in a module: the rule that it breaks, the function it is in, and what is wrong,
+    for a person.
     """
 
     rule: str
     function: str
     text: str
+    error: bool = True
 
 
 Check: TypeAlias = Callable[[tvm.IRModule, str], Sequence[Fault]]
@@ -56,13 +57,15 @@ class VerificationWarning(UserWarning):
 tvm_ffi.register_error(VerificationError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
-def make_instrument(check: Check, mode: Mode = "raise") -> Any:
+def make_instrument(check: Check, mode: Mode = "raise", *, locate: Check | None = None) -> Any:
     """A pass instrument that calls `check(module, pass name)` after every pass that leaves memory operations.
 
     Faults that the module had before the pass are not charged to it; of nested passes the innermost is
-    named.  Raises VerificationError through the pass, or warns with VerificationWarning.
+    named.  Raises VerificationError through the pass for errors, unless `mode` is "warn"; warns with
+    VerificationWarning of all else.  `locate` gives the faults of `check` with better texts, and is called
+    only where there is something to tell.
     """
-    watch = _Watch(check, mode)
+    watch = _Watch(check, locate or check, mode)
 
     @pass_instrument
     class VerifyMemory:
@@ -77,17 +80,17 @@ def make_instrument(check: Check, mode: Mode = "raise") -> Any:
 class _Watch:
     """Follows one module through nested passes.
 
-    Invariant: `known` counts the faults of the module as it last was, by rule and function.
+    Invariant: `known` counts the faults of the module as it last was, by rule, function and severity.
     """
 
-    def __init__(self, check: Check, mode: Mode) -> None:
-        self._check, self._mode = check, mode
+    def __init__(self, check: Check, locate: Check, mode: Mode) -> None:
+        self._check, self._locate, self._mode = check, locate, mode
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: a context begins, or ends (also by an exception)."""
         self._depth = 0
-        self._known: Counter[tuple[str, str]] = Counter()
+        self._known: Counter[tuple[str, str, bool]] = Counter()
         self._shapes_gone = False
 
     def before(self, module: Any, info: Any) -> None:
@@ -107,7 +110,8 @@ class _Watch:
         added = found - self._known
         self._known = found
         if added and name not in _WRAPPERS:
-            self._report(name, [f for f in faults if (f.rule, f.function) in added])
+            located = self._locate(module, name)
+            self._report(name, [f for f in located or faults if _key(f) in added])
 
     def _faults(self, module: Any, name: str) -> Sequence[Fault]:
         if self._shapes_gone or not isinstance(module, tvm.IRModule) or _shapes_in_heap(module):
@@ -115,19 +119,28 @@ class _Watch:
         return self._check(module, name) if has_memory_operations(module) else ()
 
     def _report(self, name: str, faults: Sequence[Fault]) -> None:
-        text = f"{name} brings in {_count(faults)}:\n" + "\n".join(f.text.rstrip() for f in faults)
-        if self._mode == "raise":
-            raise VerificationError(text)
-        warnings.warn(VerificationWarning(text), stacklevel=2)
+        """Warn of the warnings, then raise (or warn of) the errors."""
+        for error, what in ((False, "possible memory fault"), (True, "memory fault")):
+            found = [f for f in faults if f.error is error]
+            if not found:
+                continue
+            text = f"{name} brings in {_count(found, what)}:\n" + "\n".join(f.text.rstrip() for f in found)
+            if error and self._mode == "raise":
+                raise VerificationError(text)
+            warnings.warn(VerificationWarning(text), stacklevel=2)
 
 
-def _counted(faults: Iterable[Fault]) -> Counter[tuple[str, str]]:
-    return Counter((f.rule, f.function) for f in faults)
+def _key(fault: Fault) -> tuple[str, str, bool]:
+    return fault.rule, fault.function, fault.error
 
 
-def _count(faults: Sequence[Fault]) -> str:
+def _counted(faults: Iterable[Fault]) -> Counter[tuple[str, str, bool]]:
+    return Counter(map(_key, faults))
+
+
+def _count(faults: Sequence[Fault], what: str) -> str:
     rules = ", ".join(sorted({f.rule for f in faults}))
-    return f"a memory fault ({rules})" if len(faults) == 1 else f"{len(faults)} memory faults ({rules})"
+    return f"a {what} ({rules})" if len(faults) == 1 else f"{len(faults)} {what}s ({rules})"
 
 
 def _shapes_in_heap(module: tvm.IRModule) -> bool:

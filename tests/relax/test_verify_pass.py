@@ -15,6 +15,7 @@ from symalloc.relax.pipeline import pipeline
 from symalloc.relax.run_load import load_one
 from symalloc.relax.verify_pass import Fault, VerificationError, VerificationWarning, make_instrument
 
+MUSEUM = Path(__file__).parent.parent / "museum" / "modules"
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 OVERRUN = b"""
 from tvm.script import ir as I, relax as R, tirx as T
@@ -78,6 +79,33 @@ def test_warn_lets_the_build_go_on() -> None:
     texts = [str(w.message) for w in caught]
     assert texts[0].startswith("StaticPlanBlockMemory brings in ")
     assert sum("SYM204" in text for text in texts) == 1, "later passes are not charged with it again"
+
+
+def test_what_a_pass_makes_doubtful_is_a_warning_that_names_it() -> None:
+    """StaticPlanBlockMemory reuses a tensor that `test.keep` may have handed on."""
+    module = load_one(MUSEUM / "packed_returns_argument.py")
+    with pytest.warns(VerificationWarning) as caught, tvm.transform.PassContext(instruments=[VerifyMemory()]):
+        relax.build(module, "llvm")
+    (text,) = [str(w.message) for w in caught]
+    assert text.startswith("StaticPlanBlockMemory brings in a possible memory fault (SYM203):\n")
+    assert "`test.keep` may return its argument" in text
+
+
+def test_a_warning_does_not_hide_an_error() -> None:
+    faults = [
+        Fault(rule=r, function="main", text=f"{r} text", error=e) for r, e in (("W1", False), ("E1", True))
+    ]
+
+    def check(_: tvm.IRModule, stage: str) -> list[Fault]:
+        return faults if stage == "KillAfterLastUse" else []
+
+    with (
+        pytest.warns(
+            VerificationWarning, match=r"^KillAfterLastUse brings in a possible memory fault \(W1\)"
+        ),
+        pytest.raises(VerificationError, match=r"^KillAfterLastUse brings in a memory fault \(E1\)"),
+    ):
+        build("Chain", make_instrument(check))
 
 
 def test_a_fault_that_was_there_before_is_charged_to_nobody(tmp_path: Path) -> None:
