@@ -63,7 +63,8 @@ class Diagnostic:
     > 16 B"). `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`:
     whether a check at run time stops the program before the fault.  `reason`: why nothing definite can be
     said.  `stage`: the pass that brought the finding in, None for the module as it was given.  `label` is
-    the text under the carets.
+    the text under the carets.  `constraint` is what does not hold (None for rules about lifetimes), and
+    `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
     """
 
     rule: str
@@ -85,6 +86,8 @@ class Diagnostic:
     help: str | None = None
     guarded: bool = False
     stage: str | None = None
+    constraint: str | None = None
+    binds: str = ""
     fixes: tuple[Fix, ...] = ()
 
     @property

@@ -64,7 +64,7 @@ class Finding:
         if severity is None:
             return None
         values = self._values(scene, prover)
-        rule, judgement = self.rule, self.judgement
+        rule, judgement, site = self.rule, self.judgement, self.site
         precondition, result = values.get("precondition"), values.get("consequence")
         return Diagnostic(
             rule=rule.id,
@@ -84,6 +84,8 @@ class Finding:
             notes=(*rule.render_notes(values), *self._empty_note()),
             help=rule.render_help(values),
             guarded=self.guarded,
+            constraint=None if self.constraint is None else str(self.constraint),
+            binds="" if site.instruction is None else site.instruction.var.name,
         )
 
     def _values(self, scene: Scene, prover: Prover) -> dict[str, Value]:

@@ -6,7 +6,7 @@ This file knows nothing of how modules are read: it takes whatever has the field
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePath
@@ -16,6 +16,7 @@ from typing import Protocol
 from symalloc.lint.comments import Comments
 from symalloc.lint.diagnostic import Diagnostic, Report, Severity, Summary
 from symalloc.lint.engine import CheckResult, check
+from symalloc.lint.repeats import Repeats
 from symalloc.program.model import Origin, Program
 from symalloc.program.span import Source, Span
 from symalloc.prove.prover import Prover
@@ -138,7 +139,7 @@ class Linter:
 
     def _checked(self, reading: Reading) -> list[Diagnostic]:
         """The findings of all stages of a file's modules; one that an earlier stage had is not repeated."""
-        seen: set[object] = set()
+        repeats = Repeats()
         found: list[Diagnostic] = []
         functions: set[tuple[str, str]] = set()
         for program in reading.programs:
@@ -149,10 +150,8 @@ class Linter:
                 self._sources[text.file] = text
             functions.update((program.name, name) for name in program.functions)
             self._note_symbols(program)
-            fresh = [_placed(d, program, reading, text) for d in result.diagnostics]
-            fresh = [d for d in fresh if seen.isdisjoint(_keys(d, self._sources))]
-            seen.update(key for d in fresh for key in _keys(d, self._sources))
-            found += fresh
+            placed = [_placed(d, program, reading, text) for d in result.diagnostics]
+            found += repeats.fresh(placed, self._sources)
         self._totals["functions"] += len(functions)
         return found
 
@@ -179,7 +178,6 @@ class Linter:
             module=problem.module or "",
             span=problem.span,
             label=rule.label,
-            stage=problem.stage if problem.stage != AS_IS else None,
             help=problem.hint,
         )
 
@@ -230,15 +228,6 @@ def _placed(diagnostic: Diagnostic, program: Program, reading: Reading, text: So
             for label in diagnostic.labels
         ),
     )
-
-
-def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> Iterable[object]:
-    """What makes findings of two stages the same one: the message, or the place in the user's file."""
-    common = (diagnostic.rule, diagnostic.module, diagnostic.function)
-    yield (*common, diagnostic.message)
-    span = diagnostic.span
-    if span and span.file in sources and sources[span.file].origin is None:
-        yield (*common, span)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:
