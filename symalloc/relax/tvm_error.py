@@ -14,10 +14,17 @@ _MOST_CHARACTERS = 600
 
 
 def error_text(error: BaseException, most: int = 4) -> str:
-    """The first `most` lines of the message of `error` that say something, else the name of its type."""
-    text = _OPERATOR.sub(r"\1", _CHECK.sub("", str(error)))
-    lines = (line.strip() for line in _ADDRESS.sub("", text).splitlines())
-    said = "\n".join([line for line in lines if line and not line.startswith(_STACK)][:most])
+    """The first `most` lines of the message of `error` that say something, else the name of its type.
+
+    The check that failed is left out where TVM says in words what it means.
+    """
+    text = _ADDRESS.sub("", _OPERATOR.sub(r"\1", str(error)))
+    said = _lines(_CHECK.sub("", text), most) or _lines(text, most)
     if len(said) > _MOST_CHARACTERS:
         said = said[:_MOST_CHARACTERS] + " …"
     return said or type(error).__name__
+
+
+def _lines(text: str, most: int) -> str:
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join([line for line in lines if line and not line.startswith(_STACK)][:most])
