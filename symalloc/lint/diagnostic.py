@@ -9,7 +9,10 @@ from enum import StrEnum
 from symalloc.program.span import Source, Span
 from symalloc.prove.verdict import Verdict
 
-__all__ = ["Diagnostic", "Fix", "Label", "Report", "Severity", "Summary", "TextEdit"]
+__all__ = ["CANNOT_BE_READ", "Diagnostic", "Fix", "Label", "Report", "Severity", "Summary", "TextEdit"]
+
+
+CANNOT_BE_READ = "SYM902"
 
 
 class Severity(StrEnum):
@@ -113,18 +116,27 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All findings of one run, worst first within a file; iterating yields the diagnostics."""
+    """All findings of one run, worst first within a file; iterating yields the diagnostics.
+
+    `skipped` counts files in directories that were passed over because they hold no Relax module.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     summary: Summary
     files: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
+    skipped: int = 0
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)
 
     def __len__(self) -> int:
         return len(self.diagnostics)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The files of which something could not be read, so that not everything asked for was verified."""
+        return tuple(dict.fromkeys(d.file for d in self if d.rule == CANNOT_BE_READ))
 
     @property
     def ok(self) -> bool:

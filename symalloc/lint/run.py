@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Protocol
 
 from symalloc.lint.comments import Comments
-from symalloc.lint.diagnostic import Diagnostic, Report, Severity, Summary
+from symalloc.lint.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity, Summary
 from symalloc.lint.engine import CheckResult, check
 from symalloc.lint.repeats import Repeats
 from symalloc.program.model import Origin, Program
@@ -24,9 +24,8 @@ from symalloc.prove.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition
 
-__all__ = ["AS_IS", "CANNOT_BE_READ", "Linter", "Reading", "ReadingProblem", "Settings", "matches_file"]
+__all__ = ["AS_IS", "Linter", "Reading", "ReadingProblem", "Settings", "matches_file"]
 
-CANNOT_BE_READ = "SYM902"
 NOT_UNDERSTOOD = "SYM904"
 AS_IS = "as-is"
 

@@ -18,7 +18,7 @@ from symalloc.relax.extract import extract, locate
 from symalloc.relax.read_json import JsonError, load_module
 from symalloc.relax.read_result import Problem, ReadOptions
 from symalloc.relax.read_script import ModuleRead, ScriptReader
-from symalloc.relax.script_file import Script, ScriptError, parse_script, read_bytes
+from symalloc.relax.script_file import ScriptError, decode, parse_text, read_bytes
 from symalloc.relax.script_trust import TrustedCodeError
 from symalloc.relax.stages import (
     Lowered,
@@ -100,7 +100,7 @@ def read_path(path: Path, options: ReadOptions, sink: Sink, skip: int = 0) -> No
     try:
         data = read_bytes(path)
         if path.suffix == ".py":
-            _read_script(parse_script(file, data), options, sink, skip)
+            _read_script(Source(file=file, text=decode(data)), options, sink, skip)
         else:
             _read_json(file, data, options, sink, skip)
     except ScriptError as error:
@@ -112,9 +112,9 @@ def read_path(path: Path, options: ReadOptions, sink: Sink, skip: int = 0) -> No
         sink.problem(Problem(file=file, message=f"cannot be read: {error}"))
 
 
-def _read_script(script: Script, options: ReadOptions, sink: Sink, skip: int) -> None:
-    source = Source(file=script.file, text=script.text)
+def _read_script(source: Source, options: ReadOptions, sink: Sink, skip: int) -> None:
     sink.source(source)
+    script = parse_text(source.file, source.text)
     if not script.modules:
         raise ScriptError(
             "it holds no Relax module",

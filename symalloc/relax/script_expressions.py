@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from symalloc.relax.script_file import Binding, Constant, Imported, Metadata, Opaque, Symbol, dialect_path
@@ -26,7 +27,7 @@ _VALUE_ATTRIBUTES = frozenset(
 _TAKES_LAMBDA = frozenset({"T.index_map", "T.comm_reducer", "R.layout_transform"})
 _INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
-_TRUST_HINT = "write the value into the script, or read the file with --trust if you trust it"
+_TRUST_HINT = "write the value into the script; --trust runs the imports and code of a file that you trust"
 
 Node: TypeAlias = "ast.expr | ast.stmt | ast.arg | ast.keyword"
 
@@ -128,7 +129,21 @@ class ExpressionGuard:
             return self._constant_refusal(name, binding.value)
         if name in _BUILTINS:
             return f"`{name}` is a Python builtin", None
-        return _foreign(name, binding)
+        return self._undefined(name) if binding is None else _foreign(name, binding)
+
+    def _undefined(self, name: str) -> tuple[str, str]:
+        """What to say of a name that nothing in the file binds."""
+        if name == "metadata":
+            return "the script was printed without its constants", "print it with mod.script(show_meta=True)"
+        known = [*self.bindings, *(local for scope in self.scopes for local in scope)]
+        close = get_close_matches(name, known, n=1)
+        if close:
+            hint = f"did you mean `{close[0]}`?"
+        elif "*" in self.bindings:
+            hint = f"import it by name: `import *` may bind it; {_TRUST_HINT}"
+        else:
+            hint = f"define it: `{name} = 16` outside the module, or `{name} = T.int64()` for a symbol"
+        return f"the script does not define `{name}`", hint
 
     def _constant_refusal(self, name: str, value: object) -> tuple[str, str | None] | None:
         if isinstance(value, tuple):
@@ -153,8 +168,10 @@ class ExpressionGuard:
             if path not in self._dialect:
                 self.refuse(node, f"`{short(node)}` is not among the names of the dialect that only build IR")
         elif not self.is_module(node.value):
+            before = len(self.found)
             self.check(node.value)
-            if node.attr not in _VALUE_ATTRIBUTES and not self._in_text:
+            is_known = node.attr in _VALUE_ATTRIBUTES or self._in_text
+            if not is_known and len(self.found) == before:
                 self.refuse(node, f"the attribute `{node.attr}` of `{short(node.value)}`")
 
     def _path(self, node: ast.expr) -> str | None:
@@ -193,6 +210,9 @@ class ExpressionGuard:
             return
         if node.id in _BUILTINS or self._in_text:
             self.refuse(node, f"a call of `{node.id}`")
+        elif node.id not in self.bindings and not self._is_local(node.id, position(node)):
+            hint = f'a function of the module is called as `cls.{node.id}`, others by R.call_packed("…", …)'
+            self.refuse(node, f"the script does not define `{node.id}`", hint)
         else:
             self._name(node)
 
@@ -243,17 +263,14 @@ _EXPRESSIONS: Mapping[type[ast.expr], Callable[[ExpressionGuard, ast.expr], None
 }
 
 
-def _foreign(name: str, binding: Binding | None) -> tuple[str, str | None]:
+def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
     if isinstance(binding, Imported) and binding.path.split(".")[0] == "tvm":
         return f"`{name}` leads outside the script dialect, or is no value by itself", None
     if isinstance(binding, Imported):
         what = f"`{name}` is imported ({binding.path}), and a file is not run to be read"
-    elif isinstance(binding, Opaque):
-        what = f"`{name}` is {binding.what}, and a file is not run to be read"
-    elif name == "metadata":
-        return "the script was printed without its constants", "print it with mod.script(show_meta=True)"
     else:
-        return f"the script does not define `{name}`", None
+        bound_to = binding.what if isinstance(binding, Opaque) else "not a value"
+        what = f"`{name}` is {bound_to}, and a file is not run to be read"
     return what, _TRUST_HINT
 
 

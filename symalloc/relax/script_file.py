@@ -28,8 +28,10 @@ __all__ = [
     "ScriptError",
     "ScriptModule",
     "Symbol",
+    "decode",
     "dialect_path",
     "parse_script",
+    "parse_text",
 ]
 
 # how TVM's script packages are reached -> the letter that this program knows them by
@@ -160,11 +162,15 @@ def decode(data: bytes) -> str:
 
 def parse_script(file: str, data: bytes) -> Script:
     """Parse `data`, the bytes of `file`, and find the modules in it.  Raises ScriptError."""
-    text = decode(data)
+    return parse_text(file, decode(data))
+
+
+def parse_text(file: str, text: str) -> Script:
+    """Parse `text`, what `file` holds, and find the modules in it.  Raises ScriptError."""
     try:
         tree = ast.parse(text, filename=file)
     except SyntaxError as error:
-        raise ScriptError(f"syntax error: {error.msg}", _error_span(file, error)) from error
+        raise ScriptError(f"syntax error: {error.msg}", _error_span(file, text, error)) from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise ScriptError("its expressions are nested too deeply for Python's parser") from error
     bindings = dict(_bindings(tree))
@@ -172,10 +178,15 @@ def parse_script(file: str, data: bytes) -> Script:
     return Script(file=file, text=text, tree=tree, modules=modules, bindings=bindings)
 
 
-def _error_span(file: str, error: SyntaxError) -> Span | None:
+def _error_span(file: str, text: str, error: SyntaxError) -> Span | None:
+    """Where Python saw it; the end of the text where that is behind it."""
     if error.lineno is None:
         return None
     line, column = error.lineno, max(error.offset or 1, 1)
+    lines = text.rstrip().split("\n")
+    if line > len(lines):
+        last = len(lines[-1]) + 1
+        return Span(file=file, line=len(lines), column=last, end_line=len(lines), end_column=last + 1)
     end_line, end_column = error.end_lineno or line, error.end_offset or 0
     if (end_line, end_column) <= (line, column):
         end_line, end_column = line, column + 1

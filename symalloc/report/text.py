@@ -41,15 +41,25 @@ def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None)
 
 
 def render_summary(report: Report) -> str:
-    """The closing line: how many constraints were checked and how they fared, and what --fix can do."""
+    """The closing line: how many constraints were checked and how they fared, what --fix can do, what was
+    not read.
+    """
+    failed, skipped = len(report.unread), report.skipped
     fixable = sum(any(f.safe for f in d.fixes) for d in report)
     more = sum(bool(d.fixes) for d in report) - fixable
-    text = _counts(report.summary)
-    if fixable:
-        text += f" {fixable} fixable with --fix"
-    if more:
-        text += (", " if fixable else " ") + f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"
-    return text
+    nothing = failed > 0 and report.summary.functions == 0
+    remarks = [
+        (fixable, f"{fixable} fixable with --fix"),
+        (more, f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"),
+        (0 if nothing else failed, f"{_files(failed)} could not be read in full"),
+        (skipped, f"{_files(skipped)} without Relax modules skipped"),
+    ]
+    counts = f"nothing verified: {_files(failed)} could not be read." if nothing else _counts(report.summary)
+    return f"{counts} {', '.join(text for count, text in remarks if count)}".rstrip()
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'s' * (count != 1)}"
 
 
 def _counts(s: Summary) -> str:

@@ -142,6 +142,8 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, message: st
     [problem] = sink.problems
     assert problem.message.startswith(f"cannot be read: {message}")
     assert sink.programs == []
+    is_text = name.endswith(".py") and "binary" not in message
+    assert (sink.text is not None) == is_text, "what was decoded can be shown"
 
 
 def test_a_mistake_in_a_script_has_its_place(tmp_path: Path) -> None:

@@ -118,6 +118,17 @@ def test_a_syntax_error_has_a_place() -> None:
     assert caught.value.span == Span(file="m.py", line=2, column=7, end_line=2, end_column=8)
 
 
+@pytest.mark.parametrize("text", ["def f():", "def f():\n\n\n", 'x = """a\nb\n', "x = (1,\n\n", "\tx\n  y\n"])
+def test_a_syntax_error_at_the_end_points_into_the_text(text: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        parse_script("m.py", text.encode())
+    span = caught.value.span
+    assert span is not None
+    lines = text.rstrip().split("\n")
+    assert 1 <= span.line <= len(lines)
+    assert 1 <= span.column <= len(lines[span.line - 1]) + 1
+
+
 def test_encodings_and_line_ends() -> None:
     text = "é = 1\r\nx = 2\rN = 3\n"
     for data in (

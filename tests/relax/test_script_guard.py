@@ -41,6 +41,32 @@ def body(*statements: str, params: str = 'x: R.Tensor(("n",), "float32")') -> st
     return f"@R.function\ndef main({params}):\n{lines}    return x\n"
 
 
+@pytest.mark.parametrize(
+    ("statement", "what", "hint"),
+    [
+        ("y = R.reshape(x, R.shape([HEIHGT]))", "does not define `HEIHGT`", "did you mean `HEIGHT`?"),
+        ("y = R.reshape(x, R.shape([K]))", "does not define `K`", "define it: `K = 16` outside the module"),
+        ("y = kernel(x)", "does not define `kernel`", "is called as `cls.kernel`"),
+        ("y = R.reshape(x, R.shape([WIDTH]))", "`WIDTH` is imported", "--trust runs the imports"),
+        ("y = R.const(np.zeros(3))", "`np` is imported", "--trust runs the imports"),
+    ],
+)
+def test_a_refused_name_is_reported_once_with_what_to_do(statement: str, what: str, hint: str) -> None:
+    imports = IMPORTS + "from sizes import WIDTH\nimport numpy as np\nHEIGHT = 4\n"
+    script = parse_script("m.py", (imports + body(statement)).encode())
+    [refusal] = refusals(script, script.modules[0], dialect_names())
+    assert what in refusal.what
+    assert refusal.hint is not None and hint in refusal.hint
+    assert ("--trust" in refusal.hint) == ("imported" in what)
+
+
+def test_a_star_import_may_define_a_name() -> None:
+    imports = IMPORTS + "from sizes import *\n"
+    script = parse_script("m.py", (imports + body("y = R.reshape(x, R.shape([K]))")).encode())
+    [refusal] = refusals(script, script.modules[0], dialect_names())
+    assert refusal.hint is not None and "`import *` may bind it" in refusal.hint
+
+
 # -- attacks
 
 

@@ -7,11 +7,37 @@ import pytest
 from rich.cells import cell_len
 
 from report import samples
-from symalloc.lint.diagnostic import Summary
+from symalloc.lint.diagnostic import CANNOT_BE_READ, Report, Summary
 from symalloc.program.span import Source
 from symalloc.report.text import render_summary, render_text
 
 Golden = Callable[[str, str], None]
+
+
+UNREADABLE = replace(samples.PLAIN, rule=CANNOT_BE_READ)
+NOTHING = Summary()
+
+
+@pytest.mark.parametrize(
+    ("report", "text"),
+    [
+        (
+            replace(samples.report(UNREADABLE, UNREADABLE), summary=NOTHING),
+            "nothing verified: 1 file could not be read.",
+        ),
+        (
+            replace(samples.report(UNREADABLE, replace(UNREADABLE, file="b.py")), summary=NOTHING, skipped=1),
+            "nothing verified: 2 files could not be read. 1 file without Relax modules skipped",
+        ),
+        (
+            replace(samples.report(UNREADABLE), summary=Summary(functions=1), skipped=3),
+            "0 constraints: 0 always valid, 0 always invalid, 0 run-time checks (0 guarded), 0 unknown. "
+            "1 file could not be read in full, 3 files without Relax modules skipped",
+        ),
+    ],
+)
+def test_the_last_line_says_what_was_not_verified(report: Report, text: str) -> None:
+    assert render_summary(report) == text
 
 
 def test_whole_report(golden: Golden) -> None:
