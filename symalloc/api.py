@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -15,7 +15,7 @@ from symalloc.program.span import Source
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof
-from symalloc.relax.read_result import Stage
+from symalloc.relax.read_result import DEFAULT_TIMEOUT, Stage
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def lint(
     stage: Stage = "auto",
     trust: bool = False,
     strict: bool = False,
+    timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
     """Lint IRModules, and files, directories or glob patterns given as str or Path.
 
@@ -43,7 +44,8 @@ def lint(
     symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
     further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
     `auto` both where it holds no memory operations, `all` every stage.  `trust` lets scripts run whatever
-    they hold.  `strict`: what cannot be decided is an error.
+    they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for
+    reading one file.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -58,10 +60,11 @@ def lint(
         stage=stage,
         trust=trust,
         strict=strict,
+        timeout=timeout,
     )
     paths, modules = _sorted_out(target)
     with LintSession(options) as session:
-        reports = [session.lint_files(session.files(paths))] if paths else []
+        reports = [session.lint_files(session.find(paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
     return reports[0] if len(reports) == 1 else _joined(reports)
 
@@ -99,7 +102,7 @@ def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
     return paths, list(zip(names, modules, strict=True))
 
 
-def _joined(reports: Iterable[Report]) -> Report:
+def _joined(reports: Sequence[Report]) -> Report:
     """One report of several."""
     diagnostics: list[Diagnostic] = []
     files: list[str] = []
@@ -115,7 +118,10 @@ def _joined(reports: Iterable[Report]) -> Report:
         totals.update({name: getattr(report.summary, name) for name in Summary.__slots__ if name in _COUNTS})
         solvers.update(report.summary.by_solver)
     summary = Summary(**totals, by_solver=dict(solvers), seconds=seconds)
-    return Report(diagnostics=tuple(diagnostics), summary=summary, files=tuple(files), sources=sources)
+    skipped = sum(report.skipped for report in reports)
+    return Report(
+        diagnostics=tuple(diagnostics), summary=summary, files=tuple(files), sources=sources, skipped=skipped
+    )
 
 
 _COUNTS = frozenset(Summary.__slots__) - {"by_solver", "seconds"}

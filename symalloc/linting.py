@@ -15,13 +15,13 @@ from symalloc.files import read_source
 from symalloc.lint.diagnostic import Diagnostic, Report
 from symalloc.lint.fix import Relint, with_fixes
 from symalloc.lint.fix_apply import Rewrite, rewrite
-from symalloc.lint.run import CANNOT_BE_READ, Linter, Settings, matches_file
+from symalloc.lint.run import Linter, Settings, matches_file
 from symalloc.program.model import Origin
 from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
-from symalloc.relax.paths import expand
-from symalloc.relax.read_result import FileResult, InputError, ReadOptions, Stage
+from symalloc.relax.paths import Found, find
+from symalloc.relax.read_result import DEFAULT_TIMEOUT, FileResult, InputError, ReadOptions, Stage
 from symalloc.relax.worker_pool import Watch, WorkerPool
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.error import RuleError
@@ -31,12 +31,16 @@ from symalloc.size.parse import SizeSyntaxError, parse_condition
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-__all__ = ["LintOptions", "LintSession", "parse_assumptions", "unread"]
+__all__ = ["LintOptions", "LintSession", "parse_assumptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintOptions:
-    """What to lint with.  `exclude` holds glob patterns of files and folders; see `Settings` for the rest."""
+    """What to lint with.
+
+    `target` is the TVM target that modules are lowered for, `timeout` the seconds that the reading of one
+    file may take.  `exclude` holds glob patterns of files and folders; see `Settings` for the rest.
+    """
 
     assume: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
@@ -45,6 +49,8 @@ class LintOptions:
     stage: Stage = "auto"
     trust: bool = False
     strict: bool = False
+    target: str = "llvm"
+    timeout: float = DEFAULT_TIMEOUT
     exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -60,11 +66,6 @@ def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:
     return tuple(parsed)
 
 
-def unread(report: Report) -> bool:
-    """Whether something could not be read, so that not everything asked for was verified."""
-    return any(d.rule == CANNOT_BE_READ for d in report)
-
-
 class LintSession:
     """Lints files or modules with one set of options; calls share the prover's memory and the workers.
 
@@ -76,6 +77,8 @@ class LintSession:
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.
         """
+        if not options.timeout > 0:
+            raise UsageError(f"the timeout is {options.timeout:g} s; it must be more than 0")
         self.options = options
         self.prover = Prover()
         self._pool = pool or WorkerPool()
@@ -102,29 +105,26 @@ class LintSession:
 
     # -- what to lint --------------------------------------------------------------------------------------
 
-    def files(self, paths: Sequence[str]) -> tuple[Path, ...]:
+    def find(self, paths: Sequence[str]) -> Found:
         """The files that `paths` name, less those excluded; raises UsageError where nothing is left."""
         try:
-            found = expand(paths)
+            found = find(paths)
         except InputError as error:
             raise UsageError(str(error)) from None
-        kept = tuple(
-            f for f in found if not any(matches_file(str(f), pattern) for pattern in self.options.exclude)
-        )
+        patterns = self.options.exclude
+        kept = tuple(f for f in found.files if not any(matches_file(str(f), p) for p in patterns))
         if not kept:
-            raise UsageError(f"all {len(found)} files are excluded by {', '.join(self.options.exclude)}")
-        return kept
+            raise UsageError(_none_left(found, patterns))
+        return replace(found, files=kept)
 
-    def lint_files(
-        self, files: Sequence[Path], progress: Watch | None = None, *, fixes: bool = True
-    ) -> Report:
-        """The findings in `files`; `progress` is told, now and then, what is being done.
+    def lint_files(self, found: Found, progress: Watch | None = None, *, fixes: bool = True) -> Report:
+        """The findings in the files `found`; `progress` is told, now and then, what is being done.
 
         With `fixes` those that help are found, which means to read and lint the changed files again.
         """
-        return self._lint(
-            self._read(files, progress), partial(self._relint, watch=progress) if fixes else None
-        )
+        relint = partial(self._relint, watch=progress) if fixes else None
+        report = self._lint(self._read(found.files, progress), relint)
+        return replace(report, skipped=found.skipped)
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
@@ -167,7 +167,8 @@ class LintSession:
         return Linter(self.settings, self.prover)
 
     def _read_options(self) -> ReadOptions:
-        return ReadOptions(trust=self.options.trust, stage=self.options.stage)
+        given = self.options
+        return ReadOptions(trust=given.trust, stage=given.stage, target=given.target, timeout=given.timeout)
 
     def _read(self, files: Sequence[Path], watch: Watch | None = None) -> Iterator[FileResult]:
         return self._pool.read(files, self._read_options(), watch)
@@ -196,7 +197,7 @@ class LintSession:
         """Refuses assumptions about symbols that no function has, and those that no dimension can meet."""
         names = frozenset().union(*(c.symbols for c in self.settings.assume))
         missing = sorted(names - linter.symbols.keys())
-        if missing and not unread(report):
+        if missing and not report.unread:
             raise UsageError(_unknown_symbol(missing[0], sorted(linter.symbols)))
         scalars = {name for name in names if Origin.SCALAR in linter.symbols.get(name, ())}
         self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
@@ -212,6 +213,12 @@ class LintSession:
             raise UsageError(
                 f"the assumptions contradict each other{where}: {given}; nothing would be verified"
             )
+
+
+def _none_left(found: Found, exclude: Sequence[str]) -> str:
+    if not found.files:
+        return "none of the files that match is TVMScript (.py) or JSON (.json, .json.gz)"
+    return f"all {len(found.files)} files are excluded by {', '.join(exclude)}"
 
 
 def _written(folder: Path, file: str, text: str) -> Path:

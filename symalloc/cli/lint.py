@@ -13,6 +13,7 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 from symalloc.config import STAGES, Config, find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
+from symalloc.relax.read_result import DEFAULT_TIMEOUT
 from symalloc.relax.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from symalloc.lint.diagnostic import Report
     from symalloc.lint.fix_apply import Rewrite
     from symalloc.linting import LintSession
+    from symalloc.relax.paths import Found
 
 __all__ = ["lint_command"]
 
@@ -64,7 +66,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to show findings.")
 @click.option(
     "-o",
@@ -88,6 +90,17 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option(
     "--trust", is_flag=True, help="Run whatever the scripts hold. Never for code you have not read."
+)
+@click.option(
+    "--target", default="llvm", show_default=True, help="The TVM target to lower for: a name, or JSON."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULT_TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="For reading one file; what takes longer is a finding (SYM902).",
 )
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
 @click.option(
@@ -117,6 +130,8 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
 def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **options: Any) -> int:
     """Verify the memory of Relax modules: TVMScript (.py), JSON, directories, glob patterns."""
+    if not paths:
+        raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
     if config and no_config:
         raise click.UsageError("--config and --no-config exclude each other")
     if options["unsafe_fixes"] and not (options["apply_fixes"] or options["diff"]):
@@ -142,6 +157,8 @@ def _session(config: Config, options: dict[str, Any], pool: WorkerPool) -> LintS
             stage=options["stage"] or config.stage,
             trust=options["trust"],
             strict=options["strict"],
+            target=options["target"],
+            timeout=options["timeout"],
             exclude=config.exclude,
             per_file_ignores=config.per_file_ignores,
         ),
@@ -157,13 +174,13 @@ def _split(keys: tuple[str, ...]) -> tuple[str, ...]:
 def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
     from symalloc.cli.progress import Progress
 
-    files = session.files(paths)
+    found = session.find(paths)
     with Progress("linting", shown=not output.quiet) as progress:
-        report = session.lint_files(files, progress, fixes=output.needs_fixes)
+        report = session.lint_files(found, progress, fixes=output.needs_fixes)
     if output.diff:
         return _diff(session, report, output)
     if output.apply_fixes:
-        report = _apply(session, report, files, output)
+        report = _apply(session, report, found, output)
     _show(session, report, output)
     return _status(report, output)
 
@@ -176,7 +193,7 @@ def _diff(session: LintSession, report: Report, output: _Output) -> int:
     return _status(report, output)
 
 
-def _apply(session: LintSession, report: Report, files: tuple[Path, ...], output: _Output) -> Report:
+def _apply(session: LintSession, report: Report, found: Found, output: _Output) -> Report:
     """The findings that are left once the fixes are written."""
     rewrites = list(session.rewrites(report, unsafe=output.unsafe_fixes))
     for change in rewrites:
@@ -186,7 +203,7 @@ def _apply(session: LintSession, report: Report, files: tuple[Path, ...], output
     if not output.quiet:
         fixed = sum(change.fixes for change in rewrites)
         click.echo(f"fixed {fixed} finding{'s' * (fixed != 1)} in {len(rewrites)} file(s)", err=True)
-    return session.lint_files(files)
+    return session.lint_files(found)
 
 
 def _write(change: Rewrite) -> None:
@@ -214,9 +231,7 @@ def _show(session: LintSession, report: Report, output: _Output) -> None:
 
 
 def _status(report: Report, output: _Output) -> int:
-    from symalloc.linting import unread
-
-    if unread(report):
+    if report.unread:
         return 2
     found = len(report) > 0 if output.strict else not report.ok
     return int(found and not output.exit_zero)

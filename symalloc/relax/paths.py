@@ -7,11 +7,12 @@ import gzip
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from symalloc.relax.read_result import InputError
 
-__all__ = ["expand", "may_hold_modules"]
+__all__ = ["Found", "expand", "find", "may_hold_modules"]
 
 _SCRIPT_MARK = re.compile(rb"\bir_module\b|\bprim_func\b|\.function\b|@function\b")
 _JSON_MARK = b'"root_index"'
@@ -19,7 +20,20 @@ _PROBE_BYTES = 1 << 16
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Files to read, and how many were passed over because they hold no Relax module."""
+
+    files: tuple[Path, ...]
+    skipped: int
+
+
 def expand(arguments: Sequence[str]) -> tuple[Path, ...]:
+    """The files of `find`."""
+    return find(arguments).files
+
+
+def find(arguments: Sequence[str]) -> Found:
     """The files that `arguments` name, each once, in the order given; those of a directory sorted.
 
     A directory is searched for `.py`, `.json` and `.json.gz` files that may hold Relax modules; the others in
@@ -30,20 +44,21 @@ def expand(arguments: Sequence[str]) -> tuple[Path, ...]:
     """
     if not arguments:
         raise InputError("no files given: name TVMScript (.py) or JSON files, directories, or glob patterns")
-    found: dict[Path, None] = {}
-    for argument in arguments:
-        found.update(dict.fromkeys(_expand_one(argument)))
-    return tuple(found)
+    found = [each for argument in arguments for each in _expand_one(argument)]
+    files = dict.fromkeys(path for path, taken in found if taken)
+    skipped = {path for path, taken in found if not taken}
+    return Found(files=tuple(files), skipped=len(skipped - files.keys()))
 
 
-def _expand_one(argument: str) -> Iterator[Path]:
+def _expand_one(argument: str) -> Iterator[tuple[Path, bool]]:
+    """The files, and whether each is to be read."""
     if not argument:
         raise InputError("an empty file name was given")
     path = Path(argument)
     if path.is_dir():
         yield from _in_directory(path)
     elif path.exists() or path.is_symlink():
-        yield _regular(path)
+        yield _regular(path), True
     elif glob.has_magic(argument):
         yield from _matching(argument)
     else:
@@ -58,23 +73,23 @@ def _regular(path: Path) -> Path:
     return path
 
 
-def _matching(pattern: str) -> Iterator[Path]:
+def _matching(pattern: str) -> Iterator[tuple[Path, bool]]:
     matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (Path.glob wants a root)
     if not matches:
         raise InputError(f"no file matches the pattern {pattern}")
     for match in matches:
         path = Path(match)
-        if path.is_file() and _suffix_fits(path):
-            yield path
+        if path.is_file():
+            yield path, _suffix_fits(path)
         elif path.is_dir():
             yield from _candidates(path)
 
 
-def _in_directory(directory: Path) -> tuple[Path, ...]:
+def _in_directory(directory: Path) -> tuple[tuple[Path, bool], ...]:
     if not os.access(directory, os.R_OK | os.X_OK):
         raise InputError(f"cannot read the directory {directory}: permission denied")
     files = tuple(_candidates(directory))
-    if not files:
+    if not any(taken for _, taken in files):
         raise InputError(
             f"{directory} holds no Relax modules: neither a .py file with an @I.ir_module class "
             f"nor a JSON file written by tvm.ir.save_json"
@@ -82,11 +97,11 @@ def _in_directory(directory: Path) -> tuple[Path, ...]:
     return files
 
 
-def _candidates(directory: Path) -> Iterator[Path]:
+def _candidates(directory: Path) -> Iterator[tuple[Path, bool]]:
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if name not in _IGNORED and not name.startswith("."))
         paths = (Path(folder) / name for name in sorted(names))
-        yield from (path for path in paths if _suffix_fits(path) and may_hold_modules(path))
+        yield from ((path, may_hold_modules(path)) for path in paths if _suffix_fits(path))
 
 
 def _suffix_fits(path: Path) -> bool:

@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 from symalloc.program.model import Program
 from symalloc.program.span import Source, Span
 
-__all__ = ["FileResult", "InputError", "Problem", "ReadOptions", "Stage"]
+__all__ = ["DEFAULT_TIMEOUT", "FileResult", "InputError", "Problem", "ReadOptions", "Stage"]
+
+DEFAULT_TIMEOUT = 300.0  # seconds for one file
 
 Stage: TypeAlias = Literal["auto", "as-is", "planned", "all"]
 
@@ -32,7 +34,7 @@ class ReadOptions:
     trust: bool = False
     stage: Stage = "auto"
     target: str = "llvm"
-    timeout: float = 300.0
+    timeout: float = DEFAULT_TIMEOUT
     locate: bool = True
     workers: int | None = None
 

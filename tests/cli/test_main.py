@@ -67,7 +67,7 @@ def test_version_names_tvm(run: Run) -> None:
         (["lnt"], ["no such command: `lnt`", "did you mean `lint`?"]),
         (["--verson"], ["--verson", "--version"]),
         (["lint", "--formt", "json", "x"], ["--formt", "--format"]),
-        (["lint"], ["missing argument"]),
+        (["lint"], ["nothing to lint", "`symalloc lint --help`"]),
         (["lint", "x.py", "--format", "xml"], ["xml", "sarif"]),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.relax.paths import expand
+from symalloc.relax.paths import Found, expand, find
 from symalloc.relax.read_result import InputError
 
 SCRIPT = "from tvm.script import ir as I\n\n\n@I.ir_module\nclass M:\n    pass\n"
@@ -44,6 +44,15 @@ def test_a_named_file_is_taken_whatever_it_holds(tree: Path) -> None:
 def test_a_pattern(tree: Path) -> None:
     assert names(expand([str(tree / "models/*.py")])) == ["b.py", "plain.py"]
     assert names(expand([str(tree / "**/*.gz")])) == ["c.json.gz"]
+
+
+def test_what_is_passed_over_is_counted(tree: Path) -> None:
+    models = str(tree / "models")
+    assert find([models]).skipped == 2  # config.json and plain.py
+    assert find([models, models + "/config.json", models + "/*/*"]).skipped == 1
+    (tree / "models/notes.txt").write_text("not for us")
+    assert find([models]).skipped == 2
+    assert find([models + "/*.txt"]) == Found(files=(), skipped=1)
 
 
 def test_each_file_comes_once(tree: Path) -> None:
