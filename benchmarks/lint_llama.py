@@ -1,9 +1,9 @@
 """How long linting takes beside building: a 32-layer Llama-style module, as TVM plans it.
 
 Both are timed in one process on the same module: `relax.build` of the model, and `symalloc.lint` of what
-StaticPlanBlockMemory and KillAfterLastUse make of it.  The first lint of a process loads the rules and starts
-with an empty proof cache (cold); later ones in the same process start with an empty cache, but with the code
-loaded (warm).
+StaticPlanBlockMemory and KillAfterLastUse make of it.  Every lint starts with an empty proof cache.  The
+first one of a process also reads the rules and runs the code for the first time (cold); later
+ones do not (warm).  Importing symalloc's modules, once a process, is timed by itself.
 
     python benchmarks/lint_llama.py [--layers 32] [--rounds 5] [--json]
 """
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Result:
     layers: int
     bindings: int
     build: tuple[float, ...]
+    imports: float
     cold: float
     warm: tuple[float, ...]
     extract: float
@@ -89,6 +91,7 @@ def measure(layers: int, rounds: int) -> Result:
     """Build and lint in turn, `rounds` times."""
     mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
     plan = planned(mod)
+    imports, _ = timed(lambda: (import_module("symalloc.api"), import_module("symalloc.relax.read_programs")))
     cold, report = timed(lambda: symalloc.lint(plan, stage="as-is"))
     build, warm = [], []
     for _ in range(rounds):
@@ -102,6 +105,7 @@ def measure(layers: int, rounds: int) -> Result:
         layers=layers,
         bindings=sum(len(b.bindings) for b in plan["forward"].body.blocks),
         build=tuple(build),
+        imports=imports,
         cold=cold,
         warm=tuple(warm),
         extract=extracted,
@@ -120,6 +124,7 @@ def show(result: Result) -> None:
     print(f"Llama-style decoder, {result.layers} layers, planned: {result.bindings} bindings")
     rounds = f"median of {len(result.build)}, {min(result.build):.3f} at best"
     print(f"  relax.build        {build:7.3f} s   {rounds}")
+    print(f"  imports            {result.imports:7.3f} s   once a process, in neither share")
     print(f"  symalloc.lint cold {result.cold:7.3f} s   {result.share_cold:6.1%} of the build")
     print(f"  symalloc.lint warm {warm:7.3f} s   {result.share_warm:6.1%} of the build")
     print(f"    of it, extraction {result.extract:.3f} s, checking {result.check:.3f} s")
