@@ -98,15 +98,19 @@ class _Reader:
                 writes, maybe_writes = writes | sure, maybe_writes | maybe
             if parameter.covers and not maybe:
                 covers |= self.whole(sure, argument)
-        return Effect(reads, maybe_reads, writes, maybe_writes, covers=covers)
+        return Effect(reads, maybe_reads, writes, maybe_writes, 0, 0, covers)
 
     def whole(self, sure: int, argument: Operand) -> int:
         """`sure`, where that is one region, as large as the tensor `argument`, whatever the path."""
         if not sure or sure & (sure - 1):
             return 0
         region = self.points.regions[sure.bit_length() - 1]
+        if region.sides:
+            return 0
+        if region.var is argument:
+            return sure
         kind = tensor_type(argument)
-        if region.sides or kind is None or region.nbytes is None or region.nbytes != kind.nbytes:
+        if kind is None or region.nbytes is None or region.nbytes != kind.nbytes:
             return 0
         return sure
 

@@ -39,6 +39,8 @@ class Facts:
 
     def with_calls(self, conditions: Sequence[Condition]) -> Facts:
         """These facts and further ones from kernels."""
+        if not conditions:
+            return self
         fresh = tuple(c for c in conditions if c not in self.calls)
         return Facts(self.guards, (*self.calls, *fresh)) if fresh else self
 
@@ -61,6 +63,10 @@ def facts_of(flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) ->
     return _Collector(flow, kernels, numbers).collect()
 
 
+_TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
+"""What instructions something is known behind."""
+
+
 class _Collector:
     def __init__(self, flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> None:
         self.flow, self.kernels, self.numbers = flow, kernels, numbers
@@ -74,7 +80,8 @@ class _Collector:
         for step in self.flow.steps:
             before.append(current)
             if step.mark is Mark.PLAIN:
-                current = self.behind(step, current)
+                if type(step.instruction) in _TELLING:
+                    current = self.behind(step, current)
             elif step.mark is Mark.IF:
                 outside.append(current)
                 current = current.with_guards(self.test(step, holds=True))

@@ -18,10 +18,11 @@ def written_folds(points: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, I
     Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
     of an If counts as not written.
     """
-    names = _names(step.instruction for step in points.flow.steps)
+    made = [step.instruction for step in points.flow.steps]
+    if not any(i.kind == "ensure_zero_offset" for i in made if type(i) is View):
+        return {}
+    names = _names(made)
     written: dict[Var, Instruction] = {}
-    if not names:
-        return written
     for step, effect in zip(points.flow.steps, effects, strict=True):
         touched = effect.writes | effect.maybe_writes | effect.fills
         if not touched or step.instruction is None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from symalloc.program.effects import Effect
+from symalloc.program.effects import NO_EFFECT, Effect
 from symalloc.program.flow import Mark
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import indices
 
-__all__ = ["Reads", "Written", "read_after", "reading", "written_before"]
+__all__ = ["Reads", "Written", "read_after", "written_before"]
 
 
 class Reads(NamedTuple):
@@ -57,6 +57,8 @@ def written_before(points: PointsTo, effects: Sequence[Effect]) -> list[Written]
             other = stack.pop()
             current = Written(current.whole | other.whole, current.contents | other.contents)
         found.append(current)
+        if effect is NO_EFFECT:
+            continue
         fresh = effect.writes | effect.maybe_writes | effect.fills | effect.makes
         if fresh & ~current.whole:
             fresh = points.real(fresh)
@@ -64,14 +66,16 @@ def written_before(points: PointsTo, effects: Sequence[Effect]) -> list[Written]
     return found
 
 
-def read_after(points: PointsTo, effects: Sequence[Effect]) -> list[Reads]:
-    """For each step the regions read on some path from it."""
+def read_after(points: PointsTo, effects: Sequence[Effect]) -> tuple[list[Reads], list[Reads]]:
+    """For each step the regions read on some path from it; and those read then or by the step itself, without
+    what the step writes anew.
+    """
     steps = points.flow.steps
-    found = [Reads()] * len(steps)
+    behind, since = [Reads()] * len(steps), [Reads()] * len(steps)
     reads, stack = Reads(), list[Reads]()
     for index in range(len(steps) - 1, -1, -1):
         step, effect = steps[index], effects[index]
-        found[index] = reads
+        behind[index] = reads
         if step.mark is Mark.JOIN:
             stack.append(reads)
             reads = _on_branch(points, reads, step.first, then=False)
@@ -82,23 +86,24 @@ def read_after(points: PointsTo, effects: Sequence[Effect]) -> list[Reads]:
         elif step.mark is Mark.IF:
             other = stack.pop()
             reads = Reads(reads.sure | other.sure, reads.maybe | other.maybe, reads.contents | other.contents)
-        if effect.covers & reads.contents:
-            reads = _rewritten(points, reads, effect.covers)
-        if effect.reads or effect.maybe_reads:
-            reads = reading(points, reads, effect.reads, effect.maybe_reads)
-    return found
+        if effect is not NO_EFFECT:
+            if effect.covers & reads.contents:
+                reads = _rewritten(points, reads, effect.covers)
+            reads = _reading(points, reads, effect.reads, effect.maybe_reads)
+        since[index] = reads
+    return behind, since
 
 
 def _rewritten(points: PointsTo, reads: Reads, covers: int) -> Reads:
     """`reads` in front of a step that writes all of `covers`; choices among them stay needed."""
-    parts = around = 0
-    for index in indices(covers):
+    parts = around = covers
+    for index in indices(covers) if points.views else ():
         parts |= points.below[index]
         around |= points.above[index] | points.below[index]
     return Reads(reads.sure & ~around, reads.maybe & ~around, reads.contents & ~parts)
 
 
-def reading(points: PointsTo, reads: Reads, sure: int, maybe: int) -> Reads:
+def _reading(points: PointsTo, reads: Reads, sure: int, maybe: int) -> Reads:
     """`reads` and a read of more."""
     if not (sure & ~reads.sure or maybe & ~reads.maybe):
         return reads
@@ -116,7 +121,7 @@ def _on_branch(points: PointsTo, reads: Reads, choice: int, *, then: bool) -> Re
         sure, maybe = reads.sure & bit, reads.maybe & bit
         reads = Reads(reads.sure & ~bit, reads.maybe & ~bit, reads.contents)
         if sure:
-            reads = reading(points, reads, source.sure, source.maybe)
+            reads = _reading(points, reads, source.sure, source.maybe)
         if maybe:
-            reads = reading(points, reads, 0, source.sure | source.maybe)
+            reads = _reading(points, reads, 0, source.sure | source.maybe)
     return reads

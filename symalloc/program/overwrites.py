@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from symalloc.program.effects import Effect
 from symalloc.program.flow import Mark
-from symalloc.program.liveness import Reads, Written, read_after, reading, written_before
+from symalloc.program.liveness import Reads, Written, read_after, written_before
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import Sides, Target, indices
 
@@ -52,22 +52,23 @@ def candidates(points: PointsTo, effects: Sequence[Effect]) -> Iterator[tuple[in
 
     Read off liveness alone; `Paths.overwrite` says which of them are so on some path.
     """
-    written, reads = written_before(points, effects), read_after(points, effects)
+    written, (behind, since) = written_before(points, effects), read_after(points, effects)
     for index, effect in enumerate(effects):
         if not (effect.writes or effect.maybe_writes or effect.fills):
             continue
-        held, needed = _around(points, effect, written[index], reads[index])
+        held, needed = _around(points, effect, written[index], (behind[index], since[index]))
         sure = effect.writes | (effect.fills & ~written[index].whole)
         for second in points.targets(sure, effect.maybe_writes):
             for first in indices(_family(points, second.region) & held & needed):
                 yield index, second, first
 
 
-def _around(points: PointsTo, effect: Effect, before: Written, later: Reads) -> tuple[int, int]:
+def _around(points: PointsTo, effect: Effect, before: Written, reads: tuple[Reads, Reads]) -> tuple[int, int]:
     """What holds content and what is needed around a write; its own arguments are read while it writes."""
     own = points.real(effect.writes | effect.maybe_writes | effect.fills | effect.makes)
-    reads = reading(points, later, effect.reads, effect.maybe_reads)
-    needed, chosen = reads.contents, (reads.sure | reads.maybe) & points.choices
+    later, now = reads
+    needed = later.contents | now.contents
+    chosen = (later.sure | later.maybe | now.sure | now.maybe) & points.choices
     if chosen:
         needed |= points.contents(points.real(chosen))
     return before.contents | points.contents(own), needed

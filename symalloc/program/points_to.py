@@ -214,7 +214,9 @@ class _Builder:
 
     def alloc_tensor(self, instruction: AllocTensor) -> Value:
         nbytes = _bytes(instruction.shape, instruction.dtype)
-        source = self.no_tensors(self.value(instruction.storage))
+        source = self.value(instruction.storage)
+        if type(source) is not Cell or (source.sure | source.maybe) & ~self.of_kind[Kind.STORAGE]:
+            source = self.no_tensors(source)
         sure, maybe = self.placed(Kind.TENSOR, source, instruction, instruction.offset, nbytes)
         if not sure and not maybe:
             sure = self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes)
