@@ -83,8 +83,9 @@ def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Exp
     sources = [*facts, *limits]
     done: set[Monomial] = set()
     for _ in range(rounds):
-        wanted = {m for f in columns for m, c in f.terms.items() if c > 0 and _degree(m) > 1} - done
-        done |= wanted
+        found = (m for f in columns for m, c in f.terms.items() if c > 0 and _degree(m) > 1)
+        wanted = dict.fromkeys(m for m in found if m not in done)
+        done.update(wanted)
         for monomial in sorted(wanted, key=_degree):
             for fact in sources:
                 for multiplier in _multipliers(monomial, fact):

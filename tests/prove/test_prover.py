@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from symalloc.prove.bounds import Box
 from symalloc.prove.budget import Budget
 from symalloc.prove.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prove.prover import Prover
+from symalloc.prove.solver import Solver
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size import Condition, parse_condition
 from tests.prove.brute import boxes, conditions, points
@@ -187,6 +191,7 @@ def test_smallest_counterexample(text: str, assume: tuple[str, ...], counterexam
         ("max(n, 1024) <= 1024", (), "n <= 1024"),
         ("max(n, m) <= k", (), "m <= k and n <= k"),
         ("(4*m + 4095) // 4096 * 4096 <= 4096", (), "m <= 1024"),
+        ("4*m % 256 == 0", (), "m % 64 == 0"),
         ("n // 8 >= 1", (), "n >= 8"),
         ("n >= 17", ("n % 16 == 0",), "n >= 32"),
         ("n*n <= 100", (), "n <= 10"),
@@ -219,6 +224,42 @@ def test_without_z3_what_is_open_is_unknown() -> None:
     assert proof.reason is not None
     assert proof.witness is not None
     assert proof.counterexample is None
+
+
+def test_questions_to_z3_share_one_budget() -> None:
+    solver = Solver(Budget(z3_milliseconds=30))
+    box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
+    hard = parse_condition("n*n*n + m*m*m == k*k*k")
+    answers = [solver.ask((hard,), box) for _ in range(40)]
+    assert all(a.point is None and not a.unsatisfiable for a in answers)
+    spent = solver.asked
+    assert 0 < spent < 40
+    solver.begin()
+    solver.ask((hard,), box)
+    assert solver.asked == spent + 1
+
+
+def test_answers_do_not_depend_on_the_hash_seed() -> None:
+    program = """
+from symalloc.prove.budget import Budget
+from symalloc.prove.domain import Domain
+from symalloc.prove.prover import Prover
+from symalloc.size import parse_condition
+for text in ("(n // m) // k == n // (m*k)", "a*b*c >= a + b + c - 2"):
+    proof = Prover(Budget(z3_milliseconds=0)).prove(parse_condition(text), Domain(default_lower=1))
+    print(proof.decided_by, proof.verdict, proof.counterexample, proof.witness, proof.precondition)
+"""
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(answers) == 1
 
 
 def test_z3_is_asked_last_and_its_point_is_checked() -> None:
