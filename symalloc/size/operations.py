@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import gcd
 from typing import TYPE_CHECKING
 
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
@@ -25,7 +26,9 @@ __all__ = [
 
 
 def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`numerator // denominator`; terms that the divisor divides exactly leave the division."""
+    """`numerator // denominator`; terms that the divisor divides exactly leave the division, and a common
+    factor of the others and the divisor is cancelled: `(4*m) // 256` is `m // 64`.
+    """
     numerator, denominator = lift(numerator), lift(denominator)
     divisor = denominator.as_constant
     if divisor == 1:
@@ -38,11 +41,17 @@ def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
     whole = {m: c // divisor for m, c in numerator.terms.items() if c % divisor == 0 or not m}
     rest = {m: (c % divisor if not m else c) for m, c in numerator.terms.items() if c % divisor}
     outside = Expr({m: c for m, c in whole.items() if c})
-    return outside + from_atom(FloorDiv(Expr(rest), denominator)) if any(rest) else outside
+    if not any(rest):
+        return outside
+    common = gcd(divisor, *rest.values())
+    reduced = Expr({m: c // common for m, c in rest.items()})
+    return outside + from_atom(FloorDiv(reduced, constant(divisor // common)))
 
 
 def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`numerator % denominator`; coefficients are reduced by a constant divisor."""
+    """`numerator % denominator`; a constant divisor reduces the coefficients, and a factor common to all of
+    them and the divisor leaves the remainder: `(4*m) % 256` is `4 * (m % 64)`.
+    """
     numerator, denominator = lift(numerator), lift(denominator)
     divisor = denominator.as_constant
     if divisor is None or divisor <= 0:
@@ -50,9 +59,12 @@ def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
         if divisor is not None and divisor < 0 and value is not None:
             return constant(value % divisor)
         return from_atom(Mod(numerator, denominator))
-    rest = Expr({m: c % divisor for m, c in numerator.terms.items() if c % divisor})
-    value = rest.as_constant
-    return constant(value) if value is not None else from_atom(Mod(rest, denominator))
+    rest = {m: c % divisor for m, c in numerator.terms.items() if c % divisor}
+    if not any(rest):
+        return constant(rest.get((), 0))
+    common = gcd(divisor, *rest.values())
+    reduced = Expr({m: c // common for m, c in rest.items()})
+    return from_atom(Mod(reduced, constant(divisor // common))) * common
 
 
 def ceildiv(numerator: ExprLike, denominator: ExprLike) -> Expr:

@@ -88,6 +88,31 @@ def test_arithmetic_is_that_of_integers(left: Expr, right: Expr, a: int, b: int)
     assert maximum(left, right, 3).evaluate(point) == max(x, y, 3)
 
 
+@given(st.tuples(*[st.integers(-24, 24)] * 3), st.integers(1, 48), st.integers(1, 6), st.integers(-9, 9))
+@settings(max_examples=200)
+def test_common_factors_leave_divisions_exactly(
+    factors: tuple[int, int, int], divisor: int, common: int, at: int
+) -> None:
+    n, m, offset = (common * f for f in factors)
+    expr, value = n * sym("n") + m * sym("m") + offset, n * at - m * (at + 5) + offset
+    point = {"n": at, "m": -at - 5}
+    assert floordiv(expr, common * divisor).evaluate(point) == value // (common * divisor)
+    assert mod(expr, common * divisor).evaluate(point) == value % (common * divisor)
+
+
+def test_a_common_factor_makes_quotients_alike() -> None:
+    assert parse_expr("4*m // 256") == parse_expr("m // 64")
+    assert parse_condition("4*m % 256 == 0") == parse_condition("m % 64 == 0")
+
+
+@given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 4), st.integers(-4, 4))
+def test_shift_adds_to_symbols(a: int, b: int, at: int, by: int) -> None:
+    expr = parse_expr("3*a**3*b + a*b**2 - 7*a*b + b - 5")
+    assert expr.shift({"a": by, "c": 9}).evaluate({"a": a, "b": b}) == expr.evaluate({"a": a + by, "b": b})
+    assert expr.shift({"a": at, "b": by}) == expr.substitute({"a": sym("a") + at, "b": sym("b") + by})
+    assert expr.shift({"a": 0}) is expr
+
+
 @given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
 @settings(max_examples=60)
 def test_substitution_then_evaluation(expr: Expr, value: Expr, a: int, b: int) -> None:
@@ -135,6 +160,10 @@ def test_pickled_expressions_are_equal() -> None:
         ("min(n, min(m, n))", "min(m, n)"),
         ("max(3, 4, n)", "max(n, 4)"),
         ("(4*n + 6) % 4", "2"),
+        ("4*m % 256", "4*(m % 64)"),
+        ("(4*m + 520) % 256", "4*((m + 2) % 64)"),
+        ("4*m // 256", "m // 64"),
+        ("(256*n + 4*m + 8) // 256", "((m + 2) // 64) + n"),
         ("ceildiv(n, 16)", "(n + 15) // 16"),
         ("round_up(4*n, 64)", "64*((4*n + 63) // 64)"),
         ("n - n", "0"),
