@@ -8,8 +8,6 @@ apart again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 from symalloc.program.flow import Flow, Mark
@@ -35,33 +33,17 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.pointers import Doubt, PointsTo, value_of
-from symalloc.program.regions import EMPTY, Cell, Fields, Kind, Region, Value, bits_of, fold, indices, targets
+from symalloc.program.region_maker import RegionMaker, collapsed, known_bytes, sum_of
+from symalloc.program.regions import EMPTY, Cell, Fields, Kind, Value, bits_of, fold
 from symalloc.program.summary import FunctionSummary, Returned, align
 from symalloc.program.types import (
-    DType,
-    FunctionType,
-    ScalarType,
-    ShapeType,
-    StorageType,
-    TensorType,
     TupleType,
     Type,
 )
-from symalloc.size.expr import Expr
-from symalloc.size.operations import product
 
-__all__ = ["byte_count", "cached_maker", "points_to"]
-
-_PLACES_APART = 64
-"""In how many regions a part is told apart from the whole."""
+__all__ = ["cached_maker", "points_to"]
 
 _CACHED = "vm.builtin.cuda_graph.get_cached_alloc"
-
-
-@lru_cache(maxsize=4096)
-def byte_count(shape: tuple[Expr, ...], dtype: DType) -> Expr:
-    """The bytes of a tensor, as TVM's planner counts them."""
-    return product(shape) * dtype.itemsize
 
 
 def points_to(
@@ -73,18 +55,16 @@ def points_to(
     return _Builder(flow, summaries, parameters).build()
 
 
-class _Builder:
+class _Builder(RegionMaker):
     """Binds variable after variable."""
 
     def __init__(
         self, flow: Flow, summaries: Mapping[str, FunctionSummary], parameters: Mapping[str, tuple[Type, ...]]
     ) -> None:
+        super().__init__()
         self.flow, self.summaries, self.parameters = flow, summaries, parameters
-        self.regions: list[Region] = []
         self.values: dict[Var, Value] = {}
         self.doubts: list[Doubt] = []
-        self.of_kind = dict.fromkeys(Kind, 0)
-        self.made = 0
 
     def build(self) -> PointsTo:
         function = self.flow.function
@@ -124,86 +104,8 @@ class _Builder:
             )
         return self.made
 
-    def relations(self) -> tuple[list[int], list[int]]:
-        """For each region: what it is part of, and its parts; itself among both."""
-        above: list[int] = []
-        below = [1 << region.number for region in self.regions]
-        for region in self.regions:
-            bit = 1 << region.number
-            above.append(bit if region.parent is None else bit | above[region.parent])
-            parent = region.parent
-            while parent is not None:
-                below[parent] |= bit
-                parent = self.regions[parent].parent
-        return above, below
-
-    # -- regions --------------------------------------------------------------------------------
-
     def value(self, operand: Operand | None) -> Value:
         return value_of(self.values, operand)
-
-    def add(self, kind: Kind, var: Var, *, parent: Region | None = None, **fields: Any) -> int:
-        """A new region; returns its bit."""
-        index = len(self.regions)
-        root, above = (index, None) if parent is None else (parent.root, parent.number)
-        self.regions.append(
-            Region(number=index, kind=kind, name=var.name, var=var, root=root, parent=above, **fields)
-        )
-        self.of_kind[kind] |= 1 << index
-        return 1 << index
-
-    def fresh(self, kind: Type, var: Var, instruction: Instruction | None, *, given: bool = False) -> Value:
-        """New memory for a value of type `kind`, one region a leaf."""
-        if isinstance(kind, TupleType):
-            return Fields(tuple(self.fresh(field, var, instruction, given=given) for field in kind.fields))
-        if isinstance(kind, ShapeType | ScalarType | FunctionType):
-            return EMPTY
-        if isinstance(kind, StorageType):
-            return Cell(self.add(Kind.STORAGE, var, instruction=instruction, given=True), 0)
-        what = Kind.PARAMETER if given else Kind.FRESH
-        nbytes = _bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
-        bit = self.add(what, var, instruction=instruction, given=given, nbytes=nbytes)
-        if not given:
-            self.made |= bit
-        return Cell(bit, 0)
-
-    def placed(
-        self, kind: Kind, source: Value, instruction: Instruction, offset: Expr | None, nbytes: Expr | None
-    ) -> tuple[int, int]:
-        """A region inside each region that `source` may be: (sure, maybe).
-
-        Where these are very many, `source` itself stands for its part.
-        """
-        sure = maybe = 0
-        found = tuple(targets(self.regions, *bits_of(source)))
-        if len(found) > _PLACES_APART:
-            return bits_of(source)
-        for target in found:
-            parent = self.regions[target.region]
-            bit = self.add(
-                kind,
-                instruction.var,
-                parent=parent,
-                instruction=instruction,
-                given=parent.given,
-                offset=_sum(parent.offset, offset),
-                nbytes=nbytes,
-                sides=target.sides,
-            )
-            sure, maybe = (sure | bit, maybe) if target.certain else (sure, maybe | bit)
-        return sure, maybe
-
-    def either(self, then: Value, other: Value, choice: int, instruction: Instruction) -> Value:
-        """The value of an If."""
-        if isinstance(then, Fields) and isinstance(other, Fields):
-            pairs = zip_longest(then.items, other.items, fillvalue=EMPTY)
-            return Fields(tuple(self.either(a, b, choice, instruction) for a, b in pairs))
-        a, b = _collapsed(then), _collapsed(other)
-        offset = a.offset if a.offset == b.offset else None
-        if (a.sure, a.maybe) == (b.sure, b.maybe):
-            return Cell(a.sure, a.maybe, offset)
-        bit = self.add(Kind.CHOICE, instruction.var, instruction=instruction, sources=(a, b), choice=choice)
-        return Cell(bit, 0, offset)
 
     # -- instructions --------------------------------------------------------------------------------
 
@@ -213,7 +115,7 @@ class _Builder:
         )
 
     def alloc_tensor(self, instruction: AllocTensor) -> Value:
-        nbytes = _bytes(instruction.shape, instruction.dtype)
+        nbytes = known_bytes(instruction.shape, instruction.dtype)
         source = self.value(instruction.storage)
         if type(source) is not Cell or (source.sure | source.maybe) & ~self.of_kind[Kind.STORAGE]:
             source = self.no_tensors(source)
@@ -222,25 +124,19 @@ class _Builder:
             sure = self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes)
         return Cell(sure, maybe, instruction.offset)
 
-    def no_tensors(self, value: Value) -> Value:
-        """What of `value` may be a storage, choices left as they are."""
-        sure, maybe = bits_of(value)
-        tensors = sum(1 << i for i in indices(sure | maybe) if _is_tensor(self.regions[i]))
-        return Cell(sure & ~tensors, maybe & ~tensors) if tensors else value
-
     def alloc_fresh(self, instruction: AllocFresh) -> Value:
-        nbytes = _bytes(instruction.shape, instruction.dtype)
+        nbytes = known_bytes(instruction.shape, instruction.dtype)
         return Cell(self.add(Kind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes), 0)
 
     def view(self, instruction: View) -> Value:
-        source = _collapsed(self.value(instruction.source))
+        source = collapsed(self.value(instruction.source))
         if instruction.kind == "ensure_zero_offset":
             return Cell(source.sure, source.maybe)
         if instruction.kind == "reshape":
             return source
-        nbytes = _bytes(instruction.shape, instruction.dtype)
+        nbytes = known_bytes(instruction.shape, instruction.dtype)
         sure, maybe = self.placed(Kind.VIEW, source, instruction, instruction.offset, nbytes)
-        return Cell(sure, maybe, _sum(source.offset, instruction.offset))
+        return Cell(sure, maybe, sum_of(source.offset, instruction.offset))
 
     def take_field(self, instruction: TakeField) -> Value:
         source = self.value(instruction.source)
@@ -350,25 +246,6 @@ def cached_maker(call: CallPacked) -> str | None:
         if isinstance(operand, TupleValue):
             pending.extend(operand.items)
     return None
-
-
-def _bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
-    return None if shape is None or dtype is None else byte_count(shape, dtype)
-
-
-def _is_tensor(region: Region) -> bool:
-    """Whether a region is known to be that of a tensor."""
-    if region.kind in (Kind.STORAGE, Kind.CHOICE):
-        return False
-    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
-
-
-def _sum(left: Expr | None, right: Expr | None) -> Expr | None:
-    return None if left is None or right is None else left + right
-
-
-def _collapsed(value: Value) -> Cell:
-    return value if isinstance(value, Cell) else Cell(*bits_of(value), None)
 
 
 def _mapped(value: Value, change: Callable[[Cell], Cell]) -> Value:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from symalloc.lint.sites.site import Scene, Site, shape_text
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, CallTIR, Instruction, View
-from symalloc.program.points_to import byte_count
+from symalloc.program.region_maker import byte_count
 from symalloc.size.expr import Expr
 
 __all__ = ["byte_counts", "divisor_site", "extents", "storages"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from symalloc.lint.sites.site import Scene, Site, places_of, shape_text
 from symalloc.program.model import AllocStorage, AllocTensor
-from symalloc.program.points_to import byte_count
+from symalloc.program.region_maker import byte_count
 from symalloc.program.regions import Kind, Region, bits_of
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover

@@ -8,7 +8,7 @@ from symalloc.lint.sites.site import Scene, Site, caller_name, name_of, places_o
 from symalloc.lint.sites.tensor_on_storage import ALIGNMENT
 from symalloc.program.model import CallOperator, Operand, View
 from symalloc.program.operands import tensor_type
-from symalloc.program.points_to import byte_count
+from symalloc.program.region_maker import byte_count
 from symalloc.program.regions import Kind, bits_of
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO, Expr
