@@ -16,13 +16,16 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof
 from symalloc.relax.read_result import DEFAULT_TIMEOUT, Stage
-from symalloc.size.parse import SizeSyntaxError, parse_condition
+from symalloc.size.condition import Condition
+from symalloc.size.parse import parse_condition
 
 if TYPE_CHECKING:
+    from sympy.logic.boolalg import Boolean
     from tvm.ir import IRModule
 
-__all__ = ["LintTarget", "lint", "prove"]
+__all__ = ["Claim", "LintTarget", "lint", "prove"]
 
+Claim: TypeAlias = Union[str, "Boolean"]
 LintTarget: TypeAlias = Union["IRModule", str, Path]
 
 
@@ -69,17 +72,36 @@ def lint(
     return reports[0] if len(reports) == 1 else _joined(reports)
 
 
-def prove(constraint: str, *, assume: str | Sequence[str] = ()) -> Proof:
+def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
     """Sort `constraint` ("4*m <= 16") into always-valid, always-invalid or runtime-check.
 
-    A symbol is an integer in [0, 2**63 - 1]; `assume` holds further conditions on symbols.  Raises
-    UsageError where a text is no condition.
+    A symbol is an integer in [0, 2**63 - 1]; `assume` holds further conditions on symbols.  Conditions are
+    texts or sympy relations, joined by sympy's And, Or and Not as may be.  Raises UsageError for what is no
+    condition on sizes.
     """
+    given = (assume,) if isinstance(assume, str) or _is_sympy(assume) else assume
+    assumptions = tuple(parse_assumptions((a,))[0] if isinstance(a, str) else _condition(a) for a in given)
+    return Prover().prove(_condition(constraint), Domain(assumptions=assumptions))
+
+
+def _condition(claim: Claim) -> Condition:
+    if not isinstance(claim, str) and not _is_sympy(claim):
+        raise UsageError(
+            f"not a condition but of type {type(claim).__name__}: {claim!r}; give a text or a sympy relation"
+        )
     try:
-        condition = parse_condition(constraint)
-    except SizeSyntaxError as error:
+        if isinstance(claim, str):
+            return parse_condition(claim)
+        from symalloc.size.sympy_form import condition_from_sympy
+
+        return condition_from_sympy(claim)
+    except ValueError as error:
         raise UsageError(str(error)) from None
-    return Prover().prove(condition, Domain(assumptions=parse_assumptions(_texts(assume))))
+
+
+def _is_sympy(value: object) -> bool:
+    """Whether `value` comes from sympy, which is not imported to find out."""
+    return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:

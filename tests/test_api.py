@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import sympy
 import tvm
 import tvm.script
 
@@ -109,7 +110,7 @@ def test_paths_and_modules(tmp_path: Path) -> None:
 )
 def test_arguments_that_make_no_sense(target: object, options: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        symalloc.lint(target, **options)  # type: ignore[arg-type]
+        symalloc.lint(target, **options)
     assert words in str(caught.value)
 
 
@@ -121,6 +122,29 @@ def test_prove() -> None:
     assert symalloc.prove("4*m <= 16", assume="m <= 4").verdict is Verdict.ALWAYS_VALID
     with pytest.raises(UsageError, match="syntax error"):
         symalloc.prove("4*m <=")
+
+
+def test_prove_takes_sympy() -> None:
+    n, m = sympy.symbols("n m", integer=True)
+    assert symalloc.prove(4 * m <= 16, assume=m <= 4).verdict is Verdict.ALWAYS_VALID
+    mixed = symalloc.prove(sympy.And(n <= m, sympy.Ne(m, 3)), assume=["m >= 4", sympy.Le(n, 2)])
+    assert mixed.verdict is Verdict.ALWAYS_VALID
+    assert str(symalloc.prove(sympy.Eq(sympy.Mod(4 * m, 256), 0)).precondition) == "m % 64 == 0"
+    assert symalloc.prove(sympy.true).verdict is Verdict.ALWAYS_VALID
+    assert symalloc.prove(sympy.floor(n / 4) * 4 <= n).verdict is Verdict.ALWAYS_VALID
+    with pytest.raises(UsageError, match="not a size expression: 1/2"):
+        symalloc.prove(n / 2 <= m)
+    with pytest.raises(UsageError, match="not a condition on sizes: n"):
+        symalloc.prove(n)
+    with pytest.raises(UsageError, match="of type int: 4; give a text"):
+        symalloc.prove(4)
+    with pytest.raises(UsageError, match="of type int: 7"):
+        symalloc.prove("n <= 4", assume=[7])
+
+
+def test_prove_imports_sympy_for_sympy_only() -> None:
+    program = "import sys, symalloc; symalloc.prove('4*m <= 16'); sys.exit('sympy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_the_public_names_are_there_and_documented() -> None:
