@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from symalloc.collector import no_collections
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.lint.diagnostic import Diagnostic, Report
@@ -128,6 +129,10 @@ class LintSession:
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
+        with no_collections():
+            return self._module(module, name)
+
+    def _module(self, module: IRModule, name: str) -> Report:
         from symalloc.relax.read import read_module
 
         options = self._read_options()

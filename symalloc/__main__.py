@@ -1,0 +1,21 @@
+"""What the `symalloc` command and `python -m symalloc` start; answers Ctrl-C while Python still imports, too."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    try:
+        from symalloc.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(2)
+    run()
+
+
+if __name__ == "__main__":
+    main()
