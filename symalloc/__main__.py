@@ -1,4 +1,4 @@
-"""What the `symalloc` command and `python -m symalloc` start; answers Ctrl-C while Python still imports, too."""
+"""What the `symalloc` command and `python -m symalloc` start; answers Ctrl-C during the imports, too."""
 
 from __future__ import annotations
 
