@@ -183,9 +183,15 @@ def test_a_report_that_cannot_be_written_is_2(run: Run, model: Path) -> None:
 
 
 def test_ctrl_c_while_linting(model: Path) -> None:
-    command = [sys.executable, "-c", "from symalloc.cli.main import main; main(['lint', 'model.py'])"]
+    # what runs in the background of a script starts with Ctrl-C ignored
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code = f"{listen}from symalloc.__main__ import main; main()"
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code, "lint", "model.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         process.wait(0.7)
