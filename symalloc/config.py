@@ -53,9 +53,17 @@ def find_config(paths: Sequence[str]) -> Path | None:
     start = (Path(paths[0]) if paths else Path.cwd()).resolve()
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        if file.is_file() and _table(file) is not None:
+        if _is_file(file) and _table(file) is not None:
             return file
     return None
+
+
+def _is_file(file: Path) -> bool:
+    """Path.is_file raises OSError where a name is too long."""
+    try:
+        return file.is_file()
+    except OSError:
+        return False
 
 
 def load_config(file: Path) -> Config:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 __all__ = ["SourceFile", "read_source", "write_atomically"]
 
+_SPECIAL = (("dev",), ("proc",))  # folders of what only looks like files
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
@@ -35,9 +37,14 @@ def read_source(path: Path) -> SourceFile:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces `path` by `data` in one step: a reader sees the old contents or the new.  Raises OSError.
 
-    Permissions are kept; a link is followed.
+    Permissions are kept; a link is followed.  What is no regular file, such as a device or a pipe, or
+    stands for an open one, such as /dev/stdout, is written to as it is: it must not be replaced.
     """
     target = path.resolve()
+    if path.absolute().parts[1:2] in _SPECIAL or (target.exists() and not target.is_file()):
+        with path.open("ab") as stream:  # not truncated: it may be where standard output goes
+            stream.write(data)
+        return
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:

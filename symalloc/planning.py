@@ -11,6 +11,7 @@ from symalloc.errors import SymallocError, UsageError
 from symalloc.lint.diagnostic import Report
 from symalloc.lint.run import Linter, Settings
 from symalloc.plan.summary import Summary, summarise
+from symalloc.program.model import Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.read_result import FileResult
 from symalloc.relax.run_isolated import isolated
@@ -156,7 +157,13 @@ def _require_file(path: Path) -> None:
 
 
 def _linted(found: PlannedFile, path: Path) -> Report:
-    """What the linter says of the planned module, as it stands."""
-    linter = Linter(Settings(rulebook=load_rules(), report_unused=False), Prover())
-    linter.add(FileResult(file=str(path), programs=(found.program,)))
-    return linter.report()
+    """What the linter says of the planned module; what it said before is told from what planning brought."""
+    settings, prover = Settings(rulebook=load_rules(), report_unused=False), Prover()
+
+    def report(*programs: Program) -> Report:
+        linter = Linter(settings, prover)
+        linter.add(FileResult(file=str(path), programs=programs))
+        return linter.report()
+
+    planned = report(found.program)
+    return planned if planned.ok else report(found.original, found.program)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,17 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write_atomically(link, b"y")
     assert link.is_symlink()
     assert real.read_bytes() == b"y"
+
+
+def test_what_is_no_regular_file_is_written_to_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(pipe.read_bytes)
+        write_atomically(pipe, b"data")
+        assert read.result(10) == b"data"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

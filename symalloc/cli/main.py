@@ -105,8 +105,10 @@ def _run(arguments: list[str]) -> int:
     """The exit status; everything that can go wrong ends in a line on standard error."""
     try:
         status = cli.main(args=arguments, prog_name="symalloc", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started it
+            sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
+        sys.unraisablehook = _pass_over  # z3 complains in destructors of what it had half made
         return _complain("interrupted")
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -126,7 +128,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _complain(text: str) -> int:
-    click.echo(text, err=True)
+    with contextlib.suppress(OSError):  # there may be nowhere to complain to
+        click.echo(text, err=True)
     return TROUBLE
 
 
@@ -143,6 +146,10 @@ def _internal(error: Exception, *, debug: bool) -> int:
     line = traceback.format_exception_only(error)[-1].strip()
     hint = "" if debug else "; `symalloc --debug …` shows where"
     return _complain(f"internal error, please report it: {line}{hint}")
+
+
+def _pass_over(_: object) -> None:
+    """Takes an exception that nobody can handle, and says nothing."""
 
 
 def _close_quietly() -> None:

@@ -15,16 +15,19 @@ from symalloc.files import write_atomically
 __all__ = ["colour_wanted", "show", "terminal_width"]
 
 
-def colour_wanted(choice: str, stream: TextIO) -> bool:
-    """Whether to colour output on `stream`; `choice` is auto, always or never.  Auto respects NO_COLOR."""
+def colour_wanted(choice: str, stream: TextIO | None) -> bool:
+    """Whether to colour output on `stream` (None: closed); `choice` is auto, always or never.
+
+    Auto respects NO_COLOR.
+    """
     if choice != "auto":
         return choice == "always"
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def terminal_width(stream: TextIO) -> int | None:
+def terminal_width(stream: TextIO | None) -> int | None:
     """Columns of the terminal behind `stream`; None where it is none."""
-    return shutil.get_terminal_size().columns if stream.isatty() else None
+    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
 
 
 def show(text: str, file: Path | None) -> None:

@@ -11,6 +11,7 @@ import click
 from symalloc.cli.output import terminal_width
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
+from symalloc.lint.diagnostic import Report, Severity
 
 __all__ = ["plan_command"]
 
@@ -58,13 +59,21 @@ def plan_command(file: Path, output: Path | None, form: str, **options: Any) -> 
         click.echo(
             render_text(planned.report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False
         )
-        click.echo("error: the planned module does not lint clean; nothing is written", err=True)
+        click.echo(f"error: {_refusal(planned.report, file)}; nothing is written", err=True)
         return 1
     if output is not None:
         _write(output, planned.text)
         if form == "text":
-            click.echo(f"\nwrote {output}: linted, {planned.report.summary.constraints} constraints hold")
+            proved = planned.report.summary.always_valid
+            click.echo(f"\nwrote {output}: linted, {proved} constraints proved")
     return 0
+
+
+def _refusal(report: Report, file: Path) -> str:
+    """Whose faults the findings in a planned module are."""
+    if all(d.stage is None for d in report if d.severity is not Severity.NOTE):
+        return f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
+    return "the planned module does not lint clean"
 
 
 def _form(output: Path | None) -> Literal["json", "script"]:

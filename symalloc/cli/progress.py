@@ -23,7 +23,7 @@ class Progress:
 
     def __init__(self, title: str, *, shown: bool = True) -> None:
         self._title = title
-        self._shown = shown and sys.stderr.isatty()
+        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
         self._started = monotonic()
         self._bar: Bar | None = None
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["prove_command"]
 
+_SHOWN = 60  # characters of a constraint on either side of a mistake
+
 
 @click.command("prove")
 @click.argument("constraint", required=False)
@@ -86,12 +88,22 @@ def _single(
 def _read(text: str, role: str) -> Condition:
     from symalloc.size import SizeSyntaxError, parse_condition
 
+    if not text.strip():
+        raise UsageError(f"the {role} is empty; give one such as `4*m <= 16`")
     try:
         return parse_condition(text)
     except SizeSyntaxError as error:
         if "\n" in error.text or error.text != text:
             raise UsageError(f"{role}: {error}") from None
-        raise UsageError(f"{role}: {error.problem}\n  {error.text}\n  {' ' * error.column}^") from None
+        raise UsageError(f"{role}: {error.problem}\n{_pointed_at(text, error.column)}") from None
+
+
+def _pointed_at(text: str, column: int) -> str:
+    """`text` with a caret below `column`, from 0; only what is around it where it is long."""
+    first = max(0, column - _SHOWN)
+    shown = text[first : column + _SHOWN]
+    before, after = "… " if first else "", " …" if column + _SHOWN < len(text) else ""
+    return f"  {before}{shown}{after}\n  {' ' * (len(before) + column - first)}^"
 
 
 def _mention_unused(text: str, assume: Sequence[str]) -> None:

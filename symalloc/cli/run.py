@@ -28,7 +28,9 @@ planned, built or run.
 @click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
 @click.option("--function", help="The function to run, where there are several.")
 @click.option("--module", help="The module to run, where the file holds several.")
-@click.option("--seed", default=0, show_default=True, help="For the random arguments.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For the random arguments."
+)
 @click.option(
     "--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many calls."
 )

@@ -36,9 +36,11 @@ def plan_file(
     loaded = load_one(path, trust=trust, module=module)
     lowered = lower_or_refuse(loaded, target, flavour)
     planned = _planned(lowered)
+    name = module or path.stem
     return PlannedFile(
         text=written(planned.module, form),
-        program=locate(planned.module, name=module or path.stem, stage=STAGE, file=str(path)),
+        program=locate(planned.module, name=name, stage=STAGE, file=str(path)),
+        original=extract(loaded, name=name),
         plans=planned.plans,
         tvm_bytes=_tvm_bytes(lowered),
     )

@@ -126,6 +126,6 @@ def _as_module(loaded: object) -> Any:
         name = loaded.attrs["global_symbol"] if loaded.attrs and "global_symbol" in loaded.attrs else "main"
         return tvm.IRModule({str(name): loaded})
     raise JsonError(
-        f"it holds no Relax module but a {type(loaded).__name__}",
+        f"it holds no Relax module but an object of type {type(loaded).__name__}",
         "write the module with tvm.ir.save_json(mod)",
     )

@@ -44,6 +44,7 @@ class Runner:
 
         Raises RunError.
         """
+        _require_cpu(target)
         self.name = _chosen(module, function)
         self._seen = extract(module, name="module").functions[self.name]
         self._target, self._flavour = target, flavour
@@ -108,6 +109,16 @@ def _chosen(module: tvm.IRModule, function: str | None) -> str:
             f"the module has {len(names)} functions; choose one with --function: {', '.join(names)}"
         )
     raise RunError(f"the module has no public function `{function}`; it has {', '.join(names)}")
+
+
+def _require_cpu(target: str) -> None:
+    """Raises RunError for a target that runs elsewhere; one that TVM does not know fails in lowering."""
+    try:
+        device = tvm.target.Target(target).get_target_device_type()
+    except Exception:  # TVM raises several kinds, and lowering says more
+        return
+    if device != tvm.cpu().dlpack_device_type():
+        raise RunError(f"the target {target!r} does not run on the CPU, which is what `symalloc run` runs on")
 
 
 def _public(function: Any) -> bool:

@@ -26,9 +26,11 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> A
             if path.suffix == ".py"
             else load_module(data, trust=trust)
         )
-    except (ScriptError, JsonError) as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise RunError(f"{path} cannot be read: {error}{hint}") from None
+    except ScriptError as error:
+        place = f":{error.span.line}:{error.span.column}" if error.span else ""
+        raise RunError(f"{path}{place} cannot be read: {error}{_hint(error.hint)}") from None
+    except JsonError as error:
+        raise RunError(f"{path} cannot be read: {error}{_hint(error.hint)}") from None
     except TrustedCodeError as error:
         raise RunError(f"{path} cannot be read: {error}") from None
     try:
@@ -48,9 +50,12 @@ def from_script(file: str, data: bytes, *, trust: bool = False, module: str | No
     if read.mod is not None:
         return read.mod
     problem = read.problems[0]
-    line = f":{problem.span.line}" if problem.span else ""
-    hint = f"; {problem.hint}" if problem.hint else ""
-    raise RunError(f"{file}{line}: {problem.message}{hint}")
+    place = f":{problem.span.line}:{problem.span.column}" if problem.span else ""
+    raise RunError(f"{file}{place}: {problem.message}{_hint(problem.hint)}")
+
+
+def _hint(text: str | None) -> str:
+    return f"; {text}" if text else ""
 
 
 def _chosen(script: Script, name: str | None) -> ScriptModule:

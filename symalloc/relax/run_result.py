@@ -51,11 +51,12 @@ class PlannedFile:
     """A module from a file, planned.
 
     `text` is the planned module in the form that was asked for; `program` the same module extracted, with
-    spans into the script that TVM prints; `tvm_bytes` holds, by function, the sizes of the storages that
-    StaticPlanBlockMemory allocates for the module, None where it fails on it.
+    spans into the script that TVM prints; `original` what was in the file; `tvm_bytes` holds, by function,
+    the sizes of the storages that StaticPlanBlockMemory allocates for the module, None where it fails on it.
     """
 
     text: str
     program: Program
+    original: Program
     plans: Mapping[str, Plan]
     tvm_bytes: Mapping[str, tuple[Expr, ...]] | None

@@ -1,0 +1,281 @@
+"""What users get wrong: every verb answers with one clear message and status 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from symalloc.cli.main import main
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+Run = Callable[..., tuple[int, str, str]]
+
+MODEL = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        with R.dataflow():
+            a = R.add(x, x)
+            w = R.multiply(a, x)
+            R.output(w)
+        return w
+"""
+# a pure function must not call what may have effects
+IMPURE = MODEL.replace("R.add(x, x)", 'R.call_packed("f", x, ty_args=R.Tensor((n, 16), "float32"))').replace(
+    "        with", "        n = T.int64()\n        with"
+)
+FILES = {
+    "model.py": MODEL.encode(),
+    "empty.py": b"",
+    "empty.json": b"",
+    "binary.py": b"\x89PNG\x00\x01",
+    "binary.json": b"\x89PNG\x00\x01",
+    "syntax.py": b"x = 1\ndef f(:\n",
+    "plain.py": b'print("hello")\n',
+    "other.json": b'{"a": [1, 2]}',
+    "cut.json": b'{"root_index": 1, "nodes": [{"type": "ir.I',
+    "root.json": b'{"root_index": 9, "nodes": []}',
+    "cut.json.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab",
+    "impure.py": IMPURE.encode(),
+    "undefined.py": MODEL.replace("R.add(x, x)", "R.add(x, HEIGHT)").encode(),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, data in FILES.items():
+        Path(name).write_bytes(data)
+    for name in ("nothing", "plain"):
+        Path(name).mkdir()
+    Path("plain/script.py").write_text("x = 1\n")
+    os.mkfifo("pipe.py")
+    Path("broken.py").symlink_to("nowhere.py")
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+# -- files that cannot be read: findings of lint, errors of plan and run
+
+UNREADABLE = [
+    ("empty.py", "holds no Relax module"),
+    ("empty.json", "the file is empty"),
+    ("binary.py", "it is a binary file, not Python source"),
+    ("binary.json", "it is a binary file, not JSON text"),
+    ("syntax.py", "syntax error: invalid syntax"),
+    ("plain.py", "holds no Relax module"),
+    ("other.json", "it is JSON, but not a graph written by tvm.ir.save_json"),
+    ("cut.json", "the JSON ends too early: the file is truncated (line 1, column"),
+    ("root.json", "the graph is damaged: its root is node 9 of 0"),
+    ("cut.json.gz", "the gzip file is truncated"),
+    ("undefined.py", "the script does not define `HEIGHT`"),
+]
+
+
+@pytest.mark.parametrize(("file", "words"), UNREADABLE)
+def test_lint_reports_what_it_cannot_read(run: Run, file: str, words: str) -> None:
+    status, out, err = run("lint", file)
+    assert (status, err) == (2, "")
+    assert out.startswith("error[SYM902]: cannot be read: ") and words in out
+    assert f"--> {file}" in out
+    assert out.endswith("\nnothing verified: 1 file could not be read.\n")
+    assert "Traceback" not in out
+
+
+def test_a_syntax_error_is_shown(run: Run) -> None:
+    _, out, _ = run("lint", "syntax.py")
+    assert " --> syntax.py:2:7\n  |\n2 | def f(:\n  |       ^ here\n" in out
+
+
+def test_an_ill_formed_module_is_read_as_it_stands(run: Run) -> None:
+    status, out, _ = run("lint", "impure.py")
+    assert status == 2
+    assert "the module is ill-formed: Function is annotated as pure" in out
+
+
+def test_one_bad_file_does_not_hide_the_others(run: Run) -> None:
+    status, out, _ = run("lint", "empty.json", "model.py")
+    assert status == 2
+    assert out.count("SYM902") == 1
+    assert " 0 constraints" not in out and "1 file could not be read in full" in out
+
+
+# -- one line on standard error
+
+WRONG = [
+    (["lint"], "nothing to lint; give files or directories"),
+    (["lint", ""], "an empty file name was given"),
+    (["lint", "missing.py"], "no such file or directory: missing.py"),
+    (["lint", "pipe.py"], "pipe.py is not a regular file"),
+    (["lint", "broken.py"], "broken.py is a broken link"),
+    (["lint", "nothing"], "nothing holds no Relax modules"),
+    (["lint", "plain"], "plain holds no Relax modules"),
+    (["lint", "*.zip"], "no file matches the pattern *.zip"),
+    (["lint", "n" * 300 + ".py"], "File name too long"),
+    (["lint", "model.py", "--select", "SYM999"], "unknown rule `SYM999`"),
+    (["lint", "model.py", "--assume", "k <= 3"], "`k`, which is a symbol of no linted function; there are n"),
+    (
+        ["lint", "model.py", "--assume", "n <= 2", "--assume", "n >= 3"],
+        "assumptions contradict each other",
+    ),
+    (["lint", "model.py", "-o", "nowhere/report.txt"], "cannot write nowhere/report.txt: No such file"),
+    (["lint", "model.py", "-o", "nothing"], "'nothing' is a directory"),
+    (["lint", "model.py", "--rules", "nothing"], "nothing: holds no rules"),
+    (["lint", "model.py", "--config", "nothing"], "'nothing' is a directory"),
+    (["lint", "model.py", "--timeout", "0"], "0.0 is not in the range x>0"),
+    (["lint", "model.py", "--timeout", "nan"], "must be more than 0"),
+    (["prove", ""], "the constraint is empty"),
+    (["prove", "m <"], "constraint: syntax error: invalid syntax\n  m <\n     ^"),
+    (["prove", "m"], "a size where a condition is expected"),
+    (["prove", "(" * 3000 + "m" + ")" * 3000 + " <= 4"], "too many nested parentheses"),
+    (["prove", "__import__('os').system('id') <= 4"], "not a size expression"),
+    (
+        ["prove", "m <= 4", "--assume", "m >= 5", "--assume", "m <= 3"],
+        "assumptions contradict each other",
+    ),
+    (["prove", "m <= 4", "-o", "nothing"], "cannot write nothing: Is a directory"),
+    (["prove", "m <= 4", "--certificate", "model.py"], "'model.py' is a file"),
+    (["prove", "--batch", "missing.json"], "cannot read missing.json: No such file or directory"),
+    (["prove", "--batch", "empty.json"], "empty.json: not JSON"),
+    (["prove", "--batch", "binary.json"], "binary.json: not UTF-8 text"),
+    (["prove", "--batch", "other.json"], "other.json: expected a JSON list"),
+    (["prove", "--batch", "cut.json"], "cut.json: not JSON: Unterminated string"),
+    (["prove", "--batch", "nothing"], "cannot read nothing: Is a directory"),
+    (["plan"], "missing argument 'FILE'"),
+    (["plan", "missing.py"], "no such file: missing.py"),
+    (["plan", "nothing"], "nothing is a directory; give one file"),
+    (["plan", "pipe.py"], "pipe.py is not a regular file"),
+    (["plan", "model.py", "-o", "nowhere/p.py"], "cannot write nowhere/p.py: there is no directory nowhere"),
+    (["plan", "model.py", "-o", "p.txt"], "the name must end in .json or .py"),
+    (["plan", "syntax.py"], "syntax.py:2:7 cannot be read: syntax error: invalid syntax"),
+    (["run", "missing.py"], "no such file: missing.py"),
+    (["run", "model.py", "--bind", "n"], "expected NAME=NUMBER"),
+    (["run", "model.py", "--bind", "n=x"], "'x' is no whole number"),
+    (["run", "model.py", "--seed", "-1"], "-1 is not in the range x>=0"),
+    (["run", "model.py", "--bind", "k=4"], "`k` is no symbol of the parameters: `main` takes n"),
+    (["rules", "--rules", "nowhere"], "nowhere: there is no such folder of rules"),
+    (["explain", "SYM999"], "unknown rule `SYM999`"),
+    (["explain", "use-after-kil"], "did you mean `use-after-kill`?"),
+    (["lnt", "model.py"], "did you mean `lint`?"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), WRONG, ids=lambda v: " ".join(v)[:60] if isinstance(v, list) else ""
+)
+def test_what_makes_no_sense_is_said_and_is_2(
+    run: Run, folder: Path, arguments: list[str], words: str
+) -> None:
+    before = sorted(folder.rglob("*"))
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ") and words in err
+    assert "Traceback" not in err and len(err) < 600
+    assert sorted(folder.rglob("*")) == before
+
+
+# -- output that cannot be written
+
+SYMALLOC = [sys.executable, "-m", "symalloc"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk(run: Run) -> None:
+    status, out, err = run("rules", "--format", "json")
+    assert status == 0
+    for arguments in (["lint", "model.py", "-o", "/dev/full"], ["prove", "m >= 0", "-o", "/dev/full"]):
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "")
+        assert err == "error: cannot write /dev/full: No space left on device\n"
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode), "a device is written to, not replaced"
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*SYMALLOC, "rules"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_closed_streams(closed: str) -> None:
+    code = f"import sys; sys.{closed} = None; from symalloc.cli.main import main; main(['prove', 'm >= 0'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- Ctrl-C
+
+
+def _descendants(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for task in tasks for child in task.read_text().split()]
+    return children + [below for child in children for below in _descendants(child)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("arguments", "group"),
+    [
+        (["lint", "endless.py", "model.py", "-o", "report.txt"], False),
+        (["lint", "endless.py", "model.py", "-o", "report.txt"], True),
+        (["plan", "endless.py", "-o", "planned.py"], False),
+        (["prove", "--batch", "hard.json", "-o", "answers.json"], True),
+    ],
+    ids=["lint-process", "lint-group", "plan-process", "prove-group"],
+)
+def test_ctrl_c_ends_everything_at_once(folder: Path, arguments: list[str], group: bool) -> None:
+    Path("endless.py").write_text(MODEL.replace("R.add(x, x)", "R.reshape(x, R.shape([7 ** 7 ** 9]))"))
+    hard = (
+        f"a*a*a + b*b*b*{i + 3} + c*c*c != {i * i + 31}*d*e + 7*(a*b // (c + {i + 1})) + a*d % 97"
+        for i in range(300)
+    )
+    Path("hard.json").write_text(json.dumps([{"id": c, "constraint": c} for c in hard]))
+    before = sorted(folder.rglob("*"))
+    process = subprocess.Popen(
+        [*SYMALLOC, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(1.0)
+    below = _descendants(process.pid)
+    (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
+    begun = time.monotonic()
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 5
+    assert (process.returncode, out, err.strip()) == (2, "", "interrupted")
+    assert bool(below) == (arguments[0] != "prove")
+    assert not any(map(_runs, below))
+    assert sorted(folder.rglob("*")) == before
