@@ -56,7 +56,7 @@ def test_a_lone_function(text: str) -> None:
         (b'{"root_index": 3, "nodes": []}', "its root is node 3 of 0"),
         (b'{"root_index": true, "nodes": [{"type": "None"}]}', "its root is node True"),
         (b'{"root_index": 0, "nodes": [1]}', "node 0 has no type"),
-        (b'{"root_index": 0, "nodes": [{"type": "None"}]}', "no Relax module but a NoneType"),
+        (b'{"root_index": 0, "nodes": [{"type": "None"}]}', "no Relax module but an object of type NoneType"),
         (b'{"root_index": 0, "nodes": [{"type": "no.such"}]}', "TVM cannot load it"),
         (gzip.compress(b"{}" * 500, mtime=0)[:20], "the gzip file is truncated"),
         (b"\x1f\x8bnonsense", "no valid gzip file"),
