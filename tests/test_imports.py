@@ -16,12 +16,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "program": {"size"},
     "rulebook": {"size"},
     "plan": {"program", "prove", "size"},
+    "pool": set(),
     "lint": {"program", "prove", "rulebook", "size"},
-    "relax": {"plan", "program", "prove", "size"},
-    "report": {"lint", "plan", "program", "prove", "rulebook", "size"},
-    "cli": {"lint", "plan", "program", "prove", "relax", "report", "rulebook", "size", ""},
+    "relax": {"plan", "pool", "program", "prove", "size"},
+    "report": {"lint", "plan", "pool", "program", "prove", "rulebook", "size"},
+    "cli": {"lint", "plan", "pool", "program", "prove", "relax", "report", "rulebook", "size", ""},
 }
-ONLY_IN = {"tvm": {"relax"}, "tvm_ffi": {"relax"}, "z3": {"prove"}, "sympy": {"size"}, "click": {"cli"}}
+ONLY_IN = {
+    "tvm": {"relax"},
+    "tvm_ffi": {"pool", "relax"},
+    "z3": {"prove"},
+    "sympy": {"size"},
+    "click": {"cli"},
+}
 
 
 def _modules() -> list[Path]:

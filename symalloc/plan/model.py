@@ -25,9 +25,9 @@ LiveRange: TypeAlias = tuple[tuple[int, int], ...]
 class Buffer:
     """A stretch of memory wanted for a while.
 
-    Invariant:  `size` is a multiple of ALIGNMENT and >= 0 for every binding.  `nbytes` is what the tensor
-    really holds.  `var` is the allocation in the program that it stands for; None for a buffer that comes
-    from elsewhere.
+    Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
+    tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
+    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.
     """
 
     id: int
@@ -38,6 +38,8 @@ class Buffer:
     device: int = 0
     scope: str = "global"
     var: Var | None = None
+    alignment: int = ALIGNMENT
+    callee: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +52,17 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it."""
+    """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it.
+
+    It is reserved at function entry, or right behind the instruction that binds `after`, where the last
+    symbol that it is sized by becomes known (a match_cast).
+    """
 
     device: int
     scope: str
     size: Expr
     placements: tuple[Placement, ...]
+    after: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
