@@ -11,6 +11,7 @@ from symalloc.plan.guards import overflow_guards
 from symalloc.plan.interference import interference
 from symalloc.plan.model import Arena, Buffer, Placement, Plan
 from symalloc.plan.offsets import arena_size, offsets
+from symalloc.plan.options import PlanOptions
 from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import Function, Program
 from symalloc.prove.domain import Domain
@@ -20,12 +21,26 @@ from symalloc.size.operations import maximum
 __all__ = ["plan_function", "plan_program"]
 
 
-def plan_program(program: Program, prover: Prover) -> dict[str, Plan]:
+def plan_program(
+    program: Program,
+    prover: Prover,
+    *,
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+) -> dict[str, Plan]:
     """A plan for each function of `program`, by name.  Raises PlanRefusedError."""
-    return {name: plan_function(function, program, prover) for name, function in program.functions.items()}
+    return {
+        name: plan_function(function, program, prover, options=options)
+        for name, function in program.functions.items()
+    }
 
 
-def plan_function(function: Function, program: Program, prover: Prover) -> Plan:
+def plan_function(
+    function: Function,
+    program: Program,
+    prover: Prover,
+    *,
+    options: PlanOptions = PlanOptions(),  # noqa: ARG001, B008 - frozen
+) -> Plan:
     """A proved plan for `function`: one arena per device and memory scope.
 
     Dimensions are taken as >= 0; declared bounds steer where buffers are stacked, and no proof relies on
