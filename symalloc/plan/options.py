@@ -20,7 +20,7 @@ class PlanOptions:
     `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one arena
     with tensors at symbolic offsets, or "storages", one storage per slot and every tensor at offset 0.
     `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
-    own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2, or None.
+    own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2.
     """
 
     effort: EffortName = "quick"

@@ -39,7 +39,7 @@ def plan_function(
     program: Program,
     prover: Prover,
     *,
-    options: PlanOptions = PlanOptions(),  # noqa: ARG001, B008 - frozen
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> Plan:
     """A proved plan for `function`: one arena per device and memory scope.
 
