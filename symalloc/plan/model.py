@@ -27,7 +27,8 @@ class Buffer:
 
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
-    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.
+    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  Buffers of
+    equal device, scope and `after` share an arena: see `Arena.after`.
     """
 
     id: int
@@ -40,6 +41,7 @@ class Buffer:
     var: Var | None = None
     alignment: int = ALIGNMENT
     callee: str | None = None
+    after: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +69,27 @@ class Arena:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplanned:
-    """An allocation that keeps memory of its own, and why; `nbytes` is None where the size is not known."""
+    """An allocation that keeps memory of its own, and why; `nbytes` is None where the size is not known.
+
+    `var` is the allocation, or the call of a function that reserves its own arenas.
+    """
 
     name: str
     reason: str
     nbytes: Expr | None = None
+    var: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """A check at function entry.
+    """A check at function entry, or right behind the instruction that binds `after`.
 
     `condition` is what must hold; `check` implies it, and nothing in it leaves 64 bits when it is evaluated.
     """
 
     condition: Condition
     check: Condition
+    after: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
