@@ -4,24 +4,23 @@ less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from symalloc.plan.model import Buffer
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
 
 __all__ = ["floor_bytes", "live_sums"]
 
 
 def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
-    """The sums of sizes over the sets of buffers that are live together; sets within another set are left
-    out.
+    """The sums of sizes over the sets of buffers that are live together.
+
+    A set within another, or with no more buffers of any size, is left out: sizes are >= 0.
     """
-    maximal: list[frozenset[int]] = []
-    for candidate in sorted(_live_sets(buffers), key=len, reverse=True):
-        if not any(candidate <= other for other in maximal):
-            maximal.append(candidate)
-    sizes = {b.id: b.size for b in buffers}
-    sums = {sum((sizes[i] for i in sorted(ids)), start=Expr({})) for ids in maximal}
+    distinct: dict[Expr, int] = {}
+    kinds = {b.id: distinct.setdefault(b.size, len(distinct)) for b in buffers}
+    sums = {_sum(counts, tuple(distinct)) for counts in _maximal(set(_live_counts(buffers, kinds)))}
     return tuple(sorted(sums, key=lambda e: e.key))
 
 
@@ -30,17 +29,31 @@ def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
     return max((s.evaluate(binding) for s in sums), default=0)
 
 
-def _live_sets(buffers: Sequence[Buffer]) -> set[frozenset[int]]:
-    """The live sets at the positions where an interval begins: the set only shrinks until the next one
-    begins.
+def _live_counts(buffers: Sequence[Buffer], kinds: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+    """How many buffers of each kind are live, where an interval begins: the live set only shrinks until the
+    next one begins.
     """
     begins: dict[int, list[tuple[int, int]]] = {}
     for buffer in buffers:
         for begin, end in buffer.live:
-            begins.setdefault(begin, []).append((end, buffer.id))
-    found: set[frozenset[int]] = set()
+            if begin < end:
+                begins.setdefault(begin, []).append((end, buffer.id))
     active: list[tuple[int, int]] = []
+    width = len(set(kinds.values()))
     for position in sorted(begins):
         active = [(end, id_) for end, id_ in active if end > position] + begins[position]
-        found.add(frozenset(id_ for end, id_ in active if end > position))
-    return found
+        counted = Counter(kinds[id_] for id_ in {id_ for _, id_ in active})
+        yield tuple(counted[kind] for kind in range(width))
+
+
+def _maximal(counts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those that no other reaches in every kind."""
+    kept: list[tuple[int, ...]] = []
+    for candidate in sorted(counts, key=lambda c: (-sum(c), c)):
+        if not any(all(a <= b for a, b in zip(candidate, other, strict=True)) for other in kept):
+            kept.append(candidate)
+    return kept
+
+
+def _sum(counts: Sequence[int], sizes: Sequence[Expr]) -> Expr:
+    return sum((size * count for size, count in zip(sizes, counts, strict=True) if count), start=ZERO)

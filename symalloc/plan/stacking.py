@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from symalloc.plan.model import Buffer
 
-__all__ = ["Stacking", "stack"]
+__all__ = ["Stacking", "stack", "stacking"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,13 @@ class Stacking:
 
     order: tuple[int, ...]
     below: Mapping[int, frozenset[int]]
+
+
+def stacking(order: Sequence[int], neighbours: Mapping[int, frozenset[int]]) -> Stacking:
+    """The stacking in which of two neighbours the one that comes first in `order` lies below."""
+    rank = {id_: position for position, id_ in enumerate(order)}
+    below = {i: frozenset(j for j in neighbours[i] if rank[j] < rank[i]) for i in order}
+    return Stacking(order=tuple(order), below=below)
 
 
 def stack(
@@ -41,10 +48,7 @@ def stack(
     for current in sorted(sizes, key=lambda i: (-sizes[i], begins[i], i)):
         taken = sorted((offsets[j], offsets[j] + sizes[j]) for j in neighbours[current] if j in offsets)
         offsets[current] = _best_gap(taken, sizes[current])
-    order = tuple(sorted(sizes, key=lambda i: (offsets[i], offsets[i] + sizes[i], i)))
-    rank = {id_: position for position, id_ in enumerate(order)}
-    below = {i: frozenset(j for j in neighbours[i] if rank[j] < rank[i]) for i in order}
-    return Stacking(order=order, below=below)
+    return stacking(sorted(sizes, key=lambda i: (offsets[i], offsets[i] + sizes[i], i)), neighbours)
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -1,0 +1,184 @@
+"""Points at which stackings are judged: a geometric grid over the symbols, and where two sizes cross.
+
+Values are floats (exact below 2**53): they rank stackings and prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.expr import Expr
+
+__all__ = ["Grid", "Ranges", "Values", "evaluate", "holds", "score_grid"]
+
+Values: TypeAlias = NDArray[np.float64]
+Truths: TypeAlias = NDArray[np.bool_]
+Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]
+
+FINE = tuple(sorted({*(2**k for k in range(14)), *(3 * 2**k for k in range(12)), 5, 7, 127, 1000, 5000}))
+COARSE = tuple(2**k for k in range(14))
+TYPICAL = 192  # sequence models are mostly at the floor when they are packed with this extent
+MOST_POINTS = 256  # of three or more symbols together
+MOST_CROSSINGS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """`points` holds one value for each of `names`; a static problem has one point and no names."""
+
+    names: tuple[str, ...]
+    points: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def binding(self, index: int) -> dict[str, int]:
+        """The point of that index."""
+        return dict(zip(self.names, self.points[index], strict=True))
+
+    @property
+    def columns(self) -> dict[str, Values]:
+        """For each symbol its value at every point."""
+        table = np.array(self.points, dtype=np.float64).reshape(len(self.points), len(self.names))
+        return {name: table[:, i] for i, name in enumerate(self.names)}
+
+    def values(self, exprs: Sequence[Expr]) -> Values:
+        """One row for each expression, one column for each point."""
+        columns, count = self.columns, len(self.points)
+        return np.stack([evaluate(e, columns, count) for e in exprs]) if exprs else np.zeros((0, count))
+
+    def nearest(self, wanted: Mapping[str, int]) -> int:
+        """The index of the point that is nearest to `wanted`, by the ratio of extents."""
+        target = np.log([max(wanted[name], 1) for name in self.names])
+        logs = np.log(np.maximum(np.array(self.points, dtype=np.float64), 1.0))
+        return int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
+
+
+def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
+    """The grid for problems whose distinct sizes are `sizes`.
+
+    It starts at each symbol's lower bound and goes far past any declared upper bound: a plan must be good
+    there too.
+    """
+    names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
+    if not names:
+        return Grid(names=(), points=((),))
+    lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
+    points = dict.fromkeys(_lattice(lows))
+    for line in _lines(names, lows):
+        points.update(dict.fromkeys(_crossings(line, sizes)))
+    return Grid(names=names, points=tuple(points))
+
+
+def _axis(low: int, steps: Sequence[int]) -> list[int]:
+    return sorted({low, *(step for step in steps if step >= low), *((2 * low, 16 * low) if low > 1 else ())})
+
+
+def _lattice(lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All combinations of extents while they are few, then all symbols alike and a fixed random sample."""
+    axes = [_axis(low, FINE if len(lows) == 1 else COARSE) for low in lows]
+    if len(axes) <= 2:
+        yield from product(*axes)
+        return
+    yield from (tuple(max(step, low) for low in lows) for step in COARSE)
+    random = Random(len(axes))
+    yield from (tuple(random.choice(axis) for axis in axes) for _ in range(MOST_POINTS))
+
+
+def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:
+    """One line through the space for each symbol, the others typical; and two more where there are others."""
+    for index, name in enumerate(names):
+        for level in (TYPICAL, 1, 4096) if len(names) > 1 else (TYPICAL,):
+            rest = [max(level, low) for low in lows]
+            points = ((*rest[:index], extent, *rest[index + 1 :]) for extent in _axis(lows[index], COARSE))
+            yield Grid(names=(name, *names), points=tuple((p[index], *p) for p in points))
+
+
+def _crossings(line: Grid, sizes: Sequence[Expr]) -> Iterator[tuple[int, ...]]:
+    """The two points of `line` around each place where the order of two sizes changes."""
+    moving, names = line.names[0], line.names[1:]
+    table = Grid(names=names, points=tuple(p[1:] for p in line.points)).values(sizes)
+    above = table[:, None, :] > table[None, :, :]
+    lefts, rights, steps = np.nonzero(above[:, :, 1:] != above[:, :, :-1])
+    found = 0
+    for left, right, step in zip(lefts.tolist(), rights.tolist(), steps.tolist(), strict=True):
+        if left < right and found < MOST_CROSSINGS:
+            found += 1
+            base = dict(zip(names, line.points[step][1:], strict=True))
+            low, high = line.points[step][0], line.points[step + 1][0]
+            for extent in _bisect(sizes[left], sizes[right], base, moving, low, high):
+                yield tuple(extent if name == moving else base[name] for name in names)
+
+
+def _bisect(
+    left: Expr, right: Expr, base: dict[str, int], moving: str, low: int, high: int
+) -> tuple[int, int]:
+    """Neighbouring extents between `low` and `high` where `left > right` changes its truth."""
+
+    def above(extent: int) -> bool:
+        binding = {**base, moving: extent}
+        return left.evaluate(binding) > right.evaluate(binding)
+
+    at_low = above(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if above(middle) is at_low else (low, middle)
+    return low, high
+
+
+# -- evaluation over all points at once --------------------------------------------------------------------
+
+
+def evaluate(expr: Expr, columns: Mapping[str, Values], count: int) -> Values:
+    """The values of `expr` at `count` points, given those of the symbols; a zero divisor gives nan."""
+    total = np.zeros(count)
+    for monomial, coefficient in expr.terms.items():
+        value = np.full(count, float(coefficient))
+        for atom, power in monomial:
+            value *= _atom(atom, columns, count) ** power
+        total += value
+    return total
+
+
+def holds(condition: Condition, columns: Mapping[str, Values], count: int) -> Truths:
+    """Where `condition` holds."""
+    if isinstance(condition, Relation):
+        value = evaluate(condition.expr, columns, count)
+        compare = {"<=": np.less_equal, "==": np.equal, "!=": np.not_equal}[condition.operator]
+        truth: Truths = compare(value, 0.0)
+        return truth
+    if isinstance(condition, And | Or):
+        every = isinstance(condition, And)
+        join = np.logical_and if every else np.logical_or
+        return reduce(join, (holds(c, columns, count) for c in condition.operands), np.full(count, every))
+    raise TypeError(f"not a condition: {condition!r}")
+
+
+def _atom(atom: Atom, columns: Mapping[str, Values], count: int) -> Values:
+    def all_of(exprs: Iterable[Expr]) -> list[Values]:
+        return [evaluate(e, columns, count) for e in exprs]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        match atom:
+            case Symbol(name=name):
+                return columns[name]
+            case FloorDiv(numerator=above, denominator=below):
+                return np.floor_divide(*all_of((above, below)))
+            case Mod(numerator=above, denominator=below):
+                return np.mod(*all_of((above, below)))
+            case Min(operands=operands):
+                return reduce(np.minimum, all_of(operands))
+            case Max(operands=operands):
+                return reduce(np.maximum, all_of(operands))
+            case Select(condition=test, then=then, otherwise=otherwise):
+                return np.where(holds(test, columns, count), *all_of((then, otherwise)))

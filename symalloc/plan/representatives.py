@@ -1,0 +1,37 @@
+"""The bindings to pack at: one for each order that the sizes can have, likely ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from symalloc.plan.grid import TYPICAL, Ranges
+from symalloc.plan.instance import Instance
+
+__all__ = ["representatives"]
+
+
+def representatives(problem: Instance, ranges: Ranges, most: int) -> list[int]:
+    """At most `most` points of the grid, at least one.
+
+    First a typical one within the declared bounds; then for each order of the distinct sizes the point in the
+    middle of those that have it, the common orders first; then points spread over the grid.
+    """
+    wanted = {name: _typical(*ranges.get(name, (0, None))) for name in problem.grid.names}
+    middles = [group[len(group) // 2] for group in _groups(problem)]
+    spread = np.linspace(0, len(problem.grid) - 1, most, dtype=int).tolist()
+    return list(dict.fromkeys((problem.grid.nearest(wanted), *middles, *spread)))[:most]
+
+
+def _typical(low: int, high: int | None) -> int:
+    return max(min(TYPICAL, TYPICAL if high is None else high), low)
+
+
+def _groups(problem: Instance) -> Sequence[list[int]]:
+    """The points of the grid by the order of the sizes there, most frequent first."""
+    values = problem.grid.values(problem.sizes)
+    groups: dict[bytes, list[int]] = {}
+    for point, order in enumerate(np.argsort(values, axis=0, kind="stable").T):
+        groups.setdefault(order.tobytes(), []).append(point)
+    return sorted(groups.values(), key=lambda group: -len(group))

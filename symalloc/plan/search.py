@@ -1,0 +1,191 @@
+"""Looks for the stacking, or the few with conditions between them, whose height stays nearest to the floor.
+
+Every stacking is right for every binding; here only its height is judged: by the worst ratio to the floor
+over a grid of bindings, then by the mean.  The search stops as soon as the worst is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from time import perf_counter
+
+from symalloc.plan.greedy import HEURISTICS, by_offset, place
+from symalloc.plan.grid import Ranges, Values
+from symalloc.plan.instance import Instance
+from symalloc.plan.local import improve
+from symalloc.plan.model import Buffer
+from symalloc.plan.options import EffortName
+from symalloc.plan.regimes import split
+from symalloc.plan.representatives import representatives
+from symalloc.plan.score import Score, ratios, score
+from symalloc.plan.stacking import Stacking, stacking
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+__all__ = ["Effort", "Found", "search"]
+
+PERFECT = 1.0 + 1e-9
+HARD_POINTS = 24  # at which the local search works; the whole grid judges what it finds
+ROUNDS = 6  # of local search, each with the point added where the last one left the ratio worst
+KEPT = 48  # candidates that a choice by regimes is made from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much to look for: `seconds` end a search whatever it has found; all else is counted, so that the
+    same seed gives the same answer where time does not run out.
+
+    `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in buffers that a
+    step looks at; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
+    """
+
+    seconds: float
+    seed: int = 0
+    points: int = 8
+    heuristics: int = 4
+    work: int = 10_000
+    regimes: int = 3
+    target: float = 1.01
+
+    @classmethod
+    def of(cls, name: EffortName, *, seed: int = 0) -> Effort:
+        """The effort of that name."""
+        match name:
+            case "quick":
+                return cls(seconds=0.5, seed=seed)
+            case "normal":
+                return cls(seconds=3.0, seed=seed, points=16, heuristics=len(HEURISTICS), work=100_000)
+            case "thorough":
+                return cls(
+                    seconds=60.0, seed=seed, points=48, heuristics=len(HEURISTICS), work=2_000_000, target=1.0
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`regimes`: stackings, each with the condition under which it is taken where none before it is; the last
+    has None and is taken otherwise.
+
+    `score` holds over the grid; `representative` is a binding of it at which the search packed; `steps`
+    counts what was tried.
+    """
+
+    regimes: tuple[tuple[Condition | None, Stacking], ...]
+    score: Score
+    representative: Mapping[str, int]
+    steps: int
+
+
+def search(
+    buffers: Sequence[Buffer],
+    neighbours: Mapping[int, frozenset[int]],
+    ranges: Ranges,
+    effort: Effort,
+    sums: Sequence[Expr],
+) -> Found:
+    """The best stackings found for `buffers`.
+
+    `neighbours` holds for each id those that are live together with it, `sums` the live sums of the floor;
+    `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
+    """
+    problem = Instance.of(buffers, neighbours, ranges, sums)
+    attempt = _Attempt(problem=problem, effort=effort)
+    points = representatives(problem, ranges, effort.points)
+    attempt.run(points)
+    return attempt.found(buffers, neighbours, points[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    order: Sequence[int]
+    values: Values
+    score: Score
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """The candidates so far, best first."""
+
+    problem: Instance
+    effort: Effort
+    start: float = field(default_factory=perf_counter)
+    candidates: list[_Candidate] = field(default_factory=list)
+    steps: int = 0
+
+    def run(self, points: Sequence[int]) -> None:
+        """Fills `candidates`; stops at the first that is perfect."""
+        for order in self.greedy(points):
+            self.add(order)
+            if self.done():
+                return
+        self.local(points)
+
+    def expired(self) -> bool:
+        return perf_counter() - self.start > self.effort.seconds
+
+    def done(self) -> bool:
+        return bool(self.candidates) and (self.candidates[0].score.worst <= PERFECT or self.expired())
+
+    def add(self, order: Sequence[int]) -> None:
+        values = ratios(self.problem, order)
+        self.candidates.append(_Candidate(order=order, values=values, score=score(values)))
+        self.candidates.sort(key=lambda c: c.score)
+        del self.candidates[KEPT:]
+        self.steps += 1
+
+    def greedy(self, points: Sequence[int]) -> Iterator[list[int]]:
+        """One stacking for each heuristic at each point."""
+        for name, best_fit in HEURISTICS[: self.effort.heuristics]:
+            for point in points:
+                sizes = self.problem.sizes_at(point)
+                yield by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
+
+    def local(self, points: Sequence[int]) -> None:
+        """Local search from the best candidate, at the points where candidates are bad."""
+        random = Random(self.effort.seed)
+        hard = self.hard(points)
+        steps = self.effort.work // max(len(self.problem), 1) // ROUNDS + 1
+        for _ in range(ROUNDS):
+            order, taken = improve(
+                self.problem,
+                self.candidates[0].order,
+                hard,
+                target=PERFECT,
+                steps=steps,
+                random=random,
+                expired=self.expired,
+            )
+            self.steps += taken
+            self.add(order)
+            if self.done():
+                return
+            worst = int(self.candidates[0].values.argmax())
+            if worst not in hard:
+                hard.append(worst)
+
+    def hard(self, points: Sequence[int]) -> list[int]:
+        """Where each of the candidates is worst, and the first of `points`."""
+        worst = [int(c.values.argmax()) for c in self.candidates]
+        return list(dict.fromkeys((points[0], *worst)))[:HARD_POINTS]
+
+    def found(self, buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], point: int) -> Found:
+        best = self.candidates[0]
+        conditions: tuple[Condition | None, ...] = (None,)
+        chosen: tuple[Sequence[int], ...] = (best.order,)
+        value = best.score
+        if best.score.worst > self.effort.target and self.effort.regimes > 1:
+            parts = split(self.problem, [c.values for c in self.candidates], self.effort.regimes)
+            conditions, value = (*parts.conditions, None), parts.score
+            chosen = tuple(self.candidates[k].order for k in parts.choices)
+        ids = [b.id for b in buffers]
+        return Found(
+            regimes=tuple(
+                (condition, stacking([ids[i] for i in order], neighbours))
+                for condition, order in zip(conditions, chosen, strict=True)
+            ),
+            score=value,
+            representative=self.problem.grid.binding(point),
+            steps=self.steps,
+        )
