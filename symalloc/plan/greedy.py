@@ -6,12 +6,14 @@ Inference (2020); first fit by size, area or begin are the classics of dynamic s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from symalloc.plan.instance import Instance
 
 __all__ = ["HEURISTICS", "by_offset", "place"]
+
+UNPLACED = -1  # no buffer ends there
 
 Key: TypeAlias = Callable[[Instance, Sequence[int], int], float]
 
@@ -50,12 +52,14 @@ def place(problem: Instance, sizes: Sequence[int], order: str, *, best_fit: bool
     """The offset of each buffer of `problem` with these sizes, in bytes."""
     key = ORDERS[order]
     sequence = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
-    offsets: list[int | None] = [None] * len(problem)
+    offsets, ends = [0] * len(problem), [UNPLACED] * len(problem)
     choose = _best_gap if best_fit else _first_gap
     for current in sequence:
-        taken = sorted(_spans(offsets, sizes, problem.adjacent[current]))
-        offsets[current] = choose(taken, sizes[current])
-    return [offset or 0 for offset in offsets]
+        taken = [(offsets[j], ends[j]) for j in problem.adjacent[current] if ends[j] != UNPLACED]
+        taken.sort()
+        offset = choose(taken, sizes[current])
+        offsets[current], ends[current] = offset, offset + sizes[current]
+    return offsets
 
 
 def by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
@@ -63,25 +67,15 @@ def by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
     return sorted(range(len(offsets)), key=lambda i: (offsets[i], offsets[i] + sizes[i], i))
 
 
-def _spans(
-    offsets: Sequence[int | None], sizes: Sequence[int], among: Sequence[int]
-) -> Iterator[tuple[int, int]]:
-    for j in among:
-        offset = offsets[j]
-        if offset is not None:
-            yield offset, offset + sizes[j]
-
-
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     """The start of the smallest gap between the sorted intervals that holds `size` bytes, else their top."""
-    best: tuple[int, int] | None = None
-    top = 0
+    least, found, top = None, 0, 0
     for begin, end in taken:
-        gap = begin - top
-        if gap >= size and (best is None or gap < best[0]):
-            best = (gap, top)
-        top = max(top, end)
-    return top if best is None else best[1]
+        if begin - top >= size and (least is None or begin - top < least):
+            least, found = begin - top, top
+        if end > top:
+            top = end
+    return top if least is None else found
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

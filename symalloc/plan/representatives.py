@@ -15,13 +15,19 @@ __all__ = ["representatives"]
 def representatives(problem: Instance, ranges: Ranges, most: int) -> list[int]:
     """At most `most` points of the grid, at least one.
 
-    First a typical one within the declared bounds; then for each order of the distinct sizes the point in the
-    middle of those that have it, the common orders first; then points spread over the grid.
+    First a typical one within the declared bounds, then those where one symbol is typical and the others are
+    small; then for each order of the distinct sizes the point in the middle of those that have it, the common
+    orders first; then points spread over the grid.
     """
-    wanted = {name: _typical(*ranges.get(name, (0, None))) for name in problem.grid.names}
+    grid = problem.grid
+    typical = {name: _typical(*ranges.get(name, (0, None))) for name in grid.names}
+    likely = [
+        typical,
+        *(dict.fromkeys(grid.names, 1) | {name: typical[name]} for name in reversed(grid.names)),
+    ]
     middles = [group[len(group) // 2] for group in _groups(problem)]
-    spread = np.linspace(0, len(problem.grid) - 1, most, dtype=int).tolist()
-    return list(dict.fromkeys((problem.grid.nearest(wanted), *middles, *spread)))[:most]
+    spread = np.linspace(0, len(grid) - 1, most, dtype=int).tolist()
+    return list(dict.fromkeys((*map(grid.nearest, likely), *middles, *spread)))[:most]
 
 
 def _typical(low: int, high: int | None) -> int:

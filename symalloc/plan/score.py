@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -24,11 +25,11 @@ class Score:
     mean: float
 
 
-def ratios(problem: Instance, order: Sequence[int]) -> Values:
-    """Height over floor at each point of the grid."""
-    if not order:
-        return np.ones(len(problem.grid))
-    ratio: Values = tops(order, problem.adjacent, problem.table).max(axis=0) / problem.floors
+def ratios(problem: Instance, order: Sequence[int], points: Sequence[int] | None = None) -> Values:
+    """Height over floor at each of `points` of the grid (all of them by default)."""
+    table = problem.table if points is None else problem.table[:, points]
+    floors = problem.floors if points is None else problem.floors[points]
+    ratio: Values = tops(order, problem.adjacent, table).max(axis=0, initial=0.0) / floors
     return np.maximum(ratio, 1.0)
 
 
@@ -43,19 +44,22 @@ def tops(order: Iterable[int], adjacent: Sequence[Sequence[int]], table: Values)
     Buffers go by levels, all of one level in one step: a level's offsets follow from those below it.
     """
     level = [-1] * len(adjacent)
-    layers: list[list[tuple[int, list[int]]]] = []
+    layers: list[list[int]] = []
+    under: list[list[list[int]]] = []
     for i in order:
-        under = [j for j in adjacent[i] if level[j] >= 0]
-        level[i] = 1 + max([level[j] for j in under], default=-1)
-        if level[i] == len(layers):
+        below = [j for j in adjacent[i] if level[j] >= 0]
+        depth = 1 + max([level[j] for j in below]) if below else 0
+        level[i] = depth
+        if depth == len(layers):
             layers.append([])
-        layers[level[i]].append((i, under))
+            under.append([])
+        layers[depth].append(i)
+        under[depth].append(below)
     ends = np.zeros_like(table)
-    for depth, layer in enumerate(layers):
-        members = [i for i, _ in layer]
-        ends[members] = table[members]
-        if depth:
-            flat = [j for _, under in layer for j in under]
-            starts = np.cumsum([0, *(len(under) for _, under in layer[:-1])])
-            ends[members] += np.maximum.reduceat(ends[flat], starts, axis=0)
+    if layers:
+        ends[layers[0]] = table[layers[0]]
+    for members, lists in zip(layers[1:], under[1:], strict=True):
+        starts = [0, *accumulate(map(len, lists[:-1]))]
+        offsets = np.maximum.reduceat(ends[list(chain.from_iterable(lists))], starts, axis=0)
+        ends[members] = offsets + table[members]
     return ends

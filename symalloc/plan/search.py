@@ -29,7 +29,7 @@ __all__ = ["Effort", "Found", "search"]
 PERFECT = 1.0 + 1e-9
 HARD_POINTS = 24  # at which the local search works; the whole grid judges what it finds
 ROUNDS = 6  # of local search, each with the point added where the last one left the ratio worst
-KEPT = 48  # candidates that a choice by regimes is made from
+SCREENED = 16  # packings that are judged over the whole grid, of those that are good where it was packed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,24 +116,28 @@ class _Attempt:
 
     def run(self, points: Sequence[int]) -> None:
         """Fills `candidates`; stops at the first that is perfect."""
+        screened = []
         for order in self.greedy(points):
-            self.add(order)
-            if self.done():
+            screen = score(ratios(self.problem, order, points))
+            self.steps += 1
+            screened.append((screen, self.steps, order))
+            if screen.worst <= PERFECT and self.add(order):
                 return
+            if self.expired():
+                break
+        for _, _, order in sorted(screened)[:SCREENED]:
+            self.add(order)
         self.local(points)
 
     def expired(self) -> bool:
         return perf_counter() - self.start > self.effort.seconds
 
-    def done(self) -> bool:
-        return bool(self.candidates) and (self.candidates[0].score.worst <= PERFECT or self.expired())
-
-    def add(self, order: Sequence[int]) -> None:
+    def add(self, order: Sequence[int]) -> bool:
+        """Enters a candidate, judged over the whole grid; whether the search is over."""
         values = ratios(self.problem, order)
         self.candidates.append(_Candidate(order=order, values=values, score=score(values)))
         self.candidates.sort(key=lambda c: c.score)
-        del self.candidates[KEPT:]
-        self.steps += 1
+        return self.candidates[0].score.worst <= PERFECT or self.expired()
 
     def greedy(self, points: Sequence[int]) -> Iterator[list[int]]:
         """One stacking for each heuristic at each point."""
@@ -158,8 +162,7 @@ class _Attempt:
                 expired=self.expired,
             )
             self.steps += taken
-            self.add(order)
-            if self.done():
+            if self.add(order):
                 return
             worst = int(self.candidates[0].values.argmax())
             if worst not in hard:
