@@ -8,39 +8,74 @@ coefficients, and asks that the polynomial stays below 2**63.  The check itself 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
 from symalloc.plan.buffers import parts
-from symalloc.plan.model import Guard
+from symalloc.plan.model import Arena, Guard
 from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.guards import minimise
 from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Verdict
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
-from symalloc.size.condition import Condition, conjunction, le
+from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.operations import floordiv, maximum, minimum
 
-__all__ = ["machine_check", "magnitude", "overflow_guards"]
+__all__ = ["guards", "machine_check", "magnitude", "overflow_guards"]
 
 Bound = Mapping[Monomial, Fraction]  # a polynomial over symbols, positive coefficients
+
+
+def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
+    """The checks that the expressions of `arenas` need: at entry, and behind what late arenas wait for.
+
+    What holds at entry holds later: it is not asked again.
+    """
+    late = dict.fromkeys(arena.after for arena in arenas if arena.after is not None)
+    found: list[Guard] = []
+    for after in (None, *late):
+        values = {e for a in arenas if a.after == after for e in (a.size, *(p.offset for p in a.placements))}
+        known = domain.assuming(g.condition for g in found if g.after is None)
+        found += (replace(g, after=after) for g in overflow_guards(values, known, prover))
+    return tuple(found)
 
 
 def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
     """The fewest checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
 
-    Symbols must be non-negative.  Bounds that another one exceeds term by term, and bounds proved over
-    the domain, need no check.
+    Symbols must be non-negative.  There is at most one check for each symbol by itself, `n <= K`, and one
+    polynomial for all bounds in several symbols; what follows from the others is left out.
     """
     bounds = {magnitude(part) for expr in evaluated for part in parts(expr)}
-    needed = [b for b in bounds if not any(b != other and _dominated(b, other) for other in bounds)]
-    conditions = [_readable(b) for b in sorted(needed, key=lambda e: e.key)]
-    return tuple(
-        Guard(condition=condition, check=check)
-        for condition, check in conditions
-        if prover.prove(condition, domain, explain=False).verdict is not Verdict.ALWAYS_VALID
-    )
+    if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
+        return (Guard(condition=FALSE, check=FALSE),)
+    joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
+    needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
+    checks = dict(map(_readable, needed))
+    return tuple(Guard(condition=c, check=checks[c]) for c in minimise(list(checks), domain, prover))
+
+
+def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
+    """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least."""
+    chosen: dict[str, Expr] = {}
+    limits: dict[str, int] = {}
+    for bound in sorted(bounds, key=lambda e: e.key):
+        (name,) = bound.symbols
+        limit = _largest(bound, name)
+        if limit < limits.get(name, INT64_MAX + 1):
+            chosen[name], limits[name] = bound, limit
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def _largest_terms(bounds: Iterable[Expr]) -> Expr:
+    """The polynomial with the largest coefficient of each term: it is at least each of `bounds`."""
+    terms: dict[Monomial, int] = {}
+    for bound in bounds:
+        for monomial, coefficient in bound.terms.items():
+            terms[monomial] = max(terms.get(monomial, 0), coefficient)
+    return Expr(dict(sorted(terms.items(), key=str)))
 
 
 def magnitude(expr: Expr) -> Expr:
@@ -69,10 +104,6 @@ def _readable(bound: Expr) -> tuple[Condition, Condition]:
     """What the guard demands, and how the machine checks it; in one symbol both are `n <= K`."""
     check = machine_check(bound)
     return (check if len(bound.symbols) == 1 else le(bound, INT64_MAX)), check
-
-
-def _dominated(low: Expr, high: Expr) -> bool:
-    return all(c <= high.terms.get(m, 0) for m, c in low.terms.items())
 
 
 # -- magnitudes --------------------------------------------------------------------------------------------

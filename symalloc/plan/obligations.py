@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from symalloc.plan.model import Arena, Buffer, Placement, Plan
+from symalloc.program.model import Var
 from symalloc.prove.domain import INT64_MAX, INT64_MIN
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import And, Condition, Or, Relation, disjunction, le
@@ -29,7 +30,8 @@ class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 
     `where` lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold
-    only where the plan's guards do.  `kind` is a word for a file name.
+    only where the guards do that stand before the arena is reserved, at entry or behind `after`.  `kind` is
+    a word for a file name.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Obligation:
     where: tuple[Names, ...]
     sides: tuple[Side, ...]
     guarded: bool = False
+    after: Var | None = None
 
     @property
     def claim(self) -> Condition:
@@ -146,7 +149,9 @@ def _machine(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
     every = dict.fromkeys(part for value in values for part in (value, *_inner(value)))
     for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):
         problem = f"`{whole}` can leave 64 bits"
-        yield Obligation(kind="range", problem=problem, where=((),), sides=(side,), guarded=True)
+        yield Obligation(
+            kind="range", problem=problem, where=((),), sides=(side,), guarded=True, after=arena.after
+        )
     for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
         problem = f"it divides by `{divisor}`, which may be less than 1"
         yield Obligation(kind="divisor", problem=problem, where=((),), sides=((ONE, divisor),))

@@ -1,22 +1,21 @@
-"""Plans one function: buffers, stacking, offsets, guards, and the judgement of an independent validator."""
+"""Plans functions: buffers, stacking, offsets, guards, and the judgement of an independent validator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
+from symalloc.plan.assemble import assemble
 from symalloc.plan.buffers import buffers
-from symalloc.plan.choose import choose, representatives
-from symalloc.plan.guards import overflow_guards
+from symalloc.plan.floor import live_sums
+from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
-from symalloc.plan.model import Arena, Buffer, Placement, Plan
-from symalloc.plan.offsets import arena_size, offsets
+from symalloc.plan.model import Arena, Buffer, Plan
 from symalloc.plan.options import PlanOptions
+from symalloc.plan.search import Effort, Found, search
 from symalloc.plan.validate import PlanRefusedError, validate
-from symalloc.program.model import Function, Program
+from symalloc.program.model import Function, Program, Var
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.size.operations import maximum
 
 __all__ = ["plan_function", "plan_program"]
 
@@ -48,18 +47,19 @@ def plan_function(
     """
     domain = Domain()
     found, unplanned = buffers(function, program, domain, prover)
-    bindings = representatives(function, found)
-    arenas = tuple(
-        _arena(place, tuple(group), bindings, domain, prover)
-        for place, group in groupby(sorted(found, key=_place), key=_place)
-    )
-    evaluated = {e for a in arenas for e in (a.size, *(p.offset for p in a.placements))}
+    ranges = _ranges(function, found)
+    arenas: list[Arena] = []
+    representative: dict[str, int] = {}
+    for members in _by_home(found):
+        chosen = _search(members, ranges, options)
+        representative = {**chosen.representative, **representative}
+        arenas.append(_arena(members, chosen, domain, prover))
     plan = Plan(
         function=function.name,
-        arenas=arenas,
+        arenas=tuple(arenas),
         unplanned=unplanned,
-        guards=overflow_guards(evaluated, domain, prover),
-        representative=bindings[0],
+        guards=guards(arenas, domain, prover),
+        representative=representative,
     )
     faults = validate(plan, domain, prover)
     if faults:
@@ -67,22 +67,35 @@ def plan_function(
     return plan
 
 
-def _place(buffer: Buffer) -> tuple[int, str]:
-    return buffer.device, buffer.scope
+def _by_home(found: Sequence[Buffer]) -> list[list[Buffer]]:
+    """The buffers that share an arena: those of one device and scope that is reserved at one moment."""
+    homes: dict[tuple[int, str, Var | None], list[Buffer]] = {}
+    for buffer in found:
+        homes.setdefault((buffer.device, buffer.scope, buffer.after), []).append(buffer)
+    return list(homes.values())
 
 
-def _arena(
-    place: tuple[int, str],
-    members: Sequence[Buffer],
-    bindings: Sequence[Mapping[str, int]],
-    domain: Domain,
-    prover: Prover,
-) -> Arena:
-    stacking = choose(members, interference(members), bindings).stacking
-    placed = offsets(members, stacking, domain, prover)
+def _ranges(function: Function, found: Sequence[Buffer]) -> dict[str, tuple[int, int | None]]:
+    """The declared bounds of the symbols that buffers are sized by."""
+    names = sorted(frozenset().union(*(b.size.symbols for b in found)))
+    lower, upper = function.declared_lower, function.declared_upper
+    return {name: (lower.get(name, 1), upper.get(name)) for name in names}
+
+
+def _search(
+    members: Sequence[Buffer], ranges: Mapping[str, tuple[int, int | None]], options: PlanOptions
+) -> Found:
+    effort = Effort.of(options.effort, seed=options.seed)
+    return search(members, interference(members), ranges, effort, live_sums(members))
+
+
+def _arena(members: Sequence[Buffer], found: Found, domain: Domain, prover: Prover) -> Arena:
+    layout = assemble(members, found.regimes, domain, prover)
+    home = members[0]
     return Arena(
-        device=place[0],
-        scope=place[1],
-        size=arena_size(members, placed, domain, prover),
-        placements=tuple(Placement(buffer=b, offset=maximum(*placed[b.id])) for b in members),
+        device=home.device,
+        scope=home.scope,
+        after=home.after,
+        size=layout.size,
+        placements=layout.placements,
     )

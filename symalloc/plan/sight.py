@@ -73,7 +73,8 @@ def alternatives(expr: Expr) -> tuple[Expr, ...]:
     """Expressions whose maximum is `expr`: its other terms are added to each operand of a maximum in it."""
     if expr.is_polynomial:
         return (expr,)
-    pending, done = [expr], []
+    pending: list[Expr] = [expr]
+    done: list[Expr] = []
     while pending and len(pending) + len(done) <= MOST_ALTERNATIVES:
         current = pending.pop()
         spread = _spread(current)

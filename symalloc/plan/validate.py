@@ -8,57 +8,85 @@ guards nothing that is evaluated leaves 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from symalloc.plan.fault import Fault, PlanRefusedError
 from symalloc.plan.model import Plan
 from symalloc.plan.obligations import Obligation, Side, obligations, operands
 from symalloc.plan.sight import Sight, alternatives, candidates
+from symalloc.program.model import Var
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Verdict
+from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.atoms import Atom, Select
 from symalloc.size.condition import Condition, disjunction, le, negate
 from symalloc.size.defined import divisors
 from symalloc.size.expr import Expr
 from symalloc.size.rewrite import rewrite
 
-__all__ = ["Fault", "PlanRefusedError", "validate"]
+__all__ = ["Fault", "Judge", "PlanRefusedError", "validate"]
 
 MOST_REGIMES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
 
 
-def validate(plan: Plan, domain: Domain, prover: Prover) -> tuple[Fault, ...]:
-    """Every fault of `plan` over `domain`; empty where all of it is proved."""
-    guarded = domain.assuming(g.condition for g in plan.guards)
-    judge = _Judge(prover=prover, hint=plan.representative, sight=Sight(domain))
-    return tuple(
-        fault
-        for obligation in obligations(plan)
-        for fault in judge.faults(obligation, guarded if obligation.guarded else domain)
-    )
+def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[Fault, ...]:
+    """Every fault of `plan` over `domain`; empty where all of it is proved.
+
+    Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
+    """
+    judge = Judge.of(plan, domain, prover)
+    asked = (o for o in obligations(plan) if machine or not o.guarded)
+    return tuple(fault for obligation in asked for fault in judge.faults(obligation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Judge:
-    """`hint` is a binding that tells which of two orders to try to prove first; nothing rests on it."""
+class Judge:
+    """Proves the obligations of `plan`, those of arithmetic under the guards that stand before it.
 
+    The plan's representative binding tells which of two orders to try first; nothing rests on it.
+    """
+
+    plan: Plan
+    domain: Domain
     prover: Prover
-    hint: Mapping[str, int]
     sight: Sight
     assumed: dict[tuple[int, str], tuple[Domain, Domain]] = field(default_factory=dict)
+    guarded: dict[Var | None, Domain] = field(default_factory=dict)
 
-    def faults(self, obligation: Obligation, domain: Domain) -> Iterator[Fault]:
+    @classmethod
+    def of(cls, plan: Plan, domain: Domain, prover: Prover) -> Judge:
+        """The judge of `plan` over `domain`."""
+        return cls(plan=plan, domain=domain, prover=prover, sight=Sight(domain))
+
+    def faults(self, obligation: Obligation) -> Iterator[Fault]:
         """A fault for everything that an obligation which is not proved speaks of."""
-        if self.settled(obligation.sides, domain, MOST_REGIMES):
+        proof = self.proof(obligation)
+        if proof.verdict is Verdict.ALWAYS_VALID:
             return
         claim = obligation.claim
-        if self.proved(claim, domain):
-            return
-        binding = self.prover.prove(claim, domain).counterexample
         for names in obligation.where:
-            yield Fault(problem=obligation.problem, buffers=names, constraint=claim, binding=binding)
+            yield Fault(
+                problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample
+            )
+
+    def proof(self, obligation: Obligation) -> Proof:
+        """The proof of `obligation`; with the smallest counterexample found where it does not hold."""
+        domain = self.domain_of(obligation)
+        if self.settled(obligation.sides, domain, MOST_REGIMES):
+            return Proof(verdict=Verdict.ALWAYS_VALID, decided_by="validator")
+        proof = self.prover.prove(obligation.claim, domain)
+        return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
+
+    def domain_of(self, obligation: Obligation) -> Domain:
+        """Where `obligation` must hold."""
+        if not obligation.guarded:
+            return self.domain
+        found = self.guarded.get(obligation.after)
+        if found is None:
+            guards = (g.condition for g in self.plan.guards if g.after in (None, obligation.after))
+            found = self.guarded[obligation.after] = self.domain.assuming(guards)
+        return found
 
     def settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Whether one of `sides` holds throughout, choices between regimes taken one by one."""
@@ -89,7 +117,7 @@ class _Judge:
     def likeliness(self, side: Side) -> bool:
         """False, which sorts first, where the side holds at the hint, or nothing is known."""
         try:
-            return side[0].evaluate(self.hint) > side[1].evaluate(self.hint)
+            return side[0].evaluate(self.plan.representative) > side[1].evaluate(self.plan.representative)
         except (KeyError, ZeroDivisionError):
             return False
 

@@ -18,7 +18,7 @@ from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr
 
-__all__ = ["certificate"]
+__all__ = ["certificate", "status"]
 
 Status = Literal["sat", "unsat", "unknown"]
 
@@ -29,8 +29,8 @@ def certificate(constraint: Condition, domain: Domain, proof: Proof) -> str:
     lines = [
         f"; {_comment(str(constraint))}",
         f"; {proof.verdict.value}, decided by {proof.decided_by}",
-        f"; expected: {_status(proof)}",
-        f"(set-info :status {_status(proof)})",
+        f"; expected: {status(proof)}",
+        f"(set-info :status {status(proof)})",
         "(set-logic ALL)",
         *(f"(declare-const {_name(s)} Int)" for s in symbols),
     ]
@@ -50,7 +50,8 @@ def _question(constraint: Condition, proof: Proof) -> Iterable[str]:
     return ("; the claim fails", f"(assert {_condition(fails(constraint, _unproved))})")
 
 
-def _status(proof: Proof) -> Status:
+def status(proof: Proof) -> Status:
+    """What a solver is expected to answer to the script for `proof`."""
     if proof.verdict is not Verdict.RUNTIME_CHECK:
         return "unsat"
     return "unknown" if proof.counterexample is None else "sat"

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.plan.guards import machine_check, magnitude, overflow_guards
+from symalloc.plan.guards import guards, machine_check, magnitude, overflow_guards
+from symalloc.plan.model import Arena
+from symalloc.program.model import Var
+from symalloc.program.types import OpaqueType
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min
@@ -110,8 +113,33 @@ def test_in_one_symbol_the_check_is_exact(slope: int) -> None:
 
 def test_one_guard_speaks_for_what_it_dominates() -> None:
     sizes = [64 * N, 128 * N, 1024 * N, 512 * N + 64]
-    assert len(overflow_guards(sizes, DOMAIN, PROVER)) == 2  # 1024*n, and 512*n + 64 for its constant
-    assert len(overflow_guards([64 * N * B, 128 * N * B, 64 * B], DOMAIN, PROVER)) == 2
+    (guard,) = overflow_guards(sizes, DOMAIN, PROVER)
+    assert str(guard.condition) == f"n <= {INT64_MAX // 1024}"
+    joint, single = overflow_guards([64 * N * B, 128 * N * B + 64 * M, 64 * B], DOMAIN, PROVER)[::-1]
+    assert str(single.condition) == f"b <= {INT64_MAX // 64}", "n may be zero"
+    assert joint.condition.symbols == {"b", "m", "n"}
+
+
+def test_guards_that_follow_from_others_are_left_out() -> None:
+    domain = Domain(lower={"n": 1, "b": 1})
+    assert len(overflow_guards([64 * N * B, 64 * B], domain, PROVER)) == 1
+
+
+def test_a_late_arena_is_checked_where_it_is_reserved_and_only_for_what_is_new() -> None:
+    cast = var("cast")
+    early, late = arena(64 * N), arena(64 * N + 64 * M, after=cast)
+    first, second = guards([late, early], DOMAIN, PROVER)
+    assert (first.after, second.after) == (None, cast)
+    assert first.condition.symbols == {"n"} and second.condition.symbols == {"m", "n"}
+    assert guards([early, arena(64 * N, after=cast)], DOMAIN, PROVER) == (first,)
+
+
+def var(name: str) -> Var:
+    return Var(name=name, type=OpaqueType())
+
+
+def arena(size: Expr, after: Var | None = None) -> Arena:
+    return Arena(device=0, scope="global", size=size, placements=(), after=after)
 
 
 def test_what_cannot_overflow_needs_no_guard() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.plan.assemble import assemble
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.interference import interference
-from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Placement, Plan
-from symalloc.plan.offsets import arena_size, offsets
+from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Plan
 from symalloc.plan.stacking import stack
 from symalloc.plan.validate import validate
 from symalloc.prove.domain import Domain
@@ -57,13 +57,8 @@ def problems(draw: st.DrawFn) -> tuple[Buffer, ...]:
 
 def pack(found: tuple[Buffer, ...]) -> Arena:
     stacking = stack(found, interference(found), {"n": 192, "m": 192})
-    placed = offsets(found, stacking, DOMAIN, PROVER)
-    return Arena(
-        device=0,
-        scope="global",
-        size=arena_size(found, placed, DOMAIN, PROVER),
-        placements=tuple(Placement(buffer=b, offset=maximum(*placed[b.id])) for b in found),
-    )
+    layout = assemble(found, ((None, stacking),), DOMAIN, PROVER)
+    return Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
 
 
 def together(left: Buffer, right: Buffer) -> bool:
