@@ -38,7 +38,9 @@ class _Block(nn.Module):
         return self.second(x + self.down(op.gelu(self.up(x))))
 
 
-class _Bert(nn.Module):
+class Bert(nn.Module):
+    """Embeddings, encoder blocks, the sum over the positions."""
+
     def __init__(self, width: int = 32, heads: int = 4, layers: int = 2) -> None:
         self.words = nn.Embedding(50, width)
         self.positions = nn.Embedding(64, width)
@@ -77,12 +79,12 @@ class _Norms(nn.Module):
         return self.layer(self.rms(x))
 
 
-class _Cross(nn.Module):
+class Cross(nn.Module):
     """Attention of n queries over s keys of another sequence."""
 
-    def __init__(self) -> None:
-        self.q = nn.Linear(16, 16)
-        self.kv = nn.Linear(16, 32)
+    def __init__(self, width: int = 16) -> None:
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
 
     def forward(self, x: nn.Tensor, memory: nn.Tensor) -> nn.Tensor:
         k, v = op.split(self.kv(memory), 2, axis=-1)
@@ -94,7 +96,7 @@ def bert() -> tvm.IRModule:
     """Two encoder blocks with a mask, pooled."""
     ids = nn.spec.Tensor(["b", "n"], "int32")
     spec = {"tokens": ids, "positions": ids, "mask": nn.spec.Tensor(["b", 1, 1, "n"], "float32")}
-    mod, _ = _Bert().export_tvm({"forward": spec})
+    mod, _ = Bert().export_tvm({"forward": spec})
     return mod
 
 
@@ -126,5 +128,5 @@ def cross_attention() -> tvm.IRModule:
         "x": nn.spec.Tensor(["b", "n", 16], "float32"),
         "memory": nn.spec.Tensor(["b", "s", 16], "float32"),
     }
-    mod, _ = _Cross().export_tvm({"forward": spec})
+    mod, _ = Cross().export_tvm({"forward": spec})
     return mod

@@ -24,7 +24,9 @@ class _GRU(nn.Module):
         return state
 
 
-class _LSTM(nn.Module):
+class LSTM(nn.Module):
+    """An LSTM cell, unrolled."""
+
     def __init__(self, width: int = 16, steps: int = 3) -> None:
         self.steps = steps
         self.gates = nn.Linear(2 * width, 4 * width)
@@ -62,7 +64,7 @@ def lstm() -> tvm.IRModule:
     """Three steps of an LSTM, any batch; a tuple out."""
     state = nn.spec.Tensor(["b", 16], "float32")
     spec = {"x": nn.spec.Tensor(["b", 3, 16], "float32"), "hidden": state, "cell": state}
-    mod, _ = _LSTM().export_tvm({"forward": spec})
+    mod, _ = LSTM().export_tvm({"forward": spec})
     return mod
 
 

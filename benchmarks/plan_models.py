@@ -1,0 +1,137 @@
+"""Compile models with PlanMemory, run them on TVM's virtual machine, and measure what they allocate.
+
+Every model is built unplanned, with this project's planner and with TVM's own, and run at several bindings
+of its symbols; some lie beyond an upper bound that the module declares.  A line shows the bytes that each
+holds at most at one moment, as the allocator saw them, outputs left out (`peak`) and with them (`total`);
+TVM's figure is the smaller of its plans with and without the declared bounds.  `floor` is what the
+intermediate tensors need at one moment at least.  Exit status 1 where an output differs in one bit, the
+linter has an error or a warning on the planned module, a peak exceeds 1.05 times the floor, or exceeds TVM's.
+
+    python benchmarks/plan_models.py [MODEL ...] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from models.measure import compiler, load
+from models.planned import CASES, Case, Row, Variants, compare
+
+import symalloc
+
+LIMIT = 1.05  # of the floor
+HEADER = (
+    f"{'model':16}{'binding':18}{'same':>6}{'lint':>6}{'storages':>11}"
+    f"{'peak':>12}{'TVM':>12}{'floor':>12}{'/floor':>8}{'/TVM':>7}{'total':>12}{'TVM':>12}{'/TVM':>7}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What was found of one model: a row a binding, and what the linter says of its planned module."""
+
+    case: Case
+    rows: tuple[Row, ...]
+    findings: tuple[str, ...]
+
+    def missed(self) -> Iterator[str]:
+        """What must hold and does not."""
+        yield from (f"{self.case.name}: {finding}" for finding in self.findings)
+        for row in self.rows:
+            place = f"{self.case.name} at {shown(row)}"
+            if row.difference:
+                yield f"{place}: {row.difference}"
+            if row.ratio > LIMIT:
+                yield f"{place}: {row.ratio:.3f} of the floor"
+            if row.against and row.against[0] > 1:
+                yield f"{place}: {row.against[0]:.3f} of TVM's peak"
+
+
+def examine(case: Case) -> Result:
+    """Build and run one model."""
+    variants = Variants(case)
+    report = symalloc.lint(variants.planned.module, stage="as-is")
+    findings = tuple(f"{d.rule} {d.message}" for d in report if d.severity != "note")
+    rows = tuple(compare(variants, binding) for binding in case.bindings)
+    return Result(case=case, rows=rows, findings=findings)
+
+
+def shown(row: Row) -> str:
+    """The binding, marked where it lies beyond a declared bound."""
+    return " ".join(f"{name}={extent}" for name, extent in row.binding.items()) + ("!" if row.beyond else "")
+
+
+def line(row: Row, clean: bool) -> str:
+    """One line of the table."""
+    ours, rivals = row.ours, [w for w in (row.theirs, row.bounded) if w is not None]
+    theirs = min((w.planned for w in rivals), default=None)
+    total = min((w.total for w in rivals), default=None)
+    counts = f"{ours.allocations}/{min((w.allocations for w in rivals), default='-')}"
+    against = row.against or (None, None)
+    return (
+        f"{row.case:16}{shown(row):18}{'no' if row.difference else 'yes':>6}{'ok' if clean else 'no':>6}"
+        f"{counts:>11}{ours.planned:12,}{cell(theirs):>12}{row.floor:12,}{row.ratio:8.3f}"
+        f"{ratio(against[0]):>7}{ours.total:12,}{cell(total):>12}{ratio(against[1]):>7}"
+    )
+
+
+def cell(value: int | None) -> str:
+    """Bytes, or a dash."""
+    return "-" if value is None else f"{value:,}"
+
+
+def ratio(value: float | None) -> str:
+    """A ratio, or a dash."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def summarise(results: Sequence[Result]) -> None:
+    """The worst ratios of all."""
+    rows = [row for result in results for row in result.rows]
+    against = [row.against for row in rows if row.against]
+    print(f"\n{len(results)} models, {len(rows)} rows")
+    print(f"worst peak / floor        {max(r.ratio for r in rows):.3f}")
+    print(f"worst peak / TVM's        {max((a for a, _ in against), default=1.0):.3f}")
+    print(f"worst total / TVM's total {max((b for _, b in against), default=1.0):.3f}")
+
+
+def main() -> int:
+    """1 where something that must hold does not; 2 for a model that there is not."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    unknown = [name for name in options.models if name not in CASES]
+    if unknown:
+        parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(CASES)}")
+    if compiler() is None:
+        parser.error("measuring needs a C++ compiler (c++, g++ or clang++) on the PATH")
+    load()
+    if not options.json:
+        print(HEADER)
+    results = []
+    for name in options.models or CASES:
+        result = examine(CASES[name])
+        results.append(result)
+        if not options.json:
+            print("\n".join(line(row, not result.findings) for row in result.rows), flush=True)
+    missed = [one for result in results for one in result.missed()]
+    if options.json:
+        print(json.dumps({"rows": [asdict(r) for x in results for r in x.rows], "missed": missed}))
+        return int(bool(missed))
+    summarise(results)
+    print("\n".join(["", "missed:", *missed] if missed else ["", "nothing missed"]))
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The table of models whose plans are run and measured: each family's file adds its builders with `@case`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import tvm
+
+__all__ = ["CASES", "Case", "bind", "case", "declared"]
+
+Builder = Callable[[], tvm.IRModule]
+Binding = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A model, and the bindings of its symbols at which it is run.
+
+    `function` is the one that is called.  `declared` holds the upper bounds that the module declares
+    (tir_var_upper_bound); some of `bindings` lie beyond them.  `paths`: the arguments that are conditions,
+    by name; every combination of them is run.  `large`: too slow to build for a quick test.  `theirs`:
+    why TVM's own plan of the model cannot be run, or None.  `devices`: how many devices of the CPU's kind
+    the module is for.
+    """
+
+    name: str
+    build: Builder
+    bindings: tuple[Binding, ...]
+    function: str = "main"
+    declared: Binding = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    flavour: Literal["default", "target"] = "default"
+    large: bool = False
+    theirs: str | None = None
+    devices: int = 1
+
+    def beyond(self, binding: Binding) -> bool:
+        """Whether `binding` lies beyond what the module declares."""
+        return any(binding[name] > bound for name, bound in self.declared.items())
+
+
+CASES: dict[str, Case] = {}
+
+
+def bind(name: str, *extents: int, **others: int) -> tuple[Binding, ...]:
+    """One binding for each of `extents`, the other symbols alike in all."""
+    return tuple({name: extent, **others} for extent in extents)
+
+
+def case(
+    bindings: Sequence[Binding],
+    *,
+    function: str = "main",
+    declared: Binding | None = None,
+    paths: tuple[str, ...] = (),
+    flavour: Literal["default", "target"] = "default",
+    large: bool = False,
+    theirs: str | None = None,
+    devices: int = 1,
+) -> Callable[[Builder], Builder]:
+    """Enter the builder into the table under its own name."""
+
+    def enter(build: Builder) -> Builder:
+        name = build.__name__
+        CASES[name] = Case(
+            name=name,
+            build=build,
+            bindings=tuple(bindings),
+            function=function,
+            declared=declared or {},
+            paths=paths,
+            flavour=flavour,
+            large=large,
+            theirs=theirs,
+            devices=devices,
+        )
+        return build
+
+    return enter
+
+
+def declared(mod: tvm.IRModule, function: str, **bounds: int) -> tvm.IRModule:
+    """`mod` with upper bounds of symbols declared on `function`, as TVM's importers of torch do it."""
+    changed = mod.clone()
+    changed.update_func(mod.get_global_var(function), mod[function].with_attr("tir_var_upper_bound", bounds))
+    return changed

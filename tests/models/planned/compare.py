@@ -1,0 +1,154 @@
+"""One model at one binding: the same results as the unplanned module, and what each plan takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import tvm
+
+from models.execution import random_inputs
+from models.measure import Usage, floor, measured
+from models.planned.case import Binding
+from models.planned.variants import Machine, Variants
+
+__all__ = ["Row", "Worst", "compare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """The largest figures over all paths that the conditions of a call may take; see `Usage`."""
+
+    allocations: int
+    planned: int
+    total: int
+
+    @classmethod
+    def of(cls, usages: Iterable[Usage]) -> Worst:
+        """The largest of each."""
+        figures = [(u.allocations, u.planned, u.total) for u in usages]
+        allocations, planned, total = map(max, zip(*figures, strict=True))
+        return cls(allocations=allocations, planned=planned, total=total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What was measured at `binding`.
+
+    `difference` says where an output or an argument differs from the unplanned module's; None where none
+    does.  `floor` is the largest over all paths, in bytes.  `theirs` is TVM's plan without upper bounds,
+    `bounded` the one with those that the module declares; None where it cannot be run (bounded plans not
+    beyond their bound).
+    """
+
+    case: str
+    binding: Binding
+    beyond: bool
+    difference: str | None
+    floor: int
+    ours: Worst
+    theirs: Worst | None
+    bounded: Worst | None
+
+    @property
+    def ratio(self) -> float:
+        """Our peak over the floor; 1 where nothing has to be held."""
+        return self.ours.planned / self.floor if self.floor else 1.0
+
+    @property
+    def against(self) -> tuple[float, float] | None:
+        """Our peaks, without and with outputs, over the smaller of TVM's; None where TVM's cannot be run."""
+        rivals = [w for w in (self.theirs, self.bounded) if w is not None]
+        if not rivals:
+            return None
+        planned, total = min(w.planned for w in rivals), min(w.total for w in rivals)
+        return _ratio(self.ours.planned, planned), _ratio(self.ours.total, total)
+
+
+def _ratio(ours: int, theirs: int) -> float:
+    return ours / theirs if theirs else float("inf") if ours else 1.0
+
+
+def compare(variants: Variants, binding: Binding, *, theirs: bool = True, seed: int = 0) -> Row:
+    """Runs every path at `binding` on all machines; TVM's plans only with `theirs`."""
+    case = variants.case
+    calls = [_Call(variants, binding, path, seed) for path in _paths(case.paths)]
+    expected = [call.on(variants.unplanned) for call in calls]
+    found = [call.on(variants.ours) for call in calls]
+    differences = (_difference(a.arrays, b.arrays) for a, b in zip(found, expected, strict=True))
+    free, bounded = variants.theirs if theirs and not case.theirs else (None, None)
+    return Row(
+        case=case.name,
+        binding=binding,
+        beyond=case.beyond(binding),
+        difference=next(filter(None, differences), None),
+        floor=max(call.floor(variants.unplanned) for call in calls),
+        ours=Worst.of(f.usage for f in found),
+        theirs=_worst(free, calls),
+        bounded=None if case.beyond(binding) else _worst(bounded, calls),
+    )
+
+
+def _worst(machine: Machine | None, calls: Iterable[_Call]) -> Worst | None:
+    return None if machine is None else Worst.of(call.on(machine).usage for call in calls)
+
+
+def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:
+    for values in product((False, True), repeat=len(conditions)):
+        yield dict(zip(conditions, values, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    arrays: list[np.ndarray]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a model's function, on fresh arguments each time, since it may write them."""
+
+    variants: Variants
+    binding: Binding
+    path: Mapping[str, bool]
+    seed: int
+
+    def arguments(self) -> list[Any]:
+        function = self.variants.module[self.variants.case.function]
+        values = random_inputs(function, self.binding, self.seed)
+        for index, param in enumerate(function.params):
+            if param.name in self.path:
+                values[index] = tvm.runtime.tensor(np.array(self.path[param.name]))
+        return values
+
+    def on(self, machine: Machine) -> _Found:
+        arguments = self.arguments()
+        result, usage = measured(lambda: machine[self.variants.case.function](*arguments))
+        return _Found([*_arrays(result), *_arrays(arguments)], usage)
+
+    def floor(self, machine: Machine) -> int:
+        return floor(machine, self.variants.case.function, self.arguments())
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """The tensors in `value`, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value.numpy()]
+    if isinstance(value, int | float | tvm.runtime.ShapeTuple):
+        return []
+    return [array for item in value for array in _arrays(item)]
+
+
+def _difference(ours: list[np.ndarray], expected: list[np.ndarray]) -> str | None:
+    """Where the two differ in shape, element type or a single bit."""
+    if len(ours) != len(expected):
+        return f"{len(ours)} tensors, not {len(expected)}"
+    for index, (a, b) in enumerate(zip(ours, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"tensor {index} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
+        if a.tobytes() != b.tobytes():
+            return f"tensor {index} differs"
+    return None

@@ -1,0 +1,352 @@
+"""What programs are made of, one construct a model: branches, calls, in-place kernels, views, casts."""
+
+# ruff: noqa: N805, RET504
+from __future__ import annotations
+
+import tvm
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
+
+from models.planned.case import bind, case, declared
+
+_ROWS = bind("n", 1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
+_SEGFAULT = "StaticPlanBlockMemory uses a storage of the then-branch in the else-branch"
+_DEVICES = "StaticPlanBlockMemory gives storage of one device to a tensor on another"
+
+
+@case(_ROWS, paths=("c",), theirs=_SEGFAULT, declared={"n": 64})
+def branches() -> tvm.IRModule:
+    """Both branches allocate, tensors of different size; n declared to be at most 64."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
+            ("n", 64), "float32"
+        ):
+            s = R.add(x, x)
+            if c:
+                a = R.concat([s, x], axis=1)
+                b = R.multiply(a, a)
+                e = R.exp(b)
+                y = R.strided_slice(e, axes=[1], begin=[32], end=[96])
+            else:
+                d = R.multiply(s, x)
+                f = R.exp(d)
+                g = R.add(f, d)
+                y = R.multiply(g, s)
+            z = R.add(y, x)
+            return z
+
+    return declared(Module, "main", n=64)
+
+
+@case(_ROWS, paths=("c", "d"), theirs=_SEGFAULT)
+def nested_branches() -> tvm.IRModule:
+    """An If in one branch of an If; a tensor from before crosses both."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")
+        ) -> R.Tensor(("n", 64), "float32"):
+            s = R.add(x, x)
+            t = R.exp(s)
+            if c:
+                a = R.multiply(s, x)
+                if d:
+                    b = R.exp(a)
+                    g = R.multiply(b, a)
+                    y1 = R.add(g, t)
+                else:
+                    h = R.add(a, t)
+                    y1 = R.multiply(h, a)
+                y = R.add(y1, s)
+            else:
+                e = R.exp(t)
+                f = R.multiply(e, s)
+                y = R.add(f, e)
+            z = R.multiply(y, t)
+            w = R.add(z, y)
+            return w
+
+    return Module
+
+
+@case(_ROWS)
+def tuples() -> tvm.IRModule:
+    """Tuples in and out, nested on the way; one tensor is returned twice."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            p: R.Tuple(R.Tensor(("n", 64), "float32"), R.Tensor(("n", 64), "float32")),
+        ) -> R.Tuple(
+            R.Tensor(("n", 64), "float32"),
+            R.Tuple(R.Tensor((64,), "float32"), R.Tensor(("n", 64), "float32")),
+        ):
+            with R.dataflow():
+                a = p[0]
+                b = p[1]
+                s = R.add(a, b)
+                d = R.multiply(s, b)
+                t = ((s, d), a)
+                inner = t[0]
+                e = R.exp(inner[1])
+                f = R.add(e, inner[0])
+                g = R.multiply(f, e)
+                h = R.sum(g, axis=0)
+                out = (f, (h, f))
+                R.output(out)
+            return out
+
+    return Module
+
+
+@case(_ROWS)
+def callee() -> tvm.IRModule:
+    """A private function called with rows n, then 2 * n; each of its calls needs memory of its own."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+            ("2 * n", 64), "float32"
+        ):
+            cls = Module
+            e = R.exp(x)
+            a = cls.layer(e, w)
+            b = R.multiply(a, e)
+            c = R.concat([b, a], axis=0)
+            d = cls.layer(c, w)
+            y = R.add(d, c)
+            return y
+
+        @R.function(private=True)
+        def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+            ("m", 64), "float32"
+        ):
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.exp(b)
+            d = R.multiply(c, a)
+            e = R.add(d, x)
+            return e
+
+    return Module
+
+
+@case(_ROWS)
+def inplace() -> tvm.IRModule:
+    """R.call_tir_inplace twice in a row: the results lie where the first input did."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def double(x: T.handle):
+            n = T.int64()
+            a = T.match_buffer(x, (n, 64), "float32")
+            for i, j in T.grid(n, 64):
+                a[i, j] = a[i, j] * T.float32(2)
+
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+            n = T.int64()
+            cls = Module
+            with R.dataflow():
+                a = R.add(x, x)
+                b = R.call_tir_inplace(
+                    cls.double, (a,), inplace_indices=[0], out_ty=[R.Tensor((n, 64), "float32")]
+                )
+                c = R.exp(x)
+                d = R.multiply(b, c)
+                e = R.call_tir_inplace(
+                    cls.double, (d,), inplace_indices=[0], out_ty=[R.Tensor((n, 64), "float32")]
+                )
+                y = R.add(e, c)
+                R.output(y)
+            return y
+
+    return Module
+
+
+@case(
+    [{"b": b, "s": s} for b, s in ((1, 1), (3, 5), (4, 16), (2, 64), (7, 33), (5, 100))], declared={"s": 64}
+)
+def reshapes() -> tvm.IRModule:
+    """A chain of reshapes within dataflow: views of views; s declared to be at most 64."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("b", "s", 64), "float32")) -> R.Tensor(("b", "s", 64), "float32"):
+            b = T.int64()
+            s = T.int64()
+            with R.dataflow():
+                a = R.exp(x)
+                joined = R.reshape(a, R.shape([b, s * 64]))
+                heads = R.reshape(joined, R.shape([b * s, 4, 16]))
+                c = R.add(heads, heads)
+                flat = R.reshape(c, R.shape([b * s * 64]))
+                d = R.multiply(flat, flat)
+                rows = R.reshape(d, R.shape([b, s, 64]))
+                e = R.nn.softmax(rows, axis=-1)
+                y = R.add(e, rows)
+                R.output(y)
+            return y
+
+    return declared(Module, "main", s=64)
+
+
+@case([{"p": p, "n": n, "t": p + n} for p, n in ((1, 1), (7, 1), (16, 16), (33, 4), (64, 64), (100, 3))])
+def match_cast() -> tvm.IRModule:
+    """That p + n rows are t is known from a match_cast on."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            cache: R.Tensor(("p", 64), "float32"),
+            new: R.Tensor(("n", 64), "float32"),
+            mask: R.Tensor(("t", 64), "float32"),
+        ) -> R.Tensor(("t", 64), "float32"):
+            t = T.int64()
+            e = R.exp(new)
+            both = R.concat([cache, e], axis=0)
+            whole = R.match_cast(both, R.Tensor((t, 64), "float32"))
+            scores = R.multiply(whole, whole)
+            masked = R.add(scores, mask)
+            f = R.exp(masked)
+            y = R.add(f, whole)
+            return y
+
+    return Module
+
+
+@case(_ROWS)
+def nonzero() -> tvm.IRModule:
+    """Only the data say how many rows k are chosen; k is known from a match_cast in the middle on."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(flags: R.Tensor(("n",), "int64"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
+            (64,), "float32"
+        ):
+            k = T.int64()
+            e = R.exp(x)
+            f = R.multiply(e, x)
+            found = R.nonzero(flags)
+            places = R.match_cast(found, R.Tensor((1, k), "int64"))
+            first = R.squeeze(places, axis=[0])
+            chosen = R.take(f, first, axis=0, mode="clip")
+            g = R.exp(chosen)
+            h = R.multiply(g, chosen)
+            i = R.add(h, g)
+            y = R.sum(i, axis=0)
+            return y
+
+    return Module
+
+
+@case(_ROWS)
+def argsort() -> tvm.IRModule:
+    """Rows put in order by a packed function that sorts."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+            with R.dataflow():
+                e = R.exp(x)
+                keys = R.sum(e, axis=1)
+                order = R.argsort(keys, axis=0, descending=True, dtype="int64")
+                sorted_rows = R.take(e, order, axis=0, mode="clip")
+                f = R.multiply(sorted_rows, sorted_rows)
+                y = R.add(f, sorted_rows)
+                R.output(y)
+            return y
+
+    return Module
+
+
+@case(_ROWS)
+def element_types() -> tvm.IRModule:
+    """Eight-, sixteen-, thirty-two- and sixty-four-bit tensors of the same extents, in turn."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+            with R.dataflow():
+                a = R.astype(x, "float16")
+                b = R.add(a, a)
+                c = R.astype(b, "int8")
+                d = R.astype(c, "float64")
+                e = R.multiply(d, d)
+                f = R.astype(e, "float32")
+                g = R.astype(b, "float32")
+                y = R.add(f, g)
+                R.output(y)
+            return y
+
+    return Module
+
+
+@case(_ROWS, function="decode")
+def two_entries() -> tvm.IRModule:
+    """Two entry points, prefill and decode, of one module."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def prefill(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+            ("n", 64), "float32"
+        ):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.nn.gelu(a)
+                c = R.add(b, x)
+                y = R.nn.softmax(c, axis=-1)
+                R.output(y)
+            return y
+
+        @R.function
+        def decode(x: R.Tensor((1, 64), "float32"), cache: R.Tensor(("n", 64), "float32")) -> R.Tensor(
+            (1, 64), "float32"
+        ):
+            with R.dataflow():
+                t = R.permute_dims(cache)
+                scores = R.matmul(x, t)
+                p = R.nn.softmax(scores, axis=-1)
+                y = R.matmul(p, cache)
+                R.output(y)
+            return y
+
+    return Module
+
+
+@case(_ROWS, devices=2, theirs=_DEVICES)
+def two_devices() -> tvm.IRModule:
+    """The first half of the work on one device, the second on another."""
+
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0, "global"), I.vdevice("llvm", 1, "global")]})
+
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32", "llvm:0")) -> R.Tensor(("n", 64), "float32", "llvm:1"):
+            a = R.exp(x)
+            b = R.multiply(a, a)
+            c = R.add(b, a)
+            d = R.to_vdevice(c, "llvm:1")
+            e = R.exp(d)
+            f = R.multiply(e, d)
+            g = R.add(f, e)
+            y = R.multiply(g, f)
+            return y
+
+    return Module

@@ -1,0 +1,261 @@
+"""Networks: decoder, encoder, convolutional and recurrent ones, wide enough that rounding hides nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import tvm
+from tvm.relax.frontend import nn
+from tvm.relax.frontend.nn import op
+
+from models.planned.case import bind, case, declared
+from models.zoo import encoder, llama, sequence
+
+_LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
+_LENGTHS = (1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
+_BATCHES = (1, 3, 8, 13, 16, 40)  # 16 is the bound
+
+
+class _Decode(nn.Module):
+    """One step of a decoder on the keys and values of p earlier positions, which come in and go out."""
+
+    def __init__(self, shape: llama.Shape) -> None:
+        self.embedding = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.layers = nn.ModuleList([llama.Layer(shape) for _ in range(2)])
+        self.norm = nn.RMSNorm(shape.hidden, -1, bias=False)
+        self.head = nn.Linear(shape.hidden, shape.vocabulary, bias=False)
+
+    def forward(
+        self, tokens: nn.Tensor, k0: nn.Tensor, v0: nn.Tensor, k1: nn.Tensor, v1: nn.Tensor
+    ) -> tuple[nn.Tensor, ...]:
+        x, grown = self.embedding(tokens), []
+        for layer, keys, values in zip(self.layers, (k0, k1), (v0, v1), strict=True):
+            q, k, v = layer.attention.project(layer.before(x))
+            k, v = op.concat([keys, k], dim=2), op.concat([values, v], dim=2)
+            grown += [k, v]
+            x = x + layer.attention.attend(q, k, v)
+            x = x + layer.feed_forward(layer.after(x))
+        return self.head(self.norm(x)), *grown
+
+
+class _Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1 with a shortcut, projected where the shape changes."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        self.reduce = nn.Conv2D(channels, width, 1)
+        self.convolve = nn.Conv2D(width, width, 3, stride=stride, padding=1)
+        self.expand = nn.Conv2D(width, 4 * width, 1)
+        projected = stride > 1 or channels != 4 * width
+        self.shortcut = nn.Conv2D(channels, 4 * width, 1, stride=stride) if projected else None
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        y = self.expand(op.relu(self.convolve(op.relu(self.reduce(x)))))
+        return op.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+
+
+class _ResNet(nn.Module):
+    """Stages of bottlenecks, each half the size of the one before."""
+
+    def __init__(self, depths: tuple[int, ...], width: int) -> None:
+        self.stem = nn.Conv2D(3, width, 3, padding=1)
+        blocks, channels = [], width
+        for stage, depth in enumerate(depths):
+            for block in range(depth):
+                inner, stride = width * 2**stage, 2 if stage and not block else 1
+                blocks.append(_Bottleneck(channels, inner, stride))
+                channels = 4 * inner
+        self.blocks = nn.ModuleList(blocks)
+        self.head = nn.Linear(channels, 64)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        x = op.relu(self.stem(x))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(op.sum(x, axis=[2, 3]))
+
+
+class _UNet(nn.Module):
+    """Three levels down and up, each joined to its counterpart by concatenation."""
+
+    def __init__(self, channels: int = 8, levels: int = 3) -> None:
+        widths = [channels * 2**level for level in range(levels + 1)]
+        self.enter = nn.Conv2D(3, channels, 3, padding=1)
+        self.down = nn.ModuleList([nn.Conv2D(a, b, 3, stride=2, padding=1) for a, b in pairwise(widths)])
+        self.up = nn.ModuleList(
+            [nn.Conv2D(a + b, a, 3, padding=1) for a, b in reversed(list(pairwise(widths)))]
+        )
+        self.leave = nn.Conv2D(channels, 3, 1)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        x = op.relu(self.enter(x))
+        skips = []
+        for down in self.down:
+            skips.append(x)
+            x = op.silu(down(x))
+        for up in self.up:
+            x = op.concat([op.interpolate(x, scale_factor=2.0, mode="nearest"), skips.pop()], dim=1)
+            x = op.relu(up(x))
+        return self.leave(x)
+
+
+class _Inception(nn.Module):
+    """Four branches over one input, concatenated."""
+
+    def __init__(self, channels: int) -> None:
+        self.one = nn.Conv2D(channels, 8, 1)
+        self.three = nn.ModuleList([nn.Conv2D(channels, 12, 1), nn.Conv2D(12, 16, 3, padding=1)])
+        self.five = nn.ModuleList([nn.Conv2D(channels, 4, 1), nn.Conv2D(4, 8, 5, padding=2)])
+        self.last = nn.Conv2D(channels, 8, 1)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        three, five = x, x
+        for layer in self.three:
+            three = op.relu(layer(three))
+        for layer in self.five:
+            five = op.relu(layer(five))
+        return op.relu(op.concat([self.one(x), three, five, self.last(x)], dim=1))
+
+
+class _Dense(nn.Module):
+    """Each layer reads everything that came before it."""
+
+    def __init__(self, channels: int, layers: int = 4, growth: int = 8) -> None:
+        inputs = range(channels, channels + layers * growth, growth)
+        self.layers = nn.ModuleList([nn.Conv2D(c, growth, 3, padding=1) for c in inputs])
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        seen = [x]
+        for layer in self.layers:
+            seen.append(op.relu(layer(op.concat(seen, dim=1) if len(seen) > 1 else x)))
+        return op.concat(seen, dim=1)
+
+
+class _Branchy(nn.Module):
+    """Inception blocks, then a dense one: many tensors of different size alive together."""
+
+    def __init__(self) -> None:
+        self.stem = nn.Conv2D(3, 16, 3, padding=1)
+        self.inception = nn.ModuleList([_Inception(16), _Inception(40)])
+        self.dense = _Dense(40)
+        self.head = nn.Linear(72, 64)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        x = op.relu(self.stem(x))
+        for block in self.inception:
+            x = block(x)
+        return self.head(op.sum(self.dense(x), axis=[2, 3]))
+
+
+class _MLP(nn.Module):
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        for layer in self.layers:
+            x = op.relu(layer(x))
+        return x
+
+
+class _TopK(nn.Module):
+    """The eight best of the scores, and where they were: two outputs of different element types."""
+
+    def __init__(self) -> None:
+        self.score = nn.Linear(64, 128)
+
+    def forward(self, x: nn.Tensor) -> tuple[nn.Tensor, nn.Tensor]:
+        values, indices = op.topk(op.softmax(self.score(x), -1), k=8, axis=-1)
+        return values / op.sum(values, axis=-1, keepdims=True), indices
+
+
+def _exported(network: nn.Module, **inputs: nn.spec.Tensor) -> tvm.IRModule:
+    mod, _ = network.export_tvm({"forward": inputs})
+    return mod
+
+
+def _image(network: nn.Module, size: int) -> tvm.IRModule:
+    return _exported(network, x=nn.spec.Tensor(["b", 3, size, size], "float32"))
+
+
+@case(bind("n", *_LENGTHS, b=2), function="forward", declared={"n": 64})
+def llama_prefill() -> tvm.IRModule:
+    """Two decoder layers over tokens (b, n), n declared to be at most 64."""
+    return declared(llama.decoder(_LLAMA), "forward", n=64)
+
+
+@case(bind("p", *_LENGTHS, b=3), function="forward", declared={"p": 64})
+def llama_decode() -> tvm.IRModule:
+    """One step on caches of p positions, which go out longer by one; p declared to be at most 64."""
+    cache = nn.spec.Tensor(["b", 4, "p", 16], "float32")
+    inputs = dict.fromkeys(("k0", "v0", "k1", "v1"), cache)
+    mod = _exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **inputs)
+    return declared(mod, "forward", p=64)
+
+
+@case(bind("n", *_LENGTHS, b=2), function="forward")
+def bert() -> tvm.IRModule:
+    """Two encoder blocks with a mask; nothing declared."""
+    ids = nn.spec.Tensor(["b", "n"], "int32")
+    mask = nn.spec.Tensor(["b", 1, 1, "n"], "float32")
+    return _exported(encoder.Bert(width=64), tokens=ids, positions=ids, mask=mask)
+
+
+@case(bind("n", *_LENGTHS, b=2), function="forward", flavour="target")
+def bert_fused() -> tvm.IRModule:
+    """The same behind the target's own pipeline, which fuses operators."""
+    return bert()
+
+
+@case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
+def resnet50() -> tvm.IRModule:
+    """The depth and the proportions of ResNet-50, an eighth of its width; b declared to be at most 16."""
+    return declared(_image(_ResNet((3, 4, 6, 3), width=8), 32), "forward", b=16)
+
+
+@case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
+def resnet() -> tvm.IRModule:
+    """Three bottlenecks in two stages."""
+    return declared(_image(_ResNet((2, 1), width=8), 16), "forward", b=16)
+
+
+@case(bind("b", *_BATCHES), function="forward")
+def unet() -> tvm.IRModule:
+    """Three levels down and up, any batch."""
+    return _image(_UNet(), 16)
+
+
+@case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
+def branchy() -> tvm.IRModule:
+    """Inception and dense blocks; b declared to be at most 16."""
+    return declared(_image(_Branchy(), 12), "forward", b=16)
+
+
+@case(bind("b", *_BATCHES), function="forward")
+def mlp() -> tvm.IRModule:
+    """Four layers, any batch."""
+    return _exported(_MLP((64, 256, 96, 192, 64)), x=nn.spec.Tensor(["b", 64], "float32"))
+
+
+@case(bind("b", *_BATCHES), function="forward")
+def lstm() -> tvm.IRModule:
+    """Three steps of an LSTM; a pair out."""
+    state = nn.spec.Tensor(["b", 64], "float32")
+    x = nn.spec.Tensor(["b", 3, 64], "float32")
+    return _exported(sequence.LSTM(width=64), x=x, hidden=state, cell=state)
+
+
+@case(bind("b", *_BATCHES), function="forward")
+def top_k() -> tvm.IRModule:
+    """Scores sorted by a packed function, the best eight and their places out."""
+    return _exported(_TopK(), x=nn.spec.Tensor(["b", 64], "float32"))
+
+
+@case(
+    [{"n": n, "s": s, "b": 2} for n, s in ((1, 1), (1, 64), (7, 5), (16, 32), (64, 3), (100, 100))],
+    function="forward",
+)
+def cross_attention() -> tvm.IRModule:
+    """Two sequences whose lengths n and s have nothing to do with each other."""
+    sequences = {
+        name: nn.spec.Tensor(["b", extent, 64], "float32") for name, extent in (("x", "n"), ("memory", "s"))
+    }
+    return _exported(encoder.Cross(width=64), **sequences)

@@ -1,0 +1,81 @@
+"""What the counting allocator counts, and the floor of a run, against figures worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
+
+from models.measure import ALLOCATOR, compiler, floor, load, measured, usage
+from symalloc.relax.pipeline import finishing_pipeline, lower
+
+FREE, STORAGE, TABLE = 0, 1, 2
+ROW = 64 * 4
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):  # noqa: N805
+        a = R.exp(x)
+        b = R.add(a, x)
+        c = R.multiply(a, b)
+        d = R.add(c, c)
+        return d  # noqa: RET504
+
+
+@pytest.fixture(scope="module")
+def machine() -> relax.VirtualMachine:
+    """The unplanned chain on a machine that counts."""
+    if compiler() is None:
+        pytest.skip("measuring needs a C++ compiler")
+    load()
+    executable = relax.build(lower(Chain, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    return relax.VirtualMachine(executable, tvm.cpu(), memory_cfg={tvm.cpu(): ALLOCATOR})
+
+
+def argument(rows: int) -> Any:
+    return tvm.runtime.tensor(np.ones((rows, 64), "float32"))
+
+
+def test_events_become_figures() -> None:
+    events = [STORAGE, 1, 0, 100, TABLE, 2, 0, 40, STORAGE, 3, 0, 64, FREE, 1, 0, 100]
+    found = usage([*events, STORAGE, 4, 0, 200, FREE, 4, 0, 200])
+    assert (found.allocations, found.outputs, found.table) == (3, 1, 40)
+    assert found.planned == 256  # 128 for the first, then 256 for the third
+    assert found.total == 64 + 256
+
+
+def test_what_an_earlier_call_took_is_not_counted() -> None:
+    found = usage([STORAGE, 2, 0, 64, FREE, 1, 0, 1000, FREE, 2, 0, 64])
+    assert (found.allocations, found.outputs, found.planned) == (1, 0, 64)
+
+
+def test_devices_are_added_up() -> None:
+    one, two = [STORAGE, 1, 0, 64, FREE, 1, 0, 64], [STORAGE, 2, 1, 64, FREE, 2, 1, 64]
+    assert usage([*one, *two]).planned == 128
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_a_run_is_measured(machine: relax.VirtualMachine, rows: int) -> None:
+    for _ in range(2):  # the result of the first call is kept until the second one ends
+        x = argument(rows)
+        result, found = measured(lambda x=x: machine["main"](x))
+    assert result.shape == (rows, 64)
+    assert (found.allocations, found.outputs) == (4, 1)
+    assert found.planned == found.total == 3 * ROW * rows  # a, b and c, while c is computed
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_the_floor_of_a_run(machine: relax.VirtualMachine, rows: int) -> None:
+    assert floor(machine, "main", [argument(rows)]) == 3 * ROW * rows
+
+
+def test_what_is_freed_holds_no_number(machine: relax.VirtualMachine) -> None:
+    machine["main"](argument(5))
+    assert not np.isnan(machine["main"](argument(5)).numpy()).any()

@@ -1,0 +1,93 @@
+"""Models compiled with PlanMemory: the same results, at the floor, and clean to the linter.
+
+`benchmarks/plan_models.py` does the same with more bindings and the larger models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from _pytest.mark import ParameterSet
+
+import symalloc
+from models.measure import compiler, load
+from models.planned import CASES, Case, Row, Variants, compare
+from models.planned.case import Binding
+
+LIMIT = 1.05  # of the floor
+QUICK = [case for case in CASES.values() if not case.large]
+ABOVE = {
+    "callee": "what a call needs lies outside the caller's arena",
+    "nonzero": "what depends on the data lies outside the arena",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counting() -> None:
+    if compiler() is None:
+        pytest.skip("measuring needs a C++ compiler")
+    load()
+
+
+@cache
+def variants(name: str) -> Variants:
+    return Variants(CASES[name])
+
+
+@cache
+def row(name: str, index: int) -> Row:
+    """TVM's own plan is built for what is built quickly."""
+    case = CASES[name]
+    return compare(variants(name), case.bindings[index], theirs=case.function == "main")
+
+
+def runs() -> Iterator[ParameterSet]:
+    """An odd extent, and one beyond what is declared."""
+    for case in QUICK:
+        reason = ABOVE.get(case.name)
+        marks = pytest.mark.xfail(strict=True, reason=reason) if reason else ()
+        yield pytest.param(case, 1, marks=marks)
+        yield pytest.param(case, len(case.bindings) - 1, marks=marks)
+
+
+def identifier(value: object) -> str | None:
+    return value.name if isinstance(value, Case) else None
+
+
+@pytest.mark.parametrize(("case", "index"), list(runs()), ids=identifier)
+def test_a_planned_model_runs_at_the_floor(case: Case, index: int) -> None:
+    found = row(case.name, index)
+    assert found.difference is None
+    assert found.ratio <= LIMIT
+    if found.against:
+        assert found.against[0] <= 1
+
+
+@pytest.mark.parametrize("case", QUICK, ids=identifier)
+def test_a_planned_model_is_clean(case: Case) -> None:
+    report = symalloc.lint(variants(case.name).planned.module, stage="as-is")
+    assert [f"{d.rule}: {d.message}" for d in report if d.severity != "note"] == []
+
+
+@pytest.mark.parametrize("case", [case for case in QUICK if case.theirs], ids=identifier)
+def test_what_tvm_plans_wrongly_is_an_error(case: Case) -> None:
+    report = symalloc.lint(case.build(), stage="planned")
+    assert {d.rule for d in report if d.severity == "error"} & {"SYM106", "SYM204"}
+
+
+def test_some_bindings_lie_beyond_what_is_declared() -> None:
+    declared = [case for case in CASES.values() if case.declared]
+    assert len(declared) >= 5
+    for case in declared:
+        assert any(case.beyond(binding) for binding in case.bindings)
+
+
+@pytest.mark.parametrize("case", list(CASES.values()), ids=identifier)
+def test_every_model_has_six_bindings(case: Case) -> None:
+    seen: list[Binding] = []
+    for binding in case.bindings:
+        assert binding not in seen
+        seen.append(binding)
+    assert len(seen) >= 6
