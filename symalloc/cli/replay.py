@@ -1,0 +1,69 @@
+"""`symalloc replay`: what a pool, and others beside it, would reserve for recorded traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from symalloc.errors import UsageError
+
+__all__ = ["replay_command"]
+
+EPILOG = """\
+Reserved counts the bytes of pages that hold memory, live the bytes that the program asked for.  Exit status:
+0, 1 when an allocation of the pool did not fit under --limit, 2 for a trace that cannot be read or wrong
+usage.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("traces", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="TRACE...")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="pool (ours), pool-apart (the same, what outlives its call apart), exact-size (TVM's pooled "
+    "allocator), power-of-two, best-fit (PyTorch-like), buddy; may be repeated.  All without it.",
+)
+@click.option(
+    "--soft-limit",
+    default="1.1",
+    show_default=True,
+    metavar="RATIO|BYTES|none",
+    help="Above this, ours gives free pages back before it takes more: a ratio to the most used so far (a "
+    "number below 100), or an amount such as 512MiB.",
+)
+@click.option("--limit", metavar="BYTES", help="Ours never reserves more; an allocation fails instead.")
+@click.option("--page", default="64KiB", show_default=True, metavar="BYTES", help="The unit given back.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+def replay_command(
+    traces: tuple[Path, ...],
+    policies: tuple[str, ...],
+    soft_limit: str,
+    limit: str | None,
+    page: str,
+    form: str,
+) -> int:
+    """Replay allocation traces and compare the memory that pools reserve for them."""
+    from symalloc.pool.amounts import parse_bytes, parse_soft_limit
+    from symalloc.pool.errors import PoolUsageError
+    from symalloc.pool.policy import Options
+    from symalloc.pool.replay import checked_policies, replay
+    from symalloc.pool.trace import read_trace
+    from symalloc.report.pool import replays_as_json, replays_as_text
+
+    try:
+        options = Options(
+            soft_limit=parse_soft_limit(soft_limit),
+            limit=None if limit is None else parse_bytes(limit),
+            page=parse_bytes(page),
+        )
+        names = checked_policies(policies)
+        read = [read_trace(path) for path in traces]
+    except PoolUsageError as error:
+        raise UsageError(str(error)) from None
+    results = [replay(trace, name, options) for trace in read for name in names]
+    click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
+    return int(any(r.failed for r in results))

@@ -1,0 +1,1 @@
+"""The paged pool: one growable range per device and scope, its policy, statistics and traces."""

@@ -1,0 +1,21 @@
+"""The errors of this room; their texts are meant for a person."""
+
+from __future__ import annotations
+
+__all__ = ["BadFreeError", "OutOfMemoryError", "PoolError", "PoolUsageError"]
+
+
+class PoolError(Exception):
+    """What a pool refuses."""
+
+
+class PoolUsageError(PoolError, ValueError):
+    """An amount, an option or a trace that makes no sense."""
+
+
+class BadFreeError(PoolError, ValueError):
+    """What is freed is no live block: freed before, never allocated, or an address inside a block."""
+
+
+class OutOfMemoryError(PoolError, MemoryError):
+    """An allocation does not fit under the limit, or in the address space, whatever is given back."""

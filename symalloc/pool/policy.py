@@ -1,0 +1,203 @@
+"""The pool's policy: the reference that the native core must agree with, address for address.
+
+A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
+
+1. A block of up to 64 KiB comes from a bin of blocks of its exact size, where one waits.
+2. Else the lowest hole of the range that is large enough serves (`holes.py`).  Where all its pages are
+   backed, that is all.
+3. Where pages are missing, the bins are emptied first: what they held may fill the gap.
+4. Where still missing pages would take the pool above the soft limit, as many free pages elsewhere are
+   given back, the highest first: memory moves from holes that nobody fits in to where it is wanted.
+5. Where that leaves the pool above the hard limit, the allocation fails, and nothing has changed but that
+   free memory was given back.
+
+The policy knows the past only.  What it may be told of a block is whether it outlives its call
+(`escapes`); then such blocks and the others lie in ranges of their own (`apart`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from symalloc.pool.bins import Bins
+from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.holes import Holes, round_up
+from symalloc.pool.pages import Pages
+
+__all__ = ["Options", "PagedPool"]
+
+ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
+KIB = 2**10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a pool behaves; sizes in bytes.  Raises PoolUsageError for what makes no sense.
+
+    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction), or bytes (an int), or
+    None: free pages are never given back by themselves.  `limit` bounds the bytes backed.  `page` is the
+    unit that is backed and given back; `capacity` the address space of one range.
+    """
+
+    soft_limit: Fraction | int | None = Fraction(11, 10)
+    limit: int | None = None
+    page: int = 64 * KIB
+    apart: bool = False
+    bin_largest: int = 64 * KIB
+    bin_capacity: int = 1024 * KIB
+    capacity: int = 2**40
+
+    def __post_init__(self) -> None:
+        if self.page < 4 * KIB or self.page & (self.page - 1):
+            raise PoolUsageError(f"the page size must be a power of two from 4096 bytes on, not {self.page}")
+        if isinstance(self.soft_limit, Fraction) and self.soft_limit < 1:
+            raise PoolUsageError(
+                f"a soft limit of {float(self.soft_limit)} times what is in use cannot be held"
+            )
+        for name, value in (("soft limit", self.soft_limit), ("limit", self.limit)):
+            if value is not None and value < 0:
+                raise PoolUsageError(f"the {name} must not be negative")
+        if self.capacity % self.page:
+            raise PoolUsageError("the capacity of a range must be whole pages")
+
+
+class _Range:
+    """One address range: which of it is free, which of it is backed."""
+
+    __slots__ = ("holes", "pages")
+
+    def __init__(self, options: Options) -> None:
+        self.holes = Holes(options.capacity)
+        self.pages = Pages(options.page)
+
+    def decommit_free(self, nbytes: int) -> int:
+        """Gives back `nbytes` bytes of free pages, or all there are, the highest first; the bytes given."""
+        given = 0
+        for start, end in reversed(self.holes):
+            if given >= nbytes:
+                break
+            given += self.pages.decommit(start, end, nbytes - given)
+        return given
+
+
+class PagedPool:
+    """A pool for one thread that hands out addresses; nothing lies at them.
+
+    An address is `range * capacity + offset`: range 0 for what stays in its call, 1 for what escapes.
+    """
+
+    name = "pool"
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self._ranges = [_Range(self.options) for _ in range(2 if self.options.apart else 1)]
+        self._bins = [
+            Bins(largest=self.options.bin_largest, capacity=self.options.bin_capacity) for _ in self._ranges
+        ]
+        self._blocks: dict[int, int] = {}  # address -> bytes, of live blocks
+        self.used = 0  # bytes that the ranges have handed out, to callers or to bins
+        self.peak_used = 0
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the pages backed now."""
+        return sum(r.pages.reserved for r in self._ranges)
+
+    @property
+    def pages(self) -> list[Pages]:
+        """The pages of each range, with their counts."""
+        return [r.pages for r in self._ranges]
+
+    def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False) -> int:
+        """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
+        distinct too.  Raises OutOfMemoryError.
+        """
+        size = max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
+        which = int(escapes and self.options.apart)
+        address = self._bins[which].take(size) if align <= ALIGNMENT else None
+        if address is None:
+            address = which * self.options.capacity + self._place(which, size, max(align, ALIGNMENT))
+        self._blocks[address] = size
+        return address
+
+    def free(self, address: int) -> None:
+        """Frees the block at `address`; raises BadFreeError where none is live there."""
+        size = self._blocks.pop(address, None)
+        if size is None:
+            raise BadFreeError(f"no live block starts at address {address}: freed before, or never allocated")
+        bins = self._bins[address // self.options.capacity]
+        if size > bins.largest:
+            self._release(address, size)
+            return
+        if not bins.room(size):
+            self._flush(bins)
+        bins.put(address, size)
+
+    def trim(self) -> int:
+        """Gives every free page back; the bytes given back."""
+        self.flush()
+        return sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
+
+    def flush(self) -> None:
+        """Empties the bins."""
+        for bins in self._bins:
+            self._flush(bins)
+
+    def holes(self) -> list[list[tuple[int, int]]]:
+        """The free parts [start, end) of each range, lowest first."""
+        return [list(r.holes) for r in self._ranges]
+
+    def _place(self, which: int, size: int, align: int) -> int:
+        chosen = self._ranges[which]
+        offset = chosen.holes.find(size, align)
+        if offset is None or chosen.pages.missing(offset, size):
+            self.flush()
+            offset = chosen.holes.find(size, align)
+        if offset is None:
+            raise OutOfMemoryError(f"no {size} bytes of address space are free in one piece")
+        chosen.holes.take(offset, size)
+        try:
+            self._make_room(which, chosen.pages.missing(offset, size), size)
+        except OutOfMemoryError:
+            chosen.holes.put(offset, size)
+            raise
+        chosen.pages.commit(offset, size)
+        self.used += size
+        self.peak_used = max(self.peak_used, self.used)
+        return offset
+
+    def _make_room(self, which: int, missing: int, size: int) -> None:
+        """Gives free pages back so that `missing` bytes can be committed for a block of `size` bytes."""
+        if not missing:
+            return
+        for limit in (self._soft_limit(size), self.options.limit):
+            if limit is not None:
+                self._give_back(which, self.reserved + missing - limit)
+        limit = self.options.limit
+        if limit is not None and self.reserved + missing > limit:
+            raise OutOfMemoryError(
+                f"{size} bytes do not fit under the limit of {limit}: {self.used} are in use, "
+                f"{self.reserved} reserved"
+            )
+
+    def _soft_limit(self, size: int) -> int | None:
+        """Bytes to be backed at most once a block of `size` more is in use, if that can be."""
+        limit = self.options.soft_limit
+        if isinstance(limit, Fraction):
+            return int(limit * max(self.peak_used, self.used + size))
+        return limit
+
+    def _give_back(self, which: int, nbytes: int) -> None:
+        """Gives back `nbytes` bytes of free pages if there are as many, those of range `which` first."""
+        for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
+            if nbytes > 0:
+                nbytes -= chosen.decommit_free(nbytes)
+
+    def _flush(self, bins: Bins) -> None:
+        for address, size in bins.flush():
+            self._release(address, size)
+
+    def _release(self, address: int, size: int) -> None:
+        self._ranges[address // self.options.capacity].holes.put(address % self.options.capacity, size)
+        self.used -= size

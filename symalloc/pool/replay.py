@@ -1,0 +1,146 @@
+"""Running a policy over a trace: what it reserves at most beside what is live at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Protocol
+
+from symalloc.pool.errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pages import Pages
+from symalloc.pool.peers import BestFit, Buddy, ExactSize, PowerOfTwo
+from symalloc.pool.policy import Options, PagedPool
+from symalloc.pool.trace import Alloc, Free, Trace
+
+__all__ = ["POLICIES", "Allocator", "Replayed", "Total", "checked_policies", "replay", "total"]
+
+
+class Allocator(Protocol):
+    """What a trace can be replayed on."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that it holds of the operating system now."""
+
+    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+        """The address of a new block; raises OutOfMemoryError."""
+
+    def free(self, address: int) -> None:
+        """Frees a block."""
+
+
+POLICIES: Mapping[str, Callable[[Options], Allocator]] = {
+    "pool": PagedPool,
+    "pool-apart": lambda options: PagedPool(replace(options, apart=True)),
+    "exact-size": lambda _: ExactSize(),
+    "power-of-two": lambda _: PowerOfTwo(),
+    "best-fit": lambda _: BestFit(),
+    "buddy": lambda _: Buddy(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One trace on one policy; sizes in bytes.
+
+    `operations` counts allocations and frees, `seconds` what they took, simulated in Python.  `recycled` is
+    what was given back to the operating system in `decommits` operations; `left` is what stayed live.
+    `failed` says which event ran out of memory, None: none did; figures go as far as that event.
+    """
+
+    trace: str
+    policy: str
+    operations: int
+    peak_live: int
+    peak_reserved: int
+    seconds: float
+    left: int = 0
+    commits: int = 0
+    decommits: int = 0
+    recycled: int = 0
+    failed: str | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Peak reserved to peak live; 1 where nothing was allocated."""
+        return self.peak_reserved / self.peak_live if self.peak_live else 1.0
+
+    @property
+    def rate(self) -> float:
+        """Operations a second."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """One policy over several traces: the geometric mean and the worst of the ratios."""
+
+    policy: str
+    mean: float
+    worst: float
+
+
+def checked_policies(names: Sequence[str]) -> list[str]:
+    """`names` without repetitions, all policies where it is empty; raises PoolUsageError for an unknown one."""
+    for name in names:
+        if name not in POLICIES:
+            raise PoolUsageError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
+    return list(dict.fromkeys(names)) or list(POLICIES)
+
+
+def replay(trace: Trace, policy: str, options: Options) -> Replayed:
+    """`trace` on the policy of that name, one of `POLICIES`."""
+    allocator = POLICIES[policy](options)
+    live = peak_live = peak_reserved = operations = 0
+    blocks: dict[int, tuple[int, int]] = {}
+    failed: str | None = None
+    begin = perf_counter()
+    for index, event in enumerate(trace.events):
+        if isinstance(event, Alloc):
+            try:
+                address = allocator.alloc(event.nbytes, escapes=event.block in trace.escape)
+            except OutOfMemoryError as error:
+                failed = f"event {index}: {error}"
+                break
+            blocks[event.block] = (address, event.nbytes)
+            live += event.nbytes
+            peak_live = max(peak_live, live)
+            peak_reserved = max(peak_reserved, allocator.reserved)
+        elif isinstance(event, Free):
+            address, nbytes = blocks.pop(event.block)
+            allocator.free(address)
+            live -= nbytes
+        else:
+            continue
+        operations += 1
+    seconds = perf_counter() - begin
+    pages = _pages(allocator)
+    return Replayed(
+        trace=trace.name,
+        policy=policy,
+        operations=operations,
+        peak_live=peak_live,
+        peak_reserved=peak_reserved,
+        seconds=seconds,
+        left=live,
+        commits=sum(p.commits for p in pages),
+        decommits=sum(p.decommits for p in pages),
+        recycled=sum(p.decommitted for p in pages),
+        failed=failed,
+    )
+
+
+def total(results: Sequence[Replayed]) -> Total:
+    """The summary of one policy's results, at least one."""
+    ratios = [r.ratio for r in results]
+    return Total(
+        policy=results[0].policy,
+        mean=math.exp(sum(math.log(r) for r in ratios) / len(ratios)),
+        worst=max(ratios),
+    )
+
+
+def _pages(allocator: Allocator) -> list[Pages]:
+    return allocator.pages if isinstance(allocator, PagedPool) else []
