@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from symalloc.plan.assemble import assemble
 from symalloc.plan.buffers import buffers
+from symalloc.plan.certificate import plan_certificate, write_certificate
 from symalloc.plan.floor import live_sums
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
 from symalloc.plan.model import Arena, Buffer, Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.search import Effort, Found, search
+from symalloc.plan.slots import slots
 from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import Function, Program, Var
 from symalloc.prove.domain import Domain
@@ -26,11 +28,18 @@ def plan_program(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> dict[str, Plan]:
-    """A plan for each function of `program`, by name.  Raises PlanRefusedError."""
-    return {
+    """A plan for each function of `program`, by name.
+
+    Where `options` ask for a certificate it is written once all plans are proved.  Raises PlanRefusedError,
+    and OSError where the certificate cannot be written.
+    """
+    plans = {
         name: plan_function(function, program, prover, options=options)
         for name, function in program.functions.items()
     }
+    if options.certificate is not None:
+        write_certificate(options.certificate, plan_certificate(plans.values(), Domain(), prover))
+    return plans
 
 
 def plan_function(
@@ -40,7 +49,7 @@ def plan_function(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> Plan:
-    """A proved plan for `function`: one arena per device and memory scope.
+    """A proved plan for `function`: one arena per device and memory scope, or one per slot ("storages").
 
     Dimensions are taken as >= 0; declared bounds steer where buffers are stacked, and no proof relies on
     them.  Raises PlanRefusedError where the plan cannot be proved.
@@ -51,7 +60,11 @@ def plan_function(
     arenas: list[Arena] = []
     representative: dict[str, int] = {}
     for members in _by_home(found):
-        chosen = _search(members, ranges, options)
+        neighbours = interference(members)
+        if options.flavour == "storages":
+            arenas += slots(members, neighbours, domain, prover)
+            continue
+        chosen = _search(members, neighbours, ranges, options)
         representative = {**chosen.representative, **representative}
         arenas.append(_arena(members, chosen, domain, prover))
     plan = Plan(
@@ -83,10 +96,13 @@ def _ranges(function: Function, found: Sequence[Buffer]) -> dict[str, tuple[int,
 
 
 def _search(
-    members: Sequence[Buffer], ranges: Mapping[str, tuple[int, int | None]], options: PlanOptions
+    members: Sequence[Buffer],
+    neighbours: Mapping[int, frozenset[int]],
+    ranges: Mapping[str, tuple[int, int | None]],
+    options: PlanOptions,
 ) -> Found:
     effort = Effort.of(options.effort, seed=options.seed)
-    return search(members, interference(members), ranges, effort, live_sums(members))
+    return search(members, neighbours, ranges, effort, live_sums(members))
 
 
 def _arena(members: Sequence[Buffer], found: Found, domain: Domain, prover: Prover) -> Arena:
