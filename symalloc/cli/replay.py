@@ -37,7 +37,9 @@ usage.
 )
 @click.option("--limit", metavar="BYTES", help="Ours never reserves more; an allocation fails instead.")
 @click.option("--page", default="64KiB", show_default=True, metavar="BYTES", help="The unit given back.")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+@click.option(
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show the figures."
+)
 def replay_command(
     traces: tuple[Path, ...],
     policies: tuple[str, ...],

@@ -83,7 +83,7 @@ class Total:
 
 
 def checked_policies(names: Sequence[str]) -> list[str]:
-    """`names` without repetitions, all policies where it is empty; raises PoolUsageError for an unknown one."""
+    """`names`, each once; all policies where there are none.  Raises PoolUsageError for an unknown one."""
     for name in names:
         if name not in POLICIES:
             raise PoolUsageError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
