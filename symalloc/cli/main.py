@@ -24,6 +24,7 @@ VERBS = {
     "prove": "Sort a size constraint into always-valid, always-invalid or runtime-check.",
     "plan": "Plan the memory of a Relax module and write the planned module.",
     "run": "Run a Relax module at given sizes, planned.",
+    "pack": "Pack buffers of given or symbolic sizes into one arena.",
     "replay": "Replay allocation traces on the pool and on others.",
     "rules": "List the rules.",
     "explain": "Explain one rule, with examples.",

@@ -39,6 +39,8 @@ class Effort:
 
     `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in buffers that a
     step looks at; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
+    `exact_seconds` go to the exact method where all sizes are known, `capacity_seconds` where a packing
+    within a capacity is looked for.
     """
 
     seconds: float
@@ -48,6 +50,8 @@ class Effort:
     work: int = 10_000
     regimes: int = 3
     target: float = 1.01
+    exact_seconds: float = 0.2
+    capacity_seconds: float = 5.0
 
     @classmethod
     def of(cls, name: EffortName, *, seed: int = 0) -> Effort:
@@ -56,10 +60,25 @@ class Effort:
             case "quick":
                 return cls(seconds=0.5, seed=seed)
             case "normal":
-                return cls(seconds=3.0, seed=seed, points=16, heuristics=len(HEURISTICS), work=100_000)
+                return cls(
+                    seconds=2.5,
+                    seed=seed,
+                    points=16,
+                    heuristics=len(HEURISTICS),
+                    work=100_000,
+                    exact_seconds=2.5,
+                    capacity_seconds=60.0,
+                )
             case "thorough":
                 return cls(
-                    seconds=60.0, seed=seed, points=48, heuristics=len(HEURISTICS), work=2_000_000, target=1.0
+                    seconds=60.0,
+                    seed=seed,
+                    points=48,
+                    heuristics=len(HEURISTICS),
+                    work=2_000_000,
+                    target=1.0,
+                    exact_seconds=60.0,
+                    capacity_seconds=600.0,
                 )
 
 
@@ -150,7 +169,9 @@ class _Attempt:
         """Local search from the best candidate, at the points where candidates are bad."""
         random = Random(self.effort.seed)
         hard = self.hard(points)
-        steps = self.effort.work // max(len(self.problem), 1) // ROUNDS + 1
+        steps = -(-self.effort.work // max(len(self.problem), 1) // ROUNDS)
+        if not steps:
+            return
         for _ in range(ROUNDS):
             order, taken = improve(
                 self.problem,

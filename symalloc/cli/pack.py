@@ -1,0 +1,152 @@
+"""`symalloc pack`: packing problems, static or symbolic, packed and proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from symalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from symalloc.plan.options import EffortName
+    from symalloc.plan.pack import Packing
+    from symalloc.plan.problem import Problem
+
+__all__ = ["pack_command"]
+
+EPILOG = """\
+Ratios are bytes of the arena over the floor, the largest sum of bytes live at one moment, over bindings
+that go far past the declared bounds.  Exit status: 0 packed and proved, 1 when a packing does not fit the
+capacity, 2 for wrong usage or a problem that makes no sense.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option(
+    "--capacity", type=click.IntRange(min=0), metavar="BYTES", help="Find a packing within so many bytes."
+)
+@click.option(
+    "--effort",
+    type=click.Choice(("quick", "normal", "thorough")),
+    default="normal",
+    show_default=True,
+    help="How long to search where the floor is not reached at once.",
+)
+@click.option("--seed", type=int, default=0, help="Of the search: the same seed gives the same answer.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json", "csv")),
+    help="A table, JSON, or MiniMalloc's CSV with offsets. [default: text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write the answer to this file; for several problems, to this directory, as NAME.json or NAME.csv.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the proof as SMT-LIB2, one script for each obligation, for another solver to replay.",
+)
+def pack_command(
+    files: tuple[Path, ...],
+    capacity: int | None,
+    effort: EffortName,
+    seed: int,
+    form: str | None,
+    output: Path | None,
+    certificate: Path | None,
+) -> int:
+    """Pack the buffers of each FILE, JSON or MiniMalloc's CSV, and prove the packing for all shapes."""
+    from symalloc.packing import pack_known, read_problem
+
+    problems = [read_problem(file) for file in files]
+    outputs = _outputs(files, problems, form, output)
+    packings = [
+        pack_known(
+            problem,
+            where=str(file),
+            capacity=capacity,
+            effort=effort,
+            seed=seed,
+            certificate=_folder(certificate, file, len(files)),
+        )
+        for file, problem in zip(files, problems, strict=True)
+    ]
+    _show(packings, capacity, form, outputs)
+    return int(any(p.overrun is not None for p in packings))
+
+
+def _outputs(
+    files: Sequence[Path], problems: Sequence[Problem], form: str | None, output: Path | None
+) -> list[tuple[Path, str]]:
+    """Where each answer is written and in which form; nothing where it all goes to standard output.
+
+    Raises UsageError where that cannot be, before anything is packed.
+    """
+    forms = [form or _form(output if len(files) == 1 and output else file) for file in files]
+    symbolic = [f for f, p in zip(files, problems, strict=True) if p.symbols]
+    if "csv" in (form, *(forms if output else ())) and symbolic:
+        raise UsageError(f"{symbolic[0]}: its sizes have symbols, which CSV cannot hold; use --format json")
+    if output is None:
+        if form == "csv" and len(files) > 1:
+            raise UsageError("CSV goes to standard output for one problem only; give -o DIR")
+        return []
+    if "text" in forms:
+        raise UsageError("the table goes to standard output; -o writes answers as JSON or CSV")
+    if len(files) == 1 and not output.is_dir():
+        return [(output, forms[0])]
+    paths = [output / f"{file.stem}.{suffix}" for file, suffix in zip(files, forms, strict=True)]
+    if len(set(paths)) < len(paths):
+        raise UsageError("two of the problems have the same file name: their answers would be one file")
+    _make(output)
+    return list(zip(paths, forms, strict=True))
+
+
+def _form(file: Path) -> str:
+    return "csv" if file.suffix.lower() == ".csv" else "json"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the directory {folder}: {error.strerror}") from None
+
+
+def _folder(certificate: Path | None, file: Path, count: int) -> Path | None:
+    """The folder for the proof of one of `count` problems."""
+    return certificate if certificate is None or count == 1 else certificate / file.stem
+
+
+def _show(
+    packings: Sequence[Packing], capacity: int | None, form: str | None, outputs: Sequence[tuple[Path, str]]
+) -> None:
+    """Writes the answers, and on standard output the table, or the answers where they have no files."""
+    from symalloc.cli.output import show
+    from symalloc.report.pack import (
+        overrun_text,
+        packing_as_csv,
+        packings_as_json,
+        packings_as_text,
+    )
+
+    for packing, (path, kind) in zip(packings, outputs, strict=False):
+        show(packing_as_csv(packing) if kind == "csv" else packings_as_json([packing]), path)
+    if outputs or form in (None, "text"):
+        show(packings_as_text(packings), None)
+    elif form == "csv":
+        show(packing_as_csv(packings[0]), None)
+    else:
+        show(packings_as_json(packings), None)
+    for packing in packings:
+        if packing.overrun is not None and capacity is not None:
+            click.echo(f"error: {overrun_text(packing, capacity)}", err=True)

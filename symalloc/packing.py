@@ -1,0 +1,94 @@
+"""Packing put together: what `symalloc pack` and `symalloc.pack` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from symalloc.errors import SymallocError, UsageError
+from symalloc.plan.certificate import write_certificate
+from symalloc.plan.fault import PlanRefusedError
+from symalloc.plan.options import EffortName
+from symalloc.plan.pack import Packing, pack_problem
+from symalloc.plan.problem import Problem, ProblemError, problem_of, read_csv, read_json
+from symalloc.plan.search import Effort
+
+__all__ = ["pack", "pack_known", "read_problem"]
+
+
+def pack(
+    problem: Problem | Mapping[str, Any] | str | Path,
+    *,
+    capacity: int | None = None,
+    effort: EffortName = "normal",
+    seed: int = 0,
+    certificate: str | Path | None = None,
+) -> Packing:
+    """A proved packing of `problem`: a dictionary in the JSON form, or the path of a JSON or CSV file.
+
+    `capacity` is in bytes: `.overrun` says whether the packing fits it.  `effort` is how long to search;
+    `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a problem that makes no sense,
+    SymallocError where the packing cannot be proved.
+    """
+    where = str(problem) if isinstance(problem, str | Path) else "problem"
+    return pack_known(
+        _known(problem), where=where, capacity=capacity, effort=effort, seed=seed, certificate=certificate
+    )
+
+
+def pack_known(
+    problem: Problem,
+    *,
+    where: str,
+    capacity: int | None,
+    effort: EffortName,
+    seed: int,
+    certificate: str | Path | None,
+) -> Packing:
+    """`pack` of a problem that is read; `where` stands in front of what errors say."""
+    if capacity is not None and capacity < 0:
+        raise UsageError(f"a capacity of {capacity} bytes is negative")
+    wanted = Effort.of(effort, seed=seed)
+    try:
+        packing = pack_problem(problem, effort=wanted, capacity=capacity, certify=certificate is not None)
+    except ProblemError as error:
+        raise UsageError(f"{where}: {error}") from None
+    except PlanRefusedError as error:
+        raise SymallocError(f"{where}: {error}") from None
+    if certificate is not None and packing.certificate is not None:
+        _write(Path(certificate), packing.certificate)
+    return packing
+
+
+def read_problem(path: Path) -> Problem:
+    """The problem in the file `path`: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    read = read_csv if path.suffix.lower() == ".csv" else read_json
+    try:
+        return read(text, path.stem)
+    except ProblemError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _known(problem: Problem | Mapping[str, Any] | str | Path) -> Problem:
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, str | Path):
+        return read_problem(Path(problem))
+    try:
+        return problem_of(problem)
+    except ProblemError as error:
+        raise UsageError(str(error)) from None
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    try:
+        write_certificate(folder, files)
+    except OSError as error:
+        raise UsageError(f"cannot write the certificate to {folder}: {error.strerror}") from None
