@@ -2,84 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax
 
 from symalloc.plan.model import Plan
-from symalloc.plan.planner import plan_function
+from symalloc.plan.options import PlanOptions
+from symalloc.plan.planner import plan_program
 from symalloc.plan.validate import PlanRefusedError
-from symalloc.program.model import Function, Origin
-from symalloc.program.types import ShapeType, TensorType, TupleType, Type
+from symalloc.program.model import Function, Origin, Program
 from symalloc.prove.prover import Prover
-from symalloc.relax.emit import emit_function
+from symalloc.relax.emit_module import emit_module
 from symalloc.relax.extract import extract
-from symalloc.size.expr import Expr
+from symalloc.relax.symbols import entry_symbols
 
 __all__ = ["PlanMemory", "PlannedModule", "plan_lowered"]
+
+_SHIFTING = frozenset({"llvm", "c"})
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModule:
-    """A module with its plans written into it, and the plans by function name."""
+    """A module with its plans written into it, the plans by function name, and what they were made from."""
 
     module: tvm.IRModule
     plans: Mapping[str, Plan]
+    program: Program
 
 
-def plan_lowered(module: tvm.IRModule, prover: Prover | None = None) -> PlannedModule:
+def plan_lowered(
+    module: tvm.IRModule,
+    prover: Prover | None = None,
+    *,
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    target: tvm.target.Target | None = None,
+) -> PlannedModule:
     """Plans every Relax function of a module as CallTIRRewrite leaves it.
 
-    Raises PlanRefusedError where a plan cannot be proved.
+    `target` is what the module is built for, by default the one whose scope this is called in, else the
+    CPU.  Raises PlanRefusedError where a plan cannot be proved.
     """
-    prover = prover or Prover()
-    program = extract(module, name="module", stage="CallTIRRewrite")
-    plans: dict[str, Plan] = {}
-    planned = module.clone()
-    for variable, function in module.functions_items():
-        seen = program.functions.get(variable.name_hint)
-        if seen is None or not isinstance(function, relax.Function):
-            continue
-        variables = entry_symbols(function, seen)
-        plan = plan_function(_only(seen, variables), program, prover)
-        plans[plan.function] = plan
-        planned.update_func(variable, emit_function(function, seen, plan, variables))
-    return PlannedModule(module=planned, plans=plans)
+    program = _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
+    plans = plan_program(program, prover or Prover(), options=options)
+    planned = emit_module(
+        module,
+        program,
+        plans,
+        guards=options.guards,
+        shift=_takes_offsets(target or tvm.target.Target.current(allow_none=True)),
+    )
+    return PlannedModule(module=planned, plans=plans, program=program)
 
 
-def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Any]:
-    """The symbolic variables that the parameters of `function` define, by the names that `seen` gives them.
-
-    Variables may share a name in TVM, so they are paired by where they stand in the parameters' types.
-    """
-    found: dict[str, Any] = {}
-    for param, var in zip(function.params, seen.params, strict=True):
-        found.update(_paired(param.ty, var.type))
-    return found
+def _takes_offsets(target: tvm.target.Target | None) -> bool:
+    """Whether kernels may be given tensors at an offset: seen to run on the CPU, not tried elsewhere."""
+    return target is None or target.kind.name in _SHIFTING
 
 
-def _paired(theirs: Any, ours: Type) -> Iterator[tuple[str, Any]]:
-    match ours:
-        case TupleType(fields=fields):
-            for one, other in zip(theirs.fields, fields, strict=True):
-                yield from _paired(one, other)
-        case TensorType(shape=extents) if extents is not None:
-            yield from _paired_extents(theirs.shape.values, extents)
-        case ShapeType(values=extents) if extents is not None:
-            yield from _paired_extents(theirs.values, extents)
-
-
-def _paired_extents(theirs: Any, ours: tuple[Expr, ...]) -> Iterator[tuple[str, Any]]:
-    for one, other in zip(theirs, ours, strict=True):
-        name = other.as_symbol
-        if name is not None and isinstance(one, relax.Var):
-            yield name, one
+def _plannable(module: tvm.IRModule, program: Program) -> Program:
+    """`program` with every dimension that no variable of TVM's defines counted as undefined."""
+    functions = {
+        name: _only(seen, entry_symbols(module[name], seen)) for name, seen in program.functions.items()
+    }
+    return replace(program, functions=functions)
 
 
 def _only(seen: Function, names: Container[str]) -> Function:
@@ -99,6 +88,9 @@ class PlanMemory:
     PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.
     """
 
+    def __init__(self, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008 - frozen
+        self.options = options
+
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
-        return plan_lowered(module).module
+        return plan_lowered(module, options=self.options).module

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
@@ -13,9 +14,36 @@ from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select,
 from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.expr import Expr
 
-__all__ = ["condition_to_prim", "to_prim"]
+__all__ = ["PrimBuilder", "condition_to_prim", "to_prim"]
 
 _INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(slots=True)
+class PrimBuilder:
+    """Builds the expressions of one function, each distinct one once.
+
+    Invariant: what was built over a name stays right, because a name never changes its variable.
+    """
+
+    variables: dict[str, Any]
+    _built: dict[Expr, Any] = field(default_factory=dict)
+
+    def __call__(self, expr: Expr) -> Any:
+        """`expr` in int64; raises as `to_prim` does."""
+        found = self._built.get(expr)
+        if found is None:
+            found = self._built[expr] = to_prim(expr, self.variables)
+        return found
+
+    def condition(self, condition: Condition) -> Any:
+        """`condition` as a boolean expression; raises as `to_prim` does."""
+        return condition_to_prim(condition, self.variables)
+
+    def define(self, found: Iterable[tuple[str, Any]]) -> None:
+        """Adds variables that become known as the function goes on."""
+        for name, variable in found:
+            self.variables.setdefault(name, variable)
 
 
 def to_prim(expr: Expr, variables: Mapping[str, Any]) -> Any:

@@ -9,13 +9,14 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.plan.planner import plan_function
+from symalloc.plan.planner import plan_program
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
 from symalloc.prove.prover import Prover
-from symalloc.relax.emit import EmissionError, emit_function
+from symalloc.relax.emit import EmissionError
+from symalloc.relax.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import lower
-from symalloc.relax.plan_pass import entry_symbols, plan_lowered
+from symalloc.relax.plan_pass import plan_lowered
 from symalloc.relax.run_load import load_one
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
@@ -34,13 +35,13 @@ def instructions(block: Block) -> list[Instruction]:
     return found
 
 
-def test_one_storage_one_guard_and_two_calls_a_tensor() -> None:
+def test_one_storage_one_guard_and_one_call_a_tensor() -> None:
     module = plan_lowered(lowered("Branches"))
     body = extract(module.module, name="m").functions["main"].body
     kinds = Counter(type(i) for i in instructions(body))
     planned = sum(len(a.placements) for a in module.plans["main"].arenas)
-    assert (kinds[AllocStorage], kinds[AllocTensor], kinds[Assert]) == (1, 1, 1)
-    assert kinds[View] == 2 * planned
+    assert (kinds[AllocStorage], kinds[AllocTensor], kinds[Assert]) == (1, planned, 1)
+    assert kinds[View] == 0
     assert kinds[AllocFresh] == len(module.plans["main"].unplanned)
     assert [type(i) for i in body.instructions[:3]] == [Assert, AllocStorage, AllocTensor]
 
@@ -50,10 +51,21 @@ def test_offsets_and_sizes_are_those_of_the_plan() -> None:
     (arena,) = module.plans["main"].arenas
     found = instructions(extract(module.module, name="m").functions["main"].body)
     (storage,) = (i for i in found if isinstance(i, AllocStorage))
-    views = [i for i in found if isinstance(i, View) and i.kind == "view"]
+    tensors = [i for i in found if isinstance(i, AllocTensor)]
     assert storage.size == arena.size
-    assert [v.offset for v in views] == [p.offset for p in arena.placements]
-    assert [v.var.name for v in views] == [f"{p.buffer.name}_view" for p in arena.placements]
+    assert [t.offset for t in tensors] == [p.offset for p in arena.placements]
+    assert [t.var.name for t in tensors] == [p.buffer.name for p in arena.placements]
+
+
+def test_where_kernels_take_no_offset_tensors_are_settled_first() -> None:
+    module = lowered("Nested")
+    planned = plan_lowered(module, target=tvm.target.Target("opencl", host="llvm"))
+    found = instructions(extract(planned.module, name="m").functions["main"].body)
+    (arena,) = planned.plans["main"].arenas
+    away = [p for p in arena.placements if p.offset.as_constant != 0]
+    assert [i.kind for i in found if isinstance(i, View)] == ["ensure_zero_offset"] * len(away) != []
+    for name, kernel in extract(planned.module, name="m").kernels.items():
+        assert kernel == extract(module, name="m").kernels[name]
 
 
 def test_what_is_emitted_is_well_formed() -> None:
@@ -76,18 +88,13 @@ def test_planning_twice_changes_nothing() -> None:
 @pytest.mark.parametrize(("planned", "written"), [("Chain", "Branches"), ("Branches", "Chain")])
 def test_a_plan_of_another_function_is_refused(planned: str, written: str) -> None:
     program = extract(lowered(planned), name="m")
-    seen = program.functions["main"]
-    function = lowered(written)["main"]
-    variables = entry_symbols(lowered(planned)["main"], seen)
     with pytest.raises(EmissionError):
-        emit_function(function, seen, plan_function(seen, program, Prover()), variables)
+        emit_module(lowered(written), program, plan_program(program, Prover()))
 
 
 def test_dataflow_blocks_are_refused() -> None:
-    module = load_one(SCRIPT, module="Reshapes")
     program = extract(lowered("Reshapes"), name="m")
-    seen = program.functions["main"]
     with pytest.raises(EmissionError, match="run ToNonDataflow first"):
-        emit_function(
-            module["main"], seen, plan_function(seen, program, Prover()), entry_symbols(module["main"], seen)
+        emit_module(
+            load_one(SCRIPT, module="Reshapes"), program, plan_program(program, Prover()), shift=False
         )

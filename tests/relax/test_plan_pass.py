@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ from tvm.relax.frontend import nn
 
 from symalloc.lint.run import Linter, Settings
 from symalloc.plan import planner
+from symalloc.plan.assemble import Layout
+from symalloc.plan.model import Buffer, Placement
 from symalloc.plan.validate import PlanRefusedError
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import lower, pipeline
-from symalloc.relax.plan_pass import PlannedModule, entry_symbols, plan_lowered
+from symalloc.relax.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read_result import FileResult
 from symalloc.relax.run import Runner
 from symalloc.relax.run_load import load_one
 from symalloc.relax.run_result import RunResult
+from symalloc.relax.symbols import entry_symbols
 from symalloc.rulebook.book import load_rules
 from symalloc.size.expr import ZERO
 
@@ -85,7 +88,7 @@ def mlp() -> tvm.IRModule:
 
 @pytest.mark.parametrize("flavour", ["default", "target"])
 def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
-    for result in same(mlp(), SIZES, flavour=flavour):
+    for result in same(mlp(), SIZES, pipeline=flavour):
         assert result.arena_bytes == result.floor_bytes
 
 
@@ -282,7 +285,12 @@ def test_a_static_module_has_no_guard() -> None:
 
 def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stacking that puts everything at the start must be refused, through TVM's pass runner too."""
-    monkeypatch.setattr(planner, "offsets", lambda found, *_: {b.id: (ZERO,) for b in found})
+
+    def flat(found: Sequence[Buffer], *_: object) -> Layout:
+        placements = tuple(Placement(buffer=b, offset=ZERO) for b in found)
+        return Layout(size=sum((b.size for b in found), ZERO), placements=placements)
+
+    monkeypatch.setattr(planner, "assemble", flat)
     with pytest.raises(
         PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
     ):

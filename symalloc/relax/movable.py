@@ -1,0 +1,136 @@
+"""Kernels that take a tensor at an offset in its storage.
+
+A compiled PrimFunc refuses a tensor whose byte offset is not zero, unless the buffer is declared with a free
+`elem_offset`.  With `offset_factor` set to 64 bytes' worth of elements it takes any multiple of 64 B, zero
+among them, and the compiler keeps the alignment of every access: code and results stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.tirx.buffer import BufferType
+
+from symalloc.plan.model import ALIGNMENT
+
+__all__ = ["movable", "with_offsets"]
+
+_INDEX = "int64"  # a narrower offset could wrap in a large arena
+
+
+def movable(kernel: tirx.PrimFunc) -> frozenset[int]:
+    """The positions of the parameters that can be made to take a tensor at a multiple of 64 B, or do so
+    already.
+
+    Left out are buffers with strides or an offset of their own, and those whose bare pointer the body hands
+    on (to an extern function, an intrinsic, a view): nothing would add the offset to it.
+    """
+    attributes = kernel.attrs
+    if attributes is not None and "calling_conv" in attributes:
+        return frozenset()  # lowered already: its parameters are no longer those of the PrimFunc
+    candidates = {p.__chandle__(): i for i, p in enumerate(kernel.params) if _plain(p.ty)}
+    if not candidates:
+        return frozenset()
+    mentions = _Mentions()
+    tvm_ffi.structural_walk(kernel.body, mentions.callbacks(), order="pre")
+    return frozenset(i for handle, i in candidates.items() if mentions.only_accessed(handle))
+
+
+def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
+    """`kernel` with the buffers at `positions`, which must be `movable`, at a free multiple of 64 B."""
+    params = list(kernel.params)
+    replaced: dict[int, Any] = {}
+    for position in positions:
+        old = params[position]
+        if not _is_zero(old.ty.elem_offset):
+            continue
+        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _shifted(old.name, old.ty))
+
+    def renewed(var: Any) -> Any:
+        return replaced.get(var.__chandle__(), var)
+
+    body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
+    return tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs, kernel.span)
+
+
+def _plain(type_: Any) -> bool:
+    """A dense buffer at offset zero, or at a multiple that ALIGNMENT is one of, whatever it is."""
+    if type(type_) is not BufferType or len(type_.strides) > 0 or len(type_.allocated_addr) > 0:
+        return False
+    step = _elements(type_)
+    if step is None:
+        return False
+    if _is_zero(type_.elem_offset):
+        return int(type_.offset_factor) <= 1
+    return type(type_.elem_offset) is ir.Var and step % max(int(type_.offset_factor), 1) == 0
+
+
+def _elements(type_: Any) -> int | None:
+    """How many elements ALIGNMENT bytes hold; None for types that do not fill bytes, or do not fit."""
+    dtype = type_.dtype.dtype
+    bits = dtype.bits * dtype.lanes
+    return ALIGNMENT * 8 // bits if bits % 8 == 0 and (ALIGNMENT * 8) % bits == 0 else None
+
+
+def _is_zero(offset: Any) -> bool:
+    return type(offset) is tirx.IntImm and int(offset.value) == 0
+
+
+def _shifted(name: str, old: Any) -> BufferType:
+    return BufferType(
+        old.dtype,
+        old.storage_scope,
+        old.shape,
+        old.strides,
+        tirx.Var(f"{name}_offset", _INDEX),
+        old.data_alignment,
+        _elements(old),
+        old.layout,
+        old.allocated_addr,
+    )
+
+
+@dataclass(slots=True)
+class _Mentions:
+    """How often each variable (by address) is mentioned at all, and how often as an access of a buffer."""
+
+    all: Counter[int] = field(default_factory=Counter)
+    accesses: Counter[int] = field(default_factory=Counter)
+
+    def callbacks(self) -> tuple[Any, ...]:
+        return (
+            (ir.TensorLoad, self._load),
+            (tirx.BufferStore, self._store),
+            (s_tir.SBlock, self._block),
+            (ir.Call, self._call),
+            (ir.Var, self._mention),
+        )
+
+    def only_accessed(self, handle: int) -> bool:
+        return self.all[handle] == self.accesses[handle]
+
+    def _mention(self, node: Any) -> None:
+        self.all[node.__chandle__()] += 1
+
+    def _load(self, node: Any) -> None:
+        self.accesses[node.source.__chandle__()] += 1
+
+    def _store(self, node: Any) -> None:
+        self.accesses[node.buffer.__chandle__()] += 1
+
+    def _block(self, node: Any) -> None:
+        for region in (*node.reads, *node.writes):
+            self.accesses[region.source.__chandle__()] += 1
+
+    def _call(self, node: Any) -> None:
+        """The address of an element leaves the kernel's hands."""
+        if getattr(node.op, "name", None) != "tirx.address_of":
+            return
+        for argument in node.args:
+            if type(argument) is ir.TensorLoad:
+                self.all[argument.source.__chandle__()] += 1

@@ -1,0 +1,44 @@
+"""TVM's symbolic variables by the names that the extracted form gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm import relax
+
+from symalloc.program.model import Function
+from symalloc.program.types import ShapeType, TensorType, TupleType, Type
+from symalloc.size.expr import Expr
+
+__all__ = ["entry_symbols", "paired"]
+
+
+def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Any]:
+    """The symbolic variables that the parameters of `function` define, by the names that `seen` gives them.
+
+    Variables may share a name in TVM, so they are paired by where they stand in the parameters' types.
+    """
+    found: dict[str, Any] = {}
+    for param, var in zip(function.params, seen.params, strict=True):
+        found.update(paired(param.ty, var.type))
+    return found
+
+
+def paired(theirs: Any, ours: Type) -> Iterator[tuple[str, Any]]:
+    """The names and variables that stand alone as an extent in a type, in both its forms."""
+    match ours:
+        case TupleType(fields=fields):
+            for one, other in zip(theirs.fields, fields, strict=True):
+                yield from paired(one, other)
+        case TensorType(shape=extents) if extents is not None:
+            yield from _paired_extents(theirs.shape.values, extents)
+        case ShapeType(values=extents) if extents is not None:
+            yield from _paired_extents(theirs.values, extents)
+
+
+def _paired_extents(theirs: Any, ours: tuple[Expr, ...]) -> Iterator[tuple[str, Any]]:
+    for one, other in zip(theirs, ours, strict=True):
+        name = other.as_symbol
+        if name is not None and isinstance(one, relax.Var):
+            yield name, one
