@@ -74,5 +74,5 @@ def _layout(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance)
     placed = offsets(buffers, stacking, dominance)
     size = arena_size(buffers, placed, dominance)
     unified = unify(buffers, stacking, placed, size, dominance)
-    built = {alternatives: maximum(*alternatives) for alternatives in unified.values()}
+    built = {alternatives: maximum(*alternatives) for alternatives in set(unified.values())}
     return maximum(*size), [built[unified[b.id]] for b in buffers]

@@ -91,12 +91,15 @@ def _rooms(
 ) -> dict[Alternatives, dict[_Room, None]]:
     """What limits the offsets from above, by offset, each limit once."""
     found: dict[Alternatives, dict[_Room, None]] = {offset: {} for offset in placed.values()}
-    kinds = {b.id: b for b in buffers}
-    for buffer in buffers:
-        found[placed[buffer.id]][_Room(buffer.size, buffer.alignment, None)] = None
-        for j in stacking.below[buffer.id]:
-            below = kinds[j]
-            found[placed[j]][_Room(below.size, below.alignment, placed[buffer.id])] = None
+    kinds: dict[tuple[Alternatives, Expr, int], int] = {}
+    kind_of = {b.id: kinds.setdefault((placed[b.id], b.size, b.alignment), len(kinds)) for b in buffers}
+    meetings = {(kind_of[j], kind_of[i]) for i, below in stacking.below.items() for j in below}
+    listed = list(kinds)
+    for offset, size, alignment in listed:
+        found[offset][_Room(size, alignment, None)] = None
+    for low, high in sorted(meetings):
+        offset, size, alignment = listed[low]
+        found[offset][_Room(size, alignment, listed[high][0])] = None
     return found
 
 
