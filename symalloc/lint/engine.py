@@ -14,6 +14,7 @@ from symalloc.lint.domains import Domains
 from symalloc.lint.finding import Finding
 from symalloc.lint.function_check import FunctionCheck
 from symalloc.lint.judge import Judge
+from symalloc.lint.sites.handed_over import heedless_leaves
 from symalloc.lint.sites.site import Scene
 from symalloc.lint.tally import Tally
 from symalloc.program.facts import facts_of
@@ -87,8 +88,9 @@ def check(
 
 
 def _scenes(program: Program) -> Iterable[Scene]:
-    numbers = TypeNumbers()
-    for name, analysis in analyse(program).items():
+    numbers, heedless = TypeNumbers(), dict[str, frozenset[int]]()
+    for name, analysis in analyse(program).items():  # callees first
+        heedless[name] = heedless_leaves(program, analysis, heedless)
         yield Scene(
             program=program,
             function=program.functions[name],
@@ -97,6 +99,7 @@ def _scenes(program: Program) -> Iterable[Scene]:
             binders=_binders(analysis),
             numbers=numbers,
             written_folds=written_folds(analysis.points, analysis.effects),
+            heedless=heedless,
         )
 
 

@@ -111,6 +111,12 @@ _KINDS = (
         texts=("kernel", "parameter", "argument", "property", "subject", "declarer"),
     ),
     SiteKind(
+        name="handed-over",
+        description="a tensor handed to what may look at its pointer alone (a test, a packed function)",
+        quantities={"offset": _B},
+        texts=("tensor", "receiver"),
+    ),
+    SiteKind(
         name="call",
         description="a call of another Relax function whose own verification left a precondition",
         quantities={},

@@ -15,6 +15,7 @@ SHIPPED = [
     *(f"SYM10{n}" for n in range(1, 10)),
     "SYM110",
     "SYM111",
+    "SYM112",
     *(f"SYM20{n}" for n in range(1, 8)),
     *(f"SYM30{n}" for n in range(1, 6)),
     "SYM401",

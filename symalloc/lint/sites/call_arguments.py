@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from symalloc.lint.sites.carried import carried
 from symalloc.lint.sites.site import Scene, Site, name_of
 from symalloc.program.kernel_call import arguments_of, comparisons
 from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, Operand
 from symalloc.program.operands import tensor_type
-from symalloc.program.regions import Cell
 from symalloc.program.types import TensorType
 from symalloc.size.condition import eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant
@@ -60,14 +60,16 @@ def _properties(
     if buffer.shape is not None and dimensions is not None and dimensions != len(buffer.shape):
         declared = constant(len(buffer.shape))
         yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
-    offset = _byte_offset(scene, argument)
-    if offset is None or not offset.terms or buffer.dtype is None:
+    if buffer.dtype is None:
         return
-    if buffer.offset_factor is None:
-        yield _site(call, name, buffer.name, "byte offset", offset, ZERO)
-    else:
-        step = buffer.offset_factor * buffer.dtype.itemsize
-        yield _site(call, name, buffer.name, f"byte offset modulo {step}", mod(offset, step), ZERO)
+    for offset in dict.fromkeys(carried(scene.points, argument)):
+        if not offset.terms:
+            continue
+        if buffer.offset_factor is None:
+            yield _site(call, name, buffer.name, "byte offset", offset, ZERO)
+        else:
+            step = buffer.offset_factor * buffer.dtype.itemsize
+            yield _site(call, name, buffer.name, f"byte offset modulo {step}", mod(offset, step), ZERO)
 
 
 def _site(
@@ -97,9 +99,3 @@ def _name(call: CallKernel | CallTIR, argument: Operand) -> str:
 
 def _dimensions(kind: TensorType) -> int | None:
     return len(kind.shape) if kind.shape is not None else kind.ndim
-
-
-def _byte_offset(scene: Scene, argument: Operand) -> Expr | None:
-    """The byte offset that the tensor carries; None where it is not known."""
-    value = scene.points.value_of(argument)
-    return value.offset if isinstance(value, Cell) else None

@@ -81,8 +81,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One function as the generators see it; `written_folds` are the results of ensure_zero_offset that are
-    written, with what writes them.
+    """One function as the generators see it.
+
+    `written_folds` are the results of ensure_zero_offset that are written, with what writes them; `heedless`
+    are by callee the leaves of its parameters that must begin at byte 0.
     """
 
     program: Program
@@ -92,6 +94,7 @@ class Scene:
     binders: Mapping[Var, Instruction]
     numbers: TypeNumbers
     written_folds: Mapping[Var, Instruction] = field(default_factory=dict)
+    heedless: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def points(self) -> PointsTo:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from symalloc.lint.sites.call_arguments import call_arguments
+from symalloc.lint.sites.carried import carried
 from symalloc.lint.sites.casts import match_casts
+from symalloc.lint.sites.handed_over import handed_over
 from symalloc.lint.sites.indices import constant_indices
 from symalloc.lint.sites.lifetimes import live_pairs, unfreed, unruly, unsafe_results
 from symalloc.lint.sites.site import Scene, Site
@@ -27,7 +29,6 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.operands import type_of
-from symalloc.program.regions import Cell
 
 __all__ = ["IN_FUNCTIONS", "IN_INSTRUCTIONS", "KEYS"]
 
@@ -52,6 +53,7 @@ IN_INSTRUCTIONS: Mapping[type, tuple[InInstruction, ...]] = {
 
 IN_FUNCTIONS: tuple[InFunction, ...] = (
     (frozenset(("live-pair",)), live_pairs),
+    (frozenset(("handed-over",)), handed_over),
     (frozenset(("use", "kill")), unruly),
     (frozenset(("allocation",)), unfreed),
     (frozenset(("result",)), unsafe_results),
@@ -69,8 +71,7 @@ def _alloc_tensor(scene: Scene, alloc: AllocTensor) -> Hashable:
 def _argument(scene: Scene, operand: Operand) -> Hashable:
     if not isinstance(operand, Var):
         return operand
-    value = scene.points.values.get(operand)
-    return scene.numbers.of(operand), value.offset if type(value) is Cell else None
+    return scene.numbers.of(operand), tuple(carried(scene.points, operand))
 
 
 def _call_kernel(scene: Scene, call: CallKernel) -> Hashable:
