@@ -36,9 +36,7 @@ def unify(
         return dict(placed)
     groups = _Groups(dominance=dominance, arena=arena, rooms=_rooms(buffers, stacking, placed))
     for old in moving:
-        others = (
-            new for new in moving if new != old and new not in groups.moved and _cost(new) <= _cost(old)
-        )
+        others = (new for new in moving if new != old and new not in groups.moved)
         for new in sorted(others, key=lambda o: (-users[o], _key(o))):
             if groups.may_move(old, new):
                 groups.moved[old] = new
