@@ -14,11 +14,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from symalloc.api import lint, prove
+    from symalloc.api import lint, plan, prove, run
     from symalloc.errors import SymallocError, UsageError
     from symalloc.instrument import VerifyMemory
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
-    from symalloc.planning import plan, run
     from symalloc.prove.verdict import Proof, Verdict
     from symalloc.relax.plan_pass import PlanMemory
 
@@ -52,9 +51,9 @@ _HOMES = {
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
-    "plan": "symalloc.planning",
+    "plan": "symalloc.api",
     "prove": "symalloc.api",
-    "run": "symalloc.planning",
+    "run": "symalloc.api",
 }
 
 

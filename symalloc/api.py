@@ -1,21 +1,24 @@
-"""`symalloc.lint` and `symalloc.prove`: the command line's two questions, asked from Python."""
+"""`symalloc.lint`, `prove`, `plan` and `run`: what the command line does, from Python."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from symalloc.config import STAGES
-from symalloc.errors import UsageError
+from symalloc.errors import SymallocError, UsageError
 from symalloc.lint.diagnostic import Diagnostic, Report, Summary
 from symalloc.linting import LintOptions, LintSession, parse_assumptions
+from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.span import Source
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof
 from symalloc.relax.read_result import DEFAULT_TIMEOUT, Stage
+from symalloc.relax.run_result import PipelineName, RunError, RunResult
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
     from sympy.logic.boolalg import Boolean
     from tvm.ir import IRModule
 
-__all__ = ["Claim", "LintTarget", "lint", "prove"]
+    from symalloc.relax.plan_pass import PlannedModule
+
+__all__ = ["Claim", "LintTarget", "lint", "plan", "prove", "run"]
 
 Claim: TypeAlias = Union[str, "Boolean"]
 LintTarget: TypeAlias = Union["IRModule", str, Path]
@@ -82,6 +87,73 @@ def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
     given = (assume,) if isinstance(assume, str) or _is_sympy(assume) else assume
     assumptions = tuple(parse_assumptions((a,))[0] if isinstance(a, str) else _condition(a) for a in given)
     return Prover().prove(_condition(constraint), Domain(assumptions=assumptions))
+
+
+def plan(
+    module: IRModule,
+    *,
+    target: str = "llvm",
+    pipeline: PipelineName = "default",
+    flavour: Flavour = "arena",
+    guards: GuardKind = "assert",
+    effort: EffortName = "quick",
+    seed: int = 0,
+    certificate: str | Path | None = None,
+) -> PlannedModule:
+    """`module` lowered to where memory is planned and planned; `.module` builds with any pipeline.
+
+    `.plans` holds the plan of each function.  `pipeline`: TVM's "default" one, or the "target"'s own;
+    `flavour`: tensors at offsets of one "arena", or "storages" that they share whole; `guards`: what checks
+    the shapes at entry; `effort` and `seed` are those of the search; `certificate`: a folder for the proof.
+    Raises SymallocError.
+    """
+    from symalloc.relax.plan_file import plan_module
+
+    options = PlanOptions(
+        effort=effort,
+        seed=seed,
+        flavour=flavour,
+        guards=guards,
+        certificate=None if certificate is None else Path(certificate),
+    )
+    with _told():
+        return plan_module(module, target=target, pipeline=pipeline, options=options)
+
+
+def run(
+    module: IRModule,
+    binding: Mapping[str, int],
+    *,
+    function: str | None = None,
+    check: bool = False,
+    seed: int = 0,
+    repeat: int = 1,
+    target: str = "llvm",
+    pipeline: PipelineName = "default",
+    flavour: Flavour = "arena",
+    guards: GuardKind = "assert",
+    effort: EffortName = "quick",
+) -> RunResult:
+    """Runs a function of `module`, planned, on random arguments at `binding`, in this process.
+
+    `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which every
+    tensor has memory of its own.  Raises SymallocError.
+    """
+    from symalloc.relax.run import Runner
+
+    options = PlanOptions(effort=effort, flavour=flavour, guards=guards)
+    with _told():
+        runner = Runner(module, function=function, target=target, pipeline=pipeline, options=options)
+        return runner.run(binding, check=check, seed=seed, repeat=repeat)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What cannot be done as asked leaves as SymallocError."""
+    try:
+        yield
+    except RunError as error:
+        raise SymallocError(str(error)) from None
 
 
 def _condition(claim: Claim) -> Condition:

@@ -1,148 +1,120 @@
-"""Planning and running put together: what the command line and the Python functions share."""
+"""Modules in files, planned and run in a process of their own: what `symalloc plan` and `symalloc run` do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-from symalloc.errors import SymallocError, UsageError
+from symalloc.errors import UsageError
+from symalloc.files import write_atomically
 from symalloc.lint.diagnostic import Report
 from symalloc.lint.run import Linter, Settings
-from symalloc.plan.summary import Summary, summarise
+from symalloc.plan.options import PlanOptions
+from symalloc.plan.summary import Summary
 from symalloc.program.model import Program
 from symalloc.prove.prover import Prover
+from symalloc.relax.plan_request import PlanRequest
 from symalloc.relax.read_result import FileResult
 from symalloc.relax.run_isolated import isolated
 from symalloc.relax.run_result import PlannedFile, RunError, RunResult
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
-    from tvm import IRModule
+    from symalloc.plan.comparison import Comparison
 
-    from symalloc.relax.plan_pass import PlannedModule
+__all__ = ["Planned", "planned_file", "run_file"]
 
-__all__ = ["Flavour", "PlannedText", "plan", "plan_path", "run", "run_path"]
-
-Flavour: TypeAlias = Literal["default", "target"]
+PLAN_JOB = "symalloc.relax.plan_file:plan_file"
+COMPARE_JOB = "symalloc.relax.plan_file:compare_file"
+RUN_JOB = "symalloc.relax.run_file:run_file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedText:
-    """A file's module, planned: the text to write, a summary for each function, what the linter says of
-    it.
+class Planned:
+    """A file's module, planned: a summary for each function, and what the linter says of what came out.
+
+    `text` is the planned module as it is written; `staged` holds the certificates, until `write` moves them.
     """
 
     text: str
     summaries: tuple[Summary, ...]
     report: Report
+    certificate: Path | None = None
+    staged: Path | None = None
+
+    def write(self, output: Path | None) -> None:
+        """Writes the planned module to `output`, and the certificates to their folder.
+
+        Raises UsageError where that fails.
+        """
+        if output is not None:
+            _written(output, self.text)
+        if self.certificate is not None and self.staged is not None:
+            _moved(self.staged, self.certificate)
 
 
-def plan(module: IRModule, *, target: str = "llvm", flavour: Flavour = "default") -> PlannedModule:
-    """`module` lowered to where memory is planned and planned; `.module` builds with any pipeline.
-
-    `.plans` holds the plan of each function.  Raises SymallocError.
-    """
-    from symalloc.relax.emit_file import plan_module
-
-    try:
-        return plan_module(module, target=target, flavour=flavour)
-    except RunError as error:
-        raise SymallocError(str(error)) from None
-
-
-def run(
-    module: IRModule,
-    binding: Mapping[str, int],
+@contextmanager
+def planned_file(
+    request: PlanRequest,
     *,
-    function: str | None = None,
-    check: bool = False,
-    seed: int = 0,
-    repeat: int = 1,
-    target: str = "llvm",
-    flavour: Flavour = "default",
-) -> RunResult:
-    """Runs a function of `module`, planned, on random arguments at `binding`, in this process.
+    options: PlanOptions,
+    form: Literal["json", "script"] = "json",
+    samples: Sequence[Mapping[str, int]] = (),
+    compare: bool = False,
+) -> Iterator[Planned]:
+    """The plan of a module, made in a child process, and linted; nothing is written before `Planned.write`.
 
-    With `check` it is compared bit for bit with the module in which every tensor has memory of its own.
-    Raises SymallocError.
+    With `compare` TVM's own planner is asked, too, in a child of its own: it may crash.  Raises UsageError.
     """
-    from symalloc.relax.run import Runner
-
-    try:
-        runner = Runner(module, function=function, target=target, flavour=flavour)
-        return runner.run(binding, check=check, seed=seed, repeat=repeat)
-    except RunError as error:
-        raise SymallocError(str(error)) from None
-
-
-def plan_path(
-    path: Path,
-    *,
-    form: Literal["json", "script"],
-    trust: bool = False,
-    module: str | None = None,
-    target: str = "llvm",
-    flavour: Flavour = "default",
-) -> PlannedText:
-    """Plans the module in the file `path` in a process of its own, and lints what came out.  Raises
-    UsageError.
-    """
-    _require_file(path)
-    try:
-        found: PlannedFile = isolated(
-            "symalloc.relax.emit_file:plan_file",
-            path,
-            what=f"planning {path}",
-            trust=trust,
-            module=module,
-            target=target,
-            flavour=flavour,
+    _require_file(request.path)
+    with _staging(options.certificate) as staged:
+        comparison = _comparison(request) if compare else None
+        found: PlannedFile = _job(
+            PLAN_JOB,
+            request,
+            what=f"planning {request.path}",
+            options=replace(options, certificate=staged),
             form=form,
+            samples=tuple(samples),
+            comparison=comparison,
         )
-    except RunError as error:
-        raise UsageError(str(error)) from None
-    theirs = found.tvm_bytes or {}
-    return PlannedText(
-        text=found.text,
-        summaries=tuple(summarise(p, theirs.get(name)) for name, p in found.plans.items()),
-        report=_linted(found, path),
-    )
+        yield Planned(
+            text=found.text,
+            summaries=found.summaries,
+            report=_linted(found, request.path),
+            certificate=options.certificate,
+            staged=staged,
+        )
 
 
-def run_path(
-    path: Path,
-    binding: Mapping[str, int],
-    *,
-    trust: bool = False,
-    module: str | None = None,
-    function: str | None = None,
-    check: bool = False,
-    seed: int = 0,
-    repeat: int = 1,
-    target: str = "llvm",
-    flavour: Flavour = "default",
+def run_file(
+    request: PlanRequest, binding: Mapping[str, int], *, options: PlanOptions, **wanted: Any
 ) -> RunResult:
-    """`run` on the module in the file `path`, in a process of its own.  Raises UsageError."""
-    _require_file(path)
+    """`symalloc.run` on a module in a file, in a child process; `wanted` goes to it.  Raises UsageError."""
+    _require_file(request.path)
+    found: RunResult = _job(
+        RUN_JOB, request, binding, what=f"running {request.path}", options=options, **wanted
+    )
+    return found
+
+
+def _job(job: str, *arguments: Any, what: str, **named: Any) -> Any:
     try:
-        found: RunResult = isolated(
-            "symalloc.relax.run_file:run_file",
-            path,
-            binding,
-            what=f"running {path}",
-            trust=trust,
-            module=module,
-            function=function,
-            check=check,
-            seed=seed,
-            repeat=repeat,
-            target=target,
-            flavour=flavour,
-        )
+        return isolated(job, *arguments, what=what, **named)
     except RunError as error:
         raise UsageError(str(error)) from None
+
+
+def _comparison(request: PlanRequest) -> Mapping[str, Comparison] | str:
+    """TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
+    try:
+        found: Mapping[str, Comparison] = isolated(COMPARE_JOB, request, what="StaticPlanBlockMemory ran")
+    except RunError as error:
+        return str(error).splitlines()[0]
     return found
 
 
@@ -167,3 +139,43 @@ def _linted(found: PlannedFile, path: Path) -> Report:
 
     planned = report(found.program)
     return planned if planned.ok else report(found.original, found.program)
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _staging(folder: Path | None) -> Iterator[Path | None]:
+    """A folder beside `folder` for what is to be moved there in the end; it goes when all is done."""
+    if folder is None:
+        yield None
+        return
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
+    if not folder.absolute().parent.is_dir():
+        raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
+    try:
+        staging = tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.")
+    except OSError as error:
+        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
+    with staging as name:
+        yield Path(name)
+
+
+def _moved(staged: Path, folder: Path) -> None:
+    """Moves the files of `staged` to `folder`, which lies beside it."""
+    try:
+        folder.mkdir(exist_ok=True)
+        for file in sorted(p for p in staged.rglob("*") if p.is_file()):
+            target = folder / file.relative_to(staged)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
+    except OSError as error:
+        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
+
+
+def _written(output: Path, text: str) -> None:
+    try:
+        write_atomically(output, text.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""`symalloc plan`: plan the memory of a module, prove it, write the planned module."""
+"""`symalloc plan`: plan the memory of a module, prove it, show it, write the planned module."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any, Literal
 
 import click
 
+from symalloc.cli.bindings import parse_binding
 from symalloc.cli.output import terminal_width
+from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
-from symalloc.files import write_atomically
 from symalloc.lint.diagnostic import Report, Severity
+from symalloc.plan.options import PlanOptions
 
 __all__ = ["plan_command"]
 
 EPILOG = """\
-Exit status: 0 when the planned module is written, 1 when the linter finds an error in it (nothing is
-written then), 2 for wrong usage, a module that cannot be read or lowered, or a plan that cannot be
-proved.
+The report is explained in docs/planning.md, the JSON in the schema that `--format json` names.
+
+Exit status: 0 when every plan is proved (and what was asked for is written), 1 when the linter finds an error
+in the planned module (nothing is written then), 2 for wrong usage, a module that cannot be read or lowered,
+or a plan that cannot be proved.
 """
 
 FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
@@ -35,45 +39,81 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show plans."
 )
-@click.option("--module", help="The module to plan, where the file holds several.")
-@click.option("--target", default="llvm", show_default=True, help="The TVM target to lower for.")
 @click.option(
-    "--pipeline",
-    "flavour",
-    type=click.Choice(("default", "target")),
-    default="default",
-    help="TVM's default pipeline, or the target's own, which fuses operators.",
+    "--sample",
+    "samples",
+    multiple=True,
+    metavar="NAME=N,…",
+    help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
+)
+@click.option("--compare", type=click.Choice(("tvm",)), help="Show what TVM's own planner reserves, too.")
+@planner_options
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For the search of the planner."
 )
 @click.option(
-    "--trust", is_flag=True, help="Run whatever the script holds. Never for code you have not read."
+    "--certificate",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the proofs as SMT-LIB2, for another solver to replay.",
 )
-def plan_command(file: Path, output: Path | None, form: str, **options: Any) -> int:
-    """Plan the memory of the Relax module in FILE (TVMScript or JSON) and write the planned module."""
-    from symalloc.planning import plan_path
-    from symalloc.report.plan import plans_as_json, plans_as_text
-    from symalloc.report.text import render_text
+@module_options
+def plan_command(
+    file: Path,
+    output: Path | None,
+    form: str,
+    samples: tuple[str, ...],
+    compare: str | None,
+    **options: Any,
+) -> int:
+    """Plan the memory of the Relax module in FILE (TVMScript or JSON), prove the plan, show it."""
+    from symalloc.planning import planned_file
+    from symalloc.report.plan import plans_as_text
+    from symalloc.report.plan_json import plans_as_json
 
-    planned = plan_path(file, form=_form(output), **options)
-    click.echo((plans_as_json if form == "json" else plans_as_text)(planned.summaries), nl=False)
-    if not planned.report.ok:
-        click.echo(
-            render_text(planned.report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False
-        )
-        click.echo(f"error: {_refusal(planned.report, file)}; nothing is written", err=True)
-        return 1
-    if output is not None:
-        _write(output, planned.text)
-        if form == "text":
-            proved = planned.report.summary.always_valid
-            click.echo(f"\nwrote {output}: linted, {proved} constraints proved")
+    request = request_of(file, options)
+    chosen = PlanOptions(**options)
+    written = _form(output)
+    if output is not None and output == chosen.certificate:
+        raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
+    with planned_file(
+        request,
+        options=chosen,
+        form=written,
+        samples=[parse_binding([text], "--sample") for text in samples],
+        compare=compare is not None,
+    ) as planned:
+        click.echo((plans_as_json if form == "json" else plans_as_text)(planned.summaries), nl=False)
+        if not planned.report.ok:
+            return _refused(planned.report, file)
+        planned.write(output)
+    if form == "text":
+        _say_written(output, chosen.certificate, planned.report.summary.always_valid)
     return 0
 
 
-def _refusal(report: Report, file: Path) -> str:
-    """Whose faults the findings in a planned module are."""
-    if all(d.stage is None for d in report if d.severity is not Severity.NOTE):
-        return f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
-    return "the planned module does not lint clean"
+def _say_written(output: Path | None, certificate: Path | None, proved: int) -> None:
+    if output is not None or certificate is not None:
+        click.echo()
+    if output is not None:
+        click.echo(f"wrote {output}: linted, {proved} constraints proved")
+    if certificate is not None:
+        click.echo(f"wrote the proofs to {certificate}")
+
+
+def _refused(report: Report, file: Path) -> int:
+    """Shows what the linter finds in a planned module, and whose fault it is."""
+    from symalloc.report.text import render_text
+
+    click.echo(render_text(report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False)
+    before = all(d.stage is None for d in report if d.severity is not Severity.NOTE)
+    whose = (
+        f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
+        if before
+        else "the planned module does not lint clean"
+    )
+    click.echo(f"error: {whose}; nothing is written", err=True)
+    return 1
 
 
 def _form(output: Path | None) -> Literal["json", "script"]:
@@ -84,10 +124,3 @@ def _form(output: Path | None) -> Literal["json", "script"]:
     if not output.parent.is_dir():
         raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
     return FORMS[output.suffix]
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        write_atomically(output, text.encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None

@@ -2,47 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+from symalloc.plan.comparison import Comparison
 from symalloc.plan.floor import floor_bytes, live_sums
-from symalloc.plan.model import Arena, Guard, Plan, Unplanned
+from symalloc.plan.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.plan.outside import KernelUse, Outside, Returned
+from symalloc.plan.sampling import Shown, chosen, evaluated, standard, total
+from symalloc.plan.workspace import pool_bytes
+from symalloc.program.model import Function
 from symalloc.size.expr import Expr
 
-__all__ = ["SAMPLES", "Sample", "Summary", "summarise"]
-
-SAMPLES = (1, 16, 128, 1024)  # extents at which a plan is shown, every symbol alike
+__all__ = ["Sample", "Summary", "plan_symbols", "summarise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Bytes at one binding: of the arenas, of the floor, of all planned tensors without reuse, of TVM's
-    storages.
+    """Bytes of one call at one binding; None where they are not known there.
 
-    `tvm` is None where TVM's planner was not asked, or failed.
+    `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
+    tensors; `unshared`: those tensors without any reuse.  `returned` and `unplanned`: what lies in no
+    arena. `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread
+    keeps for that in the end.  `bounded`, `unbounded`: TVM's storages, planned with and without the declared
+    bounds.  `label` is `bound` at the declared bounds, `beyond` past them, else empty.  `refused`: the guard
+    at entry refuses this binding.
     """
 
     binding: Mapping[str, int]
-    arena: int
-    floor: int
-    unshared: int
-    tvm: int | None
+    label: str = ""
+    arena: int | None
+    floor: int | None
+    unshared: int | None
+    returned: int | None
+    unplanned: int | None
+    workspace: int | None
+    pool: int | None
+    bounded: int | None = None
+    unbounded: int | None = None
+    refused: bool = False
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """Arena over floor; 1 where nothing is live."""
-        return self.arena / self.floor if self.floor else 1.0
+        return _ratio(self.arena, self.floor)
+
+    @property
+    def saved(self) -> float | None:
+        """The share of `unshared` that the arena does without."""
+        ratio = _ratio(self.arena, self.unshared)
+        return None if ratio is None else 1 - ratio
+
+    @property
+    def whole(self) -> int | None:
+        """All bytes of the call: arena, results, what is unplanned, and TVM's pool for workspace."""
+        parts = (self.arena, self.returned, self.unplanned, self.pool)
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    @property
+    def whole_ratio(self) -> float | None:
+        """`whole` over `floor`."""
+        return _ratio(self.whole, self.floor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One function's plan, to be shown."""
+    """One function's plan, to be shown.
+
+    `floor` holds the sums of bytes live together, of which the largest is the floor, for each device and
+    scope; `offsets` counts the distinct offsets that are no constants, which the VM evaluates at each call.
+    `unplanned` leaves out what is returned.  `packed` names the packed functions called, whose own memory is
+    not known.
+    """
 
     function: str
     arenas: tuple[Arena, ...]
+    floor: tuple[tuple[Expr, ...], ...]
+    offsets: int
     guards: tuple[Guard, ...]
+    returned: tuple[Returned, ...]
     unplanned: tuple[Unplanned, ...]
+    kernels: tuple[KernelUse, ...]
+    packed: tuple[str, ...]
     samples: tuple[Sample, ...]
+    comparison: Comparison | None = None
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Every planned tensor, in the order of allocation."""
+        placed = (p for arena in self.arenas for p in arena.placements)
+        return tuple(sorted(placed, key=lambda p: p.buffer.id))
 
     @property
     def planned(self) -> int:
@@ -50,36 +100,94 @@ class Summary:
         return sum(len(arena.placements) for arena in self.arenas)
 
 
-def summarise(plan: Plan, tvm: Sequence[Expr] | None = None) -> Summary:
-    """The summary of `plan`; `tvm` holds the sizes of the storages of TVM's own plan, where they are
-    known.
+def summarise(
+    plan: Plan,
+    function: Function,
+    around: Outside,
+    *,
+    comparison: Comparison | None = None,
+    wanted: Sequence[Mapping[str, int]] = (),
+) -> Summary:
+    """The summary of `plan`, shown at the bindings `wanted`, or at standard ones.
+
+    Raises SampleError where a binding does not fit the function.
     """
-    sizes = [p.buffer.size for a in plan.arenas for p in a.placements]
-    symbols = sorted(frozenset().union(*(size.symbols for size in sizes)))
-    bindings = [dict.fromkeys(symbols, extent) for extent in SAMPLES] if symbols else [{}]
+    left = _not_returned(plan, around)
+    symbols = plan_symbols(plan, around)
+    shown = chosen(symbols, function, wanted) if wanted else standard(symbols, function)
+    floor = _floor(plan)
+    samples = tuple(_sample(plan, left, around, floor, comparison, at) for at in shown)
     return Summary(
         function=plan.function,
         arenas=plan.arenas,
+        floor=floor,
+        offsets=len({p.offset for a in plan.arenas for p in a.placements if p.offset.as_constant is None}),
         guards=plan.guards,
-        unplanned=plan.unplanned,
-        samples=tuple(_sample(plan, sizes, tvm, binding) for binding in bindings) if sizes else (),
+        returned=around.returned,
+        unplanned=left,
+        kernels=around.kernels,
+        packed=around.packed,
+        samples=samples,
+        comparison=comparison,
     )
+
+
+def plan_symbols(plan: Plan, around: Outside) -> frozenset[str]:
+    """The symbols that the sizes of a function depend on."""
+    sizes = [
+        *(p.buffer.size for a in plan.arenas for p in a.placements),
+        *(u.nbytes for u in plan.unplanned),
+        *(r.nbytes for r in around.returned),
+        *(use.scratch.peak for use in around.kernels),
+    ]
+    return frozenset().union(*(size.symbols for size in sizes if size is not None))
+
+
+def _not_returned(plan: Plan, around: Outside) -> tuple[Unplanned, ...]:
+    """What is unplanned for another reason than that it is returned."""
+    returned = frozenset(v for r in around.returned for v in r.allocations)
+    names = frozenset(v.name for v in returned)
+    return tuple(u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned))
+
+
+def _floor(plan: Plan) -> tuple[tuple[Expr, ...], ...]:
+    buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
+    return tuple(live_sums(tuple(group)) for _, group in groupby(buffers, key=_place))
+
+
+def _place(buffer: Buffer) -> tuple[int, str]:
+    return buffer.device, buffer.scope
 
 
 def _sample(
-    plan: Plan, sizes: Sequence[Expr], tvm: Sequence[Expr] | None, binding: Mapping[str, int]
+    plan: Plan,
+    left: Iterable[Unplanned],
+    around: Outside,
+    floor: Sequence[Sequence[Expr]],
+    comparison: Comparison | None,
+    shown: Shown,
 ) -> Sample:
+    at = shown.binding
+    bounded = None if comparison is None else comparison.bounded
+    peaks = [evaluated(use.scratch.peak, at) for use in around.kernels]
+    known = None not in peaks and all(use.scratch.problem is None for use in around.kernels)
     return Sample(
-        binding=binding,
-        arena=plan.arena_bytes(binding),
-        floor=sum(floor_bytes(live_sums([p.buffer for p in a.placements]), binding) for a in plan.arenas),
-        unshared=sum(size.evaluate(binding) for size in sizes),
-        tvm=None if tvm is None else _total(tvm, binding),
+        binding=at,
+        label=shown.label,
+        arena=total((arena.size for arena in plan.arenas), at),
+        floor=sum(floor_bytes(sums, at) for sums in floor),
+        unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
+        returned=total((r.nbytes for r in around.returned), at),
+        unplanned=total((u.nbytes for u in left), at),
+        workspace=max((peak for peak in peaks if peak is not None), default=0) if known else None,
+        pool=pool_bytes(around.calls, at) if known else None,
+        bounded=None if bounded is None else bounded.storage_bytes(at),
+        unbounded=None if comparison is None else comparison.unbounded.storage_bytes(at),
+        refused=not all(guard.condition.evaluate(at) for guard in plan.guards),
     )
 
 
-def _total(sizes: Sequence[Expr], binding: Mapping[str, int]) -> int | None:
-    """The sum of `sizes`; None where one of them has a symbol that is no dimension at entry."""
-    if any(not size.symbols <= binding.keys() for size in sizes):
+def _ratio(bytes_: int | None, base: int | None) -> float | None:
+    if bytes_ is None or base is None:
         return None
-    return sum(size.evaluate(binding) for size in sizes)
+    return bytes_ / base if base else 1.0

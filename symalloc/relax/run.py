@@ -18,11 +18,12 @@ from tvm import relax
 
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Plan
+from symalloc.plan.options import PlanOptions
 from symalloc.relax.extract import extract
-from symalloc.relax.pipeline import Flavour, finishing_pipeline
+from symalloc.relax.pipeline import finishing_pipeline
 from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
 from symalloc.relax.run_lower import lower_or_refuse, plan_or_refuse
-from symalloc.relax.run_result import Output, RunError, RunResult
+from symalloc.relax.run_result import Output, PipelineName, RunError, RunResult
 from symalloc.relax.tvm_error import error_text
 
 __all__ = ["Runner"]
@@ -37,7 +38,8 @@ class Runner:
         *,
         function: str | None = None,
         target: str = "llvm",
-        flavour: Flavour = "default",
+        pipeline: PipelineName = "default",
+        options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     ) -> None:
         """Plans `module`, which is built when it is first run; `function` may be None where it is the
         only one, or called main.
@@ -47,9 +49,9 @@ class Runner:
         _require_cpu(target)
         self.name = _chosen(module, function)
         self._seen = extract(module, name="module").functions[self.name]
-        self._target, self._flavour = target, flavour
-        self._lowered = lower_or_refuse(module, target, flavour)
-        self._module = plan_or_refuse(self._lowered)
+        self._target, self._pipeline = target, pipeline
+        self._lowered = lower_or_refuse(module, target, pipeline)
+        self._module = plan_or_refuse(self._lowered, options)
         self.plan = self._module.plans[self.name]
 
     def run(
@@ -66,7 +68,9 @@ class Runner:
         return RunResult(
             function=self.name,
             binding=dict(binding),
-            outputs=tuple(Output(shape=a.shape, dtype=str(a.dtype)) for a in found[-1].outputs),
+            outputs=tuple(
+                Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found[-1].outputs
+            ),
             planned=sum(len(arena.placements) for arena in self.plan.arenas),
             arena_bytes=self.plan.arena_bytes(binding),
             floor_bytes=_floor(self.plan, binding),
@@ -85,7 +89,7 @@ class Runner:
 
     def _machine(self, lowered: tvm.IRModule) -> relax.VirtualMachine:
         """Builds what CallTIRRewrite, or the planner behind it, left."""
-        pipeline = finishing_pipeline(self._target, flavour=self._flavour)
+        pipeline = finishing_pipeline(self._target, flavour=self._pipeline)
         try:
             return relax.VirtualMachine(
                 relax.build(lowered, self._target, relax_pipeline=pipeline), tvm.cpu()

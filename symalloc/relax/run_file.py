@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from symalloc.relax.pipeline import Flavour
+from symalloc.plan.options import PlanOptions
+from symalloc.relax.plan_request import PlanRequest
 from symalloc.relax.run import Runner
 from symalloc.relax.run_load import load_one
 from symalloc.relax.run_result import RunResult
@@ -14,19 +14,18 @@ __all__ = ["run_file"]
 
 
 def run_file(
-    path: Path,
+    request: PlanRequest,
     binding: Mapping[str, int],
     *,
-    trust: bool,
-    module: str | None,
+    options: PlanOptions,
     function: str | None,
     check: bool,
     seed: int,
     repeat: int,
-    target: str,
-    flavour: Flavour,
 ) -> RunResult:
-    """Loads the module in `path` and runs it; raises RunError."""
-    loaded = load_one(path, trust=trust, module=module)
-    runner = Runner(loaded, function=function, target=target, flavour=flavour)
+    """Loads the module and runs it; raises RunError."""
+    loaded = load_one(request.path, trust=request.trust, module=request.module)
+    runner = Runner(
+        loaded, function=function, target=request.target, pipeline=request.pipeline, options=options
+    )
     return runner.run(binding, check=check, seed=seed, repeat=repeat)

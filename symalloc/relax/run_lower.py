@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import tvm
 
+from symalloc.plan.options import PlanOptions
 from symalloc.plan.validate import PlanRefusedError
 from symalloc.prove.prover import Prover
-from symalloc.relax.pipeline import Flavour, lower
+from symalloc.relax.pipeline import lower
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.run_result import RunError
+from symalloc.relax.run_result import PipelineName, RunError
 from symalloc.relax.tvm_error import error_text
 
 __all__ = ["lower_or_refuse", "plan_or_refuse"]
 
 
-def lower_or_refuse(module: tvm.IRModule, target: str, flavour: Flavour) -> tvm.IRModule:
+def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
     """`module` behind CallTIRRewrite; raises RunError."""
     try:
-        return lower(module, target, flavour=flavour)
+        return lower(module, target, flavour=pipeline)
     except Exception as error:  # a pass raises whatever it raises
         raise RunError(
             f"TVM cannot lower the module for the target {target!r}: {error_text(error)}"
         ) from None
 
 
-def plan_or_refuse(lowered: tvm.IRModule) -> PlannedModule:
+def plan_or_refuse(lowered: tvm.IRModule, options: PlanOptions) -> PlannedModule:
     """`lowered` planned; raises RunError where a plan cannot be proved."""
     try:
-        return plan_lowered(lowered, Prover())
+        return plan_lowered(lowered, Prover(), options=options)
     except PlanRefusedError as error:
         raise RunError(str(error)) from None

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from symalloc.plan.model import Plan
+from symalloc.plan.summary import Summary
 from symalloc.program.model import Program
-from symalloc.size.expr import Expr
 
-__all__ = ["Output", "PlannedFile", "RunError", "RunResult"]
+__all__ = ["Output", "PipelineName", "PlannedFile", "RunError", "RunResult"]
+
+# TVM's "default" pipeline, or the target's own
+PipelineName: TypeAlias = Literal["default", "target"]
 
 
 class RunError(Exception):
@@ -20,10 +23,11 @@ class RunError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One tensor that came back: extents in elements, and the element type's name."""
+    """One tensor that came back: extents in elements, the element type's name, and its bytes."""
 
     shape: tuple[int, ...]
     dtype: str
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +49,26 @@ class RunResult:
     checked: bool = False
     difference: str | None = None
 
+    @property
+    def ratio(self) -> float:
+        """Arena over floor; 1 where nothing is live."""
+        return self.arena_bytes / self.floor_bytes if self.floor_bytes else 1.0
+
+    @property
+    def output_bytes(self) -> int:
+        """The bytes of all tensors that came back."""
+        return sum(output.nbytes for output in self.outputs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
     """A module from a file, planned.
 
     `text` is the planned module in the form that was asked for; `program` the same module extracted, with
-    spans into the script that TVM prints; `original` what was in the file; `tvm_bytes` holds, by function,
-    the sizes of the storages that StaticPlanBlockMemory allocates for the module, None where it fails on it.
+    spans into the script that TVM prints; `original` what was in the file.
     """
 
     text: str
     program: Program
     original: Program
-    plans: Mapping[str, Plan]
-    tvm_bytes: Mapping[str, tuple[Expr, ...]] | None
+    summaries: tuple[Summary, ...]

@@ -1,111 +1,219 @@
-"""Plans for a person, and as JSON."""
+"""Plans for a person."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.model import Arena, Guard
 from symalloc.plan.summary import Sample, Summary
+from symalloc.report.amounts import human_bytes, percent, times
 
-__all__ = ["plans_as_json", "plans_as_text"]
+__all__ = ["plans_as_text"]
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
+MOST_SUMS = 4  # of the floor
+WIDEST = 72  # characters of a formula
+WIDEST_CELL = 32
 
 
 def plans_as_text(summaries: Sequence[Summary]) -> str:
-    """One paragraph for each function: arena, bytes beside the floor, guards, what is left unplanned and
-    why.
-    """
-    return "\n".join("".join(f"{line}\n" for line in _function(s)) for s in summaries)
-
-
-def plans_as_json(summaries: Sequence[Summary]) -> str:
-    """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
-    document = {"version": 1, "functions": [_function_json(s) for s in summaries]}
-    return json.dumps(document, indent=2) + "\n"
-
-
-def human_bytes(count: int) -> str:
-    """`count` bytes in the largest unit that leaves at least one: 1.5 KiB."""
-    value = float(count)
-    for unit in UNITS:
-        if value < 1024 or unit == UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise ValueError(count)
+    """A section for each function: arenas, bytes beside the floor, guards, buffers, and what lies outside."""
+    return "\n".join("".join(f"{line.rstrip()}\n" for line in _function(s)) for s in summaries)
 
 
 def _function(summary: Summary) -> Iterator[str]:
-    total = summary.planned + len(summary.unplanned)
+    total = summary.planned + len(summary.unplanned) + len(summary.returned)
     yield f"{summary.function}: {summary.planned} of {total} tensors planned"
-    for arena in summary.arenas:
-        yield f"  arena on device {arena.device} ({arena.scope}): {arena.size} B"
-    yield from _table(summary.samples)
+    yield from _capped([_arena(arena) for arena in summary.arenas], "arenas")
+    if summary.planned:
+        yield from _floor(summary)
+        yield f"  offsets that are evaluated at each call: {summary.offsets}"
     for guard in summary.guards:
-        yield f"  checked at entry: {guard.condition}"
-    for left in summary.unplanned:
-        size = "size unknown" if left.nbytes is None else f"{left.nbytes} B"
-        yield f"  not planned: `{left.name}` ({size}): {left.reason}"
+        yield f"  checked {_where(guard)}: {guard.condition}"
+    yield from _samples(summary)
+    yield from _buffers(summary)
+    yield from _outside(summary)
+    if summary.comparison is not None:
+        yield from _tvm(summary.comparison)
 
 
-def _table(samples: Sequence[Sample]) -> Iterator[str]:
-    if not samples:
-        return
-    rows: list[tuple[str, list[str]]] = [
-        (_heading(samples[0].binding), [_extent(s.binding) for s in samples]),
-        ("arena", [human_bytes(s.arena) for s in samples]),
-        ("floor", [human_bytes(s.floor) for s in samples]),
-        ("arena / floor", [f"{s.ratio:.3f}" for s in samples]),
-        ("without reuse", [human_bytes(s.unshared) for s in samples]),
+def _capped(lines: Sequence[str], what: str, most: int = MOST_ROWS) -> Iterator[str]:
+    """The first lines; how many more there are."""
+    yield from lines[:most]
+    if len(lines) > most:
+        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        yield f"{indent}… and {len(lines) - most} more {what}"
+
+
+def _cut(text: object, width: int) -> str:
+    whole = str(text)
+    return whole if len(whole) <= width else f"{whole[: width - 1]}…"
+
+
+# -- the plan ----------------------------------------------------------------------------------------------
+
+
+def _arena(arena: Arena) -> str:
+    late = f", reserved behind `{arena.after.name}`" if arena.after is not None else ""
+    return f"  arena on device {arena.device} ({arena.scope}){late}: {_cut(arena.size, WIDEST)} B"
+
+
+def _floor(summary: Summary) -> Iterator[str]:
+    for sums in summary.floor:
+        if len(sums) == 1:
+            yield f"  floor: {_cut(sums[0], WIDEST)} B"
+        elif len(sums) <= MOST_SUMS:
+            yield f"  floor: the largest of {_cut(', '.join(map(str, sums)), WIDEST)} B"
+        else:
+            yield f"  floor: the largest of {len(sums)} sums of tensors that are live together"
+
+
+def _where(guard: Guard) -> str:
+    return "at entry" if guard.after is None else f"behind `{guard.after.name}`"
+
+
+def _buffers(summary: Summary) -> Iterator[str]:
+    rows = [
+        (
+            _cut(p.buffer.name if p.buffer.callee is None else f"{p.buffer.callee}()", WIDEST_CELL),
+            _cut(p.buffer.size, WIDEST_CELL),
+            _cut(p.offset, WIDEST_CELL),
+            " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
+        )
+        for p in summary.placements
     ]
-    if any(s.tvm is not None for s in samples):
-        rows.append(("TVM's plan", ["-" if s.tvm is None else human_bytes(s.tvm) for s in samples]))
+    if not rows:
+        return
+    shown = [("tensor", "bytes", "offset", "live"), *rows[:MOST_ROWS]]
+    widths = [max(len(row[i]) for row in shown) for i in range(3)]
+    lines = [
+        "    " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, [*widths, 0], strict=True)) for row in shown
+    ]
+    yield "  where the tensors lie:"
+    yield lines[0]
+    yield from _capped([*lines[1:], *map(str, rows[MOST_ROWS:])], "tensors")
+
+
+# -- bytes at sample bindings ------------------------------------------------------------------------------
+
+Row = tuple[str, Callable[[Sample], str], bool]
+
+
+def _samples(summary: Summary) -> Iterator[str]:
+    samples = summary.samples
+    rows = [
+        *_headings(samples),
+        *((name, [show(s) for s in samples]) for name, show, wanted in _rows(summary) if wanted),
+    ]
+    if len(rows) == len(_headings(samples)):
+        return
     for name, cells in rows:
-        yield f"  {name:<14}{''.join(f'{cell:>12}' for cell in cells)}".rstrip()
+        yield f"  {name:<21}{''.join(f'{cell:>12}' for cell in cells)}"
 
 
-def _heading(binding: Mapping[str, int]) -> str:
-    return f"{', '.join(binding)} =" if binding else "static"
+def _headings(samples: Sequence[Sample]) -> list[tuple[str, list[str]]]:
+    names = samples[0].binding if samples else {}
+    if not names:
+        return [("static", [""] * len(samples))]
+    rows = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in names]
+    if any(s.label for s in samples):
+        rows.append(
+            ("declared bound", [{"bound": "at it", "beyond": "beyond it"}.get(s.label, "") for s in samples])
+        )
+    return rows
 
 
-def _extent(binding: Mapping[str, int]) -> str:
-    return str(next(iter(binding.values()))) if binding else ""
+def _rows(summary: Summary) -> list[Row]:
+    """The rows of the table, and whether each is wanted."""
+    planned = bool(summary.planned)
+    theirs = summary.comparison or Comparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
+    outside = bool(summary.returned or summary.unplanned or summary.kernels)
+    return [
+        ("arena", lambda s: human_bytes(s.arena), planned),
+        ("floor", lambda s: human_bytes(s.floor), planned),
+        ("arena / floor", lambda s: times(s.ratio), planned),
+        ("without reuse", lambda s: human_bytes(s.unshared), planned),
+        ("saved by reuse", lambda s: percent(s.saved), planned),
+        (
+            "the guard",
+            lambda s: "refuses" if s.refused else "passes",
+            any(s.refused for s in summary.samples),
+        ),
+        ("TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
+        ("TVM, no bounds", lambda s: human_bytes(s.unbounded), _has_plan(theirs.unbounded)),
+        ("results", lambda s: human_bytes(s.returned), bool(summary.returned)),
+        ("not planned", lambda s: human_bytes(s.unplanned), bool(summary.unplanned)),
+        ("kernels' workspace", lambda s: human_bytes(s.workspace), bool(summary.kernels)),
+        ("TVM's pool for it", lambda s: human_bytes(s.pool), bool(summary.kernels)),
+        ("the whole call", lambda s: human_bytes(s.whole), outside),
+        ("the whole / floor", lambda s: times(s.whole_ratio), outside and planned),
+    ]
 
 
-def _function_json(summary: Summary) -> dict[str, object]:
-    return {
-        "function": summary.function,
-        "arenas": [
-            {
-                "device": arena.device,
-                "scope": arena.scope,
-                "bytes": str(arena.size),
-                "buffers": [
-                    {
-                        "name": p.buffer.name,
-                        "offset": str(p.offset),
-                        "bytes": str(p.buffer.size),
-                        "live": [list(interval) for interval in p.buffer.live],
-                    }
-                    for p in arena.placements
-                ],
-            }
-            for arena in summary.arenas
-        ],
-        "guards": [str(g.condition) for g in summary.guards],
-        "unplanned": [
-            {"name": u.name, "bytes": None if u.nbytes is None else str(u.nbytes), "reason": u.reason}
-            for u in summary.unplanned
-        ],
-        "samples": [
-            {
-                "binding": dict(s.binding),
-                "bytes": s.arena,
-                "floor": s.floor,
-                "ratio": s.ratio,
-                "unshared": s.unshared,
-                "tvm": s.tvm,
-            }
-            for s in summary.samples
-        ],
-    }
+def _bounded(sample: Sample) -> str:
+    """What TVM reserves at its bounds is too little past them, and nothing stops the call."""
+    return "overruns" if sample.label == "beyond" else human_bytes(sample.bounded)
+
+
+def _has_plan(plan: TvmPlan | None) -> bool:
+    return plan is not None and plan.problem is None
+
+
+# -- outside the arena -------------------------------------------------------------------------------------
+
+
+def _outside(summary: Summary) -> Iterator[str]:
+    if summary.returned:
+        sizes = ["unknown" if r.nbytes is None else f"{r.nbytes} B" for r in summary.returned]
+        yield from _capped(
+            [f"  returned, with memory of its own: {_cut(size, WIDEST)}" for size in sizes], "results"
+        )
+    left = [
+        f"  not planned: `{u.name}` ({'size unknown' if u.nbytes is None else f'{u.nbytes} B'}): {u.reason}"
+        for u in summary.unplanned
+    ]
+    yield from _capped(left, "tensors that are not planned")
+    if summary.kernels:
+        yield "  kernels that take workspace of their own while they run:"
+        yield from _capped([_kernel(summary, i) for i in _by_size(summary)], "kernels")
+    if summary.packed:
+        names = ", ".join(f"`{name}`" for name in summary.packed[:MOST_ROWS])
+        more = f" and {len(summary.packed) - MOST_ROWS} more" if len(summary.packed) > MOST_ROWS else ""
+        yield f"  what packed functions take is not known: {names}{more}"
+
+
+def _by_size(summary: Summary) -> list[int]:
+    """The kernels, those that are not known first, then the largest at the last sample."""
+    at: Mapping[str, int] = summary.samples[-1].binding if summary.samples else {}
+
+    def bytes_of(index: int) -> tuple[bool, int]:
+        scratch = summary.kernels[index].scratch
+        known = scratch.problem is None and scratch.peak.symbols <= at.keys()
+        return known, -scratch.peak.evaluate(at) if known else 0
+
+    return sorted(range(len(summary.kernels)), key=bytes_of)
+
+
+def _kernel(summary: Summary, index: int) -> str:
+    use = summary.kernels[index]
+    calls = "once" if use.calls == 1 else f"{use.calls} times"
+    if use.scratch.problem is not None:
+        return f"    {use.kernel}, called {calls}: not known, {use.scratch.problem}"
+    each = " for each worker thread" if use.scratch.parallel else ""
+    return f"    {use.kernel}, called {calls}: {_cut(use.scratch.peak, WIDEST)} B{each}"
+
+
+# -- TVM's own plan ----------------------------------------------------------------------------------------
+
+
+def _tvm(compared: Comparison) -> Iterator[str]:
+    plans = [("with the bounds that are declared", compared.bounded), ("without bounds", compared.unbounded)]
+    for how, plan in plans:
+        if plan is None:
+            continue
+        if plan.problem is not None:
+            yield f"  TVM {how}: {plan.problem}"
+            continue
+        fresh = f", and leaves {len(plan.fresh)} tensors memory of their own" if plan.fresh else ""
+        yield f"  TVM {how} reserves {len(plan.storages)} storages{fresh}"

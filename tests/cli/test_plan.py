@@ -4,9 +4,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from symalloc.cli.main import main
+from symalloc.report.plan_json import plan_schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -55,11 +57,17 @@ def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
     assert (status, err) == (0, "")
     assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
     assert "  checked at entry: n <= " in out
-    assert "  not planned: `alloc6` (64*n B): it is returned" in out
+    assert "  returned, with memory of its own: 64*n B" in out
     assert f"wrote {output}: linted, " in out
     assert symalloc(capsys, "lint", output)[0] == 0
     status, out, _ = symalloc(capsys, "run", output, "--bind", "n=3", "--check")
     assert status == 0 and "the same as the unplanned module, bit for bit" in out
+
+
+def test_the_json_fits_its_schema(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = symalloc(capsys, "plan", module, "--format", "json", "--compare", "tvm")
+    assert status == 0
+    jsonschema.Draft202012Validator(json.loads(plan_schema_text())).validate(json.loads(out))
 
 
 def test_json_holds_formulas_and_samples(
@@ -74,8 +82,8 @@ def test_json_holds_formulas_and_samples(
     assert len(arena["buffers"]) == 6
     for sample in function["samples"]:
         n = sample["binding"]["n"]
-        assert eval(arena["bytes"], {"max": max}, {"n": n}) == sample["bytes"] >= sample["floor"] > 0
-        assert sample["ratio"] == sample["bytes"] / sample["floor"]
+        assert eval(arena["bytes"], {"max": max}, {"n": n}) == sample["arena"] >= sample["floor"] > 0
+        assert sample["ratio"] == sample["arena"] / sample["floor"]
         assert sample["unshared"] == 6 * 64 * n
 
 

@@ -44,9 +44,10 @@ def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "main(n = 5) returns float32[5, 16]"
-    assert lines[1] == "arena: 640 B for 2 tensors, floor: 640 B"
-    assert lines[2].startswith("time: ") and lines[2].endswith("median of 3")
-    assert lines[3] == "the same as the unplanned module, bit for bit"
+    assert lines[1] == "arena: 640 B for 2 tensors, floor: 640 B, arena / floor: 1.000"
+    assert lines[2] == "outputs: 320 B"
+    assert lines[3].startswith("time: ") and lines[3].endswith("median of 3")
+    assert lines[4] == "the same as the unplanned module, bit for bit"
 
 
 def test_a_dimension_of_zero_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,79 @@
+"""Options that `symalloc plan` and `symalloc run` share: which module, and how it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import click
+
+from symalloc.plan.options import EffortName, Flavour, GuardKind
+
+if TYPE_CHECKING:
+    from symalloc.relax.plan_request import PlanRequest
+
+__all__ = ["module_options", "planner_options", "request_of"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def module_options(command: Command) -> Command:
+    """--module, --target, --pipeline and --trust."""
+    return _together(
+        command,
+        click.option("--module", help="The module, where the file holds several."),
+        click.option("--target", default="llvm", show_default=True, help="The TVM target to lower for."),
+        click.option(
+            "--pipeline",
+            type=click.Choice(("default", "target")),
+            default="default",
+            help="TVM's default pipeline, or the target's own, which fuses operators.",
+        ),
+        click.option(
+            "--trust", is_flag=True, help="Run whatever the script holds. Never for code you have not read."
+        ),
+    )
+
+
+def planner_options(command: Command) -> Command:
+    """--flavour, --guards and --effort."""
+    return _together(
+        command,
+        click.option(
+            "--flavour",
+            type=click.Choice(get_args(Flavour)),
+            default="arena",
+            show_default=True,
+            help="One arena with tensors at symbolic offsets, or storages that tensors share whole.",
+        ),
+        click.option(
+            "--guards",
+            type=click.Choice(get_args(GuardKind)),
+            default="assert",
+            show_default=True,
+            help="What happens at shapes the plan is not proved for: an error, a fallback without the plan, "
+            "an error that needs no Python, or no check.",
+        ),
+        click.option(
+            "--effort",
+            type=click.Choice(get_args(EffortName)),
+            default="quick",
+            show_default=True,
+            help="How long to look for a better plan.",
+        ),
+    )
+
+
+def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
+    """Takes the values of `module_options` out of `options`."""
+    from symalloc.relax.plan_request import PlanRequest
+
+    names = ("module", "target", "pipeline", "trust")
+    return PlanRequest(path=file, **{name: options.pop(name) for name in names})
+
+
+def _together(command: Command, *decorators: Callable[[Command], Command]) -> Command:
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command

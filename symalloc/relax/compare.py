@@ -1,0 +1,77 @@
+"""What TVM's StaticPlanBlockMemory makes of the same lowered module, with its declared bounds and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tvm
+from tvm import relax
+from tvm.relax import transform
+
+from symalloc.plan.aliases import aliases
+from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.live import allocations
+from symalloc.program.model import AllocStorage, Block, Function, If, Program
+from symalloc.program.types import TensorType
+from symalloc.relax.extract import extract
+from symalloc.relax.tvm_error import error_text
+from symalloc.size.expr import Expr
+
+__all__ = ["compare_with_tvm"]
+
+BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
+
+
+def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, Comparison]:
+    """TVM's plans by function, for a module as CallTIRRewrite leaves it."""
+    declared = {v.name_hint for v, f in lowered.functions.items() if _declares_bounds(f)}
+    unbounded = _plans(_without_bounds(lowered))
+    bounded = _plans(lowered) if declared else unbounded
+    return {
+        name: Comparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
+        for name, plan in unbounded.items()
+    }
+
+
+def _declares_bounds(function: object) -> bool:
+    return isinstance(function, relax.Function) and bool(function.attrs and BOUNDS[0] in function.attrs)
+
+
+def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
+    bare = module.clone()
+    for variable, function in module.functions_items():
+        if _declares_bounds(function):
+            stripped = function
+            for name in BOUNDS:
+                stripped = stripped.without_attr(name)
+            bare.update_func(variable, stripped)
+    return bare
+
+
+def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
+    names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
+    try:
+        program = extract(transform.StaticPlanBlockMemory()(lowered), name="planned by TVM")
+    except Exception as error:  # a pass raises whatever it raises
+        failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
+        return dict.fromkeys(names, failed)
+    return {name: _plan(program.functions[name], program) for name in names}
+
+
+def _plan(function: Function, program: Program) -> TvmPlan:
+    known = aliases(function, program)
+    returned = known.of(function.body.result)
+    fresh = [a for a in allocations(function.body) if a.var not in returned]
+    return TvmPlan(
+        storages=tuple(_storages(function.body)),
+        fresh=tuple(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in fresh),
+    )
+
+
+def _storages(block: Block) -> Iterator[Expr | None]:
+    for instruction in block.instructions:
+        if isinstance(instruction, AllocStorage):
+            yield instruction.size
+        elif isinstance(instruction, If):
+            yield from _storages(instruction.then)
+            yield from _storages(instruction.otherwise)

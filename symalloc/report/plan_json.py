@@ -1,0 +1,128 @@
+"""Plans as JSON, version 1; `symalloc/report/schema/plan-1.json` describes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.model import Arena, Placement
+from symalloc.plan.outside import KernelUse
+from symalloc.plan.summary import Sample, Summary
+from symalloc.size.expr import Expr
+
+__all__ = ["plan_schema_text", "plans_as_json"]
+
+VERSION = 1
+
+
+def plans_as_json(summaries: Sequence[Summary]) -> str:
+    """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
+    document = {"version": VERSION, "functions": [_function(s) for s in summaries]}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def plan_schema_text() -> str:
+    """The JSON Schema of a plan report."""
+    return (resources.files("symalloc.report") / "schema" / "plan-1.json").read_text(encoding="utf-8")
+
+
+def _function(summary: Summary) -> dict[str, Any]:
+    return {
+        "function": summary.function,
+        "arenas": [_arena(arena) for arena in summary.arenas],
+        "floor": [[str(total) for total in sums] for sums in summary.floor],
+        "offsets": summary.offsets,
+        "guards": [
+            {
+                "condition": str(guard.condition),
+                "check": str(guard.check),
+                "after": guard.after.name if guard.after else None,
+            }
+            for guard in summary.guards
+        ],
+        "returned": [_size(r.nbytes) for r in summary.returned],
+        "unplanned": [
+            {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in summary.unplanned
+        ],
+        "kernels": [_kernel(use) for use in summary.kernels],
+        "packed": list(summary.packed),
+        "tvm": _comparison(summary.comparison),
+        "samples": [_sample(sample) for sample in summary.samples],
+    }
+
+
+def _arena(arena: Arena) -> dict[str, Any]:
+    return {
+        "device": arena.device,
+        "scope": arena.scope,
+        "after": arena.after.name if arena.after else None,
+        "bytes": str(arena.size),
+        "buffers": [_buffer(placement) for placement in arena.placements],
+    }
+
+
+def _buffer(placement: Placement) -> dict[str, Any]:
+    buffer = placement.buffer
+    return {
+        "id": buffer.id,
+        "name": buffer.name,
+        "callee": buffer.callee,
+        "offset": str(placement.offset),
+        "bytes": str(buffer.size),
+        "live": [list(interval) for interval in buffer.live],
+    }
+
+
+def _kernel(use: KernelUse) -> dict[str, Any]:
+    scratch = use.scratch
+    return {
+        "name": use.kernel,
+        "calls": use.calls,
+        "bytes": str(scratch.peak) if scratch.problem is None else None,
+        "problem": scratch.problem,
+        "parallel": scratch.parallel,
+    }
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    return {
+        "binding": dict(sample.binding),
+        "label": sample.label or None,
+        "arena": sample.arena,
+        "floor": sample.floor,
+        "ratio": sample.ratio,
+        "unshared": sample.unshared,
+        "saved": sample.saved,
+        "returned": sample.returned,
+        "unplanned": sample.unplanned,
+        "workspace": sample.workspace,
+        "pool": sample.pool,
+        "whole": sample.whole,
+        "whole_ratio": sample.whole_ratio,
+        "tvm_bounded": sample.bounded,
+        "tvm_unbounded": sample.unbounded,
+        "refused": sample.refused,
+    }
+
+
+def _comparison(found: Comparison | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"bounded": _tvm_plan(found.bounded), "unbounded": _tvm_plan(found.unbounded)}
+
+
+def _tvm_plan(plan: TvmPlan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    return {
+        "storages": [_size(size) for size in plan.storages],
+        "fresh": [_size(size) for size in plan.fresh],
+        "problem": plan.problem,
+    }
+
+
+def _size(size: Expr | None) -> str | None:
+    return None if size is None else str(size)
