@@ -1,0 +1,163 @@
+"""How long planning and proving take beside building: a 32-layer Llama-style module.
+
+Both are timed in one process on the same module, in turn: `relax.build` of the model with TVM's own planner,
+and the memory planning of the lowered module (extraction, plan, proof, emission), each with an empty proof
+cache.  A second plan of each round is timed phase by phase.
+
+    python benchmarks/plan_llama.py [--layers 32] [--rounds 5] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tvm import relax
+
+from symalloc.plan import planner
+from symalloc.plan.model import Plan
+from symalloc.relax import plan_pass
+from symalloc.relax.pipeline import lower
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from models.zoo.llama import Shape, decoder
+
+LIMIT = 0.10
+PHASES = {  # what is timed by itself, by the module that calls it
+    "extraction": (plan_pass, ("extract",)),
+    "buffers": (planner, ("buffers", "analyse", "planning_order")),
+    "search": (planner, ("interference", "live_sums", "search")),
+    "offsets": (planner, ("assemble",)),
+    "guards": (planner, ("guards",)),
+    "proof": (planner, ("validate",)),
+    "emission": (plan_pass, ("emit_module", "emit_function")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Seconds are wall time, one figure a round; `phases` holds the median of each phase; `share` is the
+    median of plan over build, round by round.
+    """
+
+    layers: int
+    buffers: int
+    distinct_offsets: int
+    arena: str
+    build: tuple[float, ...]
+    first: float
+    plan: tuple[float, ...]
+    share: float
+    phases: dict[str, float]
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds that `action` took, and what it gave."""
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+@contextmanager
+def clocked(spent: Counter[str]) -> Iterator[None]:
+    """Adds the seconds that each phase takes to `spent`, wherever the planner has it."""
+    patches = [
+        patch.object(module, name, _clocked(getattr(module, name), phase, spent))
+        for phase, (module, names) in PHASES.items()
+        for name in names
+        if hasattr(module, name)
+    ]
+    for change in patches:
+        change.start()
+    try:
+        yield
+    finally:
+        for change in patches:
+            change.stop()
+
+
+def _clocked(function: Callable[..., Any], phase: str, spent: Counter[str]) -> Callable[..., Any]:
+    def run(*args: Any, **named: Any) -> Any:
+        seconds, result = timed(lambda: function(*args, **named))
+        spent[phase] += seconds  # type: ignore[assignment]
+        return result
+
+    return run
+
+
+def measure(layers: int, rounds: int) -> Result:
+    """Build and plan in turn, `rounds` times."""
+    mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
+    lowered = lower(mod, "llvm")
+    first, planned = timed(lambda: plan_pass.plan_lowered(lowered))
+    (plan,) = planned.plans.values()
+    build, plans, splits = [], [], []
+    for _ in range(rounds):
+        build.append(timed(lambda: relax.build(mod, target="llvm"))[0])
+        plans.append(timed(lambda: plan_pass.plan_lowered(lowered))[0])
+        spent: Counter[str] = Counter()
+        with clocked(spent):
+            whole, _ = timed(lambda: plan_pass.plan_lowered(lowered))
+        spent["the rest"] = whole - sum(spent.values())  # type: ignore[assignment]
+        splits.append(spent)
+    return Result(
+        layers=layers,
+        buffers=sum(len(a.placements) for a in plan.arenas),
+        distinct_offsets=distinct(plan),
+        arena=", ".join(str(a.size) for a in plan.arenas),
+        build=tuple(build),
+        first=first,
+        plan=tuple(plans),
+        share=statistics.median(p / b for p, b in zip(plans, build, strict=True)),
+        phases={name: statistics.median(s[name] for s in splits) for name in (*PHASES, "the rest")},
+    )
+
+
+def distinct(plan: Plan) -> int:
+    """How many different offsets the VM has to evaluate."""
+    return len({p.offset for a in plan.arenas for p in a.placements if p.offset.as_constant is None})
+
+
+def show(result: Result) -> None:
+    """Print the figures."""
+    build, plan = statistics.median(result.build), statistics.median(result.plan)
+    print(f"Llama-style decoder, {result.layers} layers: {result.buffers} planned buffers")
+    print(f"  arena {result.arena}")
+    print(f"  {result.distinct_offsets} distinct offsets to evaluate")
+    print(f"  relax.build    {build:7.3f} s   median of {len(result.build)}, {min(result.build):.3f} at best")
+    print(f"  plan and proof {plan:7.3f} s   {result.share:6.1%} of the build; the first of the process")
+    print(f"                              took {result.first:.3f} s")
+    for name, seconds in result.phases.items():
+        print(f"    {name:12} {1e3 * seconds:7.1f} ms   {seconds / build:6.2%}")
+
+
+def main() -> int:
+    """1 where planning takes more than a tenth of the build."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = measure(options.layers, options.rounds)
+    if options.json:
+        print(json.dumps(asdict(result)))
+    else:
+        show(result)
+    return int(result.share > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
