@@ -80,6 +80,7 @@ class _Walk:
         elif isinstance(instruction, CallKernel):
             self.kernel(instruction)
         elif isinstance(instruction, If):
+            self.settled |= self.of(instruction.test)  # the machine reads a condition at its pointer
             self.block(instruction.then)
             self.block(instruction.otherwise)
             self.values[instruction.var] = self.of(instruction.then.result) | self.of(
