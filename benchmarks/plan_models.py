@@ -28,7 +28,7 @@ import symalloc
 
 LIMIT = 1.05  # of the floor
 HEADER = (
-    f"{'model':16}{'binding':18}{'same':>6}{'lint':>6}{'storages':>11}"
+    f"{'model':19}{'binding':18}{'same':>6}{'lint':>6}{'storages':>11}"
     f"{'peak':>12}{'TVM':>12}{'floor':>12}{'/floor':>8}{'/TVM':>7}{'total':>12}{'TVM':>12}{'/TVM':>7}"
 )
 
@@ -76,7 +76,7 @@ def line(row: Row, clean: bool) -> str:
     counts = f"{ours.allocations}/{min((w.allocations for w in rivals), default='-')}"
     against = row.against or (None, None)
     return (
-        f"{row.case:16}{shown(row):18}{'no' if row.difference else 'yes':>6}{'ok' if clean else 'no':>6}"
+        f"{row.case:19}{shown(row):18}{'no' if row.difference else 'yes':>6}{'ok' if clean else 'no':>6}"
         f"{counts:>11}{ours.planned:12,}{cell(theirs):>12}{row.floor:12,}{row.ratio:8.3f}"
         f"{ratio(against[0]):>7}{ours.total:12,}{cell(total):>12}{ratio(against[1]):>7}"
     )

@@ -11,68 +11,7 @@ from tvm.script import tirx as T  # noqa: N812
 from models.planned.case import bind, case, declared
 
 _ROWS = bind("n", 1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
-_SEGFAULT = "StaticPlanBlockMemory uses a storage of the then-branch in the else-branch"
 _DEVICES = "StaticPlanBlockMemory gives storage of one device to a tensor on another"
-
-
-@case(_ROWS, paths=("c",), theirs=_SEGFAULT, declared={"n": 64})
-def branches() -> tvm.IRModule:
-    """Both branches allocate, tensors of different size; n declared to be at most 64."""
-
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-            ("n", 64), "float32"
-        ):
-            s = R.add(x, x)
-            if c:
-                a = R.concat([s, x], axis=1)
-                b = R.multiply(a, a)
-                e = R.exp(b)
-                y = R.strided_slice(e, axes=[1], begin=[32], end=[96])
-            else:
-                d = R.multiply(s, x)
-                f = R.exp(d)
-                g = R.add(f, d)
-                y = R.multiply(g, s)
-            z = R.add(y, x)
-            return z
-
-    return declared(Module, "main", n=64)
-
-
-@case(_ROWS, paths=("c", "d"), theirs=_SEGFAULT)
-def nested_branches() -> tvm.IRModule:
-    """An If in one branch of an If; a tensor from before crosses both."""
-
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(
-            c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")
-        ) -> R.Tensor(("n", 64), "float32"):
-            s = R.add(x, x)
-            t = R.exp(s)
-            if c:
-                a = R.multiply(s, x)
-                if d:
-                    b = R.exp(a)
-                    g = R.multiply(b, a)
-                    y1 = R.add(g, t)
-                else:
-                    h = R.add(a, t)
-                    y1 = R.multiply(h, a)
-                y = R.add(y1, s)
-            else:
-                e = R.exp(t)
-                f = R.multiply(e, s)
-                y = R.add(f, e)
-            z = R.multiply(y, t)
-            w = R.add(z, y)
-            return w
-
-    return Module
 
 
 @case(_ROWS)
@@ -102,39 +41,6 @@ def tuples() -> tvm.IRModule:
                 out = (f, (h, f))
                 R.output(out)
             return out
-
-    return Module
-
-
-@case(_ROWS)
-def callee() -> tvm.IRModule:
-    """A private function called with rows n, then 2 * n; each of its calls needs memory of its own."""
-
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("2 * n", 64), "float32"
-        ):
-            cls = Module
-            e = R.exp(x)
-            a = cls.layer(e, w)
-            b = R.multiply(a, e)
-            c = R.concat([b, a], axis=0)
-            d = cls.layer(c, w)
-            y = R.add(d, c)
-            return y
-
-        @R.function(private=True)
-        def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("m", 64), "float32"
-        ):
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.exp(b)
-            d = R.multiply(c, a)
-            e = R.add(d, x)
-            return e
 
     return Module
 
@@ -290,39 +196,6 @@ def element_types() -> tvm.IRModule:
                 f = R.astype(e, "float32")
                 g = R.astype(b, "float32")
                 y = R.add(f, g)
-                R.output(y)
-            return y
-
-    return Module
-
-
-@case(_ROWS, function="decode")
-def two_entries() -> tvm.IRModule:
-    """Two entry points, prefill and decode, of one module."""
-
-    @I.ir_module
-    class Module:
-        @R.function
-        def prefill(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("n", 64), "float32"
-        ):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                b = R.nn.gelu(a)
-                c = R.add(b, x)
-                y = R.nn.softmax(c, axis=-1)
-                R.output(y)
-            return y
-
-        @R.function
-        def decode(x: R.Tensor((1, 64), "float32"), cache: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-            (1, 64), "float32"
-        ):
-            with R.dataflow():
-                t = R.permute_dims(cache)
-                scores = R.matmul(x, t)
-                p = R.nn.softmax(scores, axis=-1)
-                y = R.matmul(p, cache)
                 R.output(y)
             return y
 
