@@ -1,0 +1,125 @@
+// What Python and other users of tvm-ffi call: global functions under "symalloc.pool.".
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/dtype.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#include <algorithm>
+#include <string>
+
+#include "pool_object.h"
+#include "vm_hook.h"
+
+namespace symalloc {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
+               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool apart, bool huge) {
+  Options options;
+  options.soft_numerator = soft_numerator;
+  options.soft_denominator = soft_denominator;
+  options.limit = limit;
+  options.page = page;
+  options.bin_largest = bin_largest;
+  options.bin_capacity = bin_capacity;
+  options.capacity = capacity;
+  options.apart = apart;
+  options.huge = huge;
+  return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
+}
+
+int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::String tag) {
+  return Translated([&] {
+    void* block = pool->pool.Alloc(nbytes, align, escapes);
+    return pool->handles.Add(block, nbytes, std::string(tag));
+  });
+}
+
+void Free(PoolRef pool, int64_t handle) {
+  Translated([&] {
+    Held gone;
+    if (pool->handles.Release(handle, &gone)) pool->pool.Free(gone.block, gone.nbytes);
+  });
+}
+
+void Retain(PoolRef pool, int64_t handle) {
+  Translated([&] { pool->handles.Retain(handle); });
+}
+
+int64_t Address(PoolRef pool, int64_t handle) {
+  return Translated([&] { return pool->pool.Address(pool->handles.Get(handle).block); });
+}
+
+int64_t Pointer(PoolRef pool, int64_t handle) {
+  return Translated([&] { return reinterpret_cast<int64_t>(pool->handles.Get(handle).block); });
+}
+
+int64_t Trim(PoolRef pool) { return pool->pool.Trim(); }
+
+ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
+  Statistics s = pool->pool.statistics();
+  return {{"live", s.live},
+          {"allocs", s.allocs},
+          {"frees", s.frees},
+          {"used", s.used},
+          {"peak_used", s.peak_used},
+          {"reserved", s.reserved},
+          {"peak_reserved", s.peak_reserved},
+          {"commits", s.commits},
+          {"committed", s.committed},
+          {"decommits", s.decommits},
+          {"decommitted", s.decommitted},
+          {"threads", s.threads}};
+}
+
+// [tag, bytes, tag, bytes, …] of the blocks that handles hold.
+ffi::Array<ffi::Any> Holders(PoolRef pool) {
+  ffi::Array<ffi::Any> holders;
+  for (const Held& held : pool->handles.All()) {
+    holders.push_back(ffi::String(held.tag));
+    holders.push_back(held.nbytes);
+  }
+  return holders;
+}
+
+// A tensor's memory; the pool lives as long as its last tensor.
+struct PooledData {
+  PoolRef pool;
+
+  void AllocData(DLTensor* tensor) {
+    Translated([&] { tensor->data = pool->pool.Alloc(ffi::GetDataSize(*tensor), 64, false); });
+  }
+  void FreeData(DLTensor* tensor) { pool->pool.Free(tensor->data, ffi::GetDataSize(*tensor)); }
+};
+
+ffi::Tensor Empty(PoolRef pool, ffi::Shape shape, DLDataType dtype) {
+  return ffi::Tensor::FromNDAlloc(PooledData{pool}, shape, dtype,
+                                  DLDevice{kDLCPU, 0});
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::ObjectDef<PoolObj>();
+  ffi::reflection::GlobalDef()
+      .def("symalloc.pool.create", Create)
+      .def("symalloc.pool.alloc", Alloc)
+      .def("symalloc.pool.free", Free)
+      .def("symalloc.pool.retain", Retain)
+      .def("symalloc.pool.address", Address)
+      .def("symalloc.pool.pointer", Pointer)
+      .def("symalloc.pool.trim", Trim)
+      .def("symalloc.pool.statistics", StatisticsOf)
+      .def("symalloc.pool.holders", Holders)
+      .def("symalloc.pool.empty", Empty)
+      .def("symalloc.pool.vm_type", VmType);
+}
+
+}  // namespace symalloc

@@ -1,0 +1,22 @@
+// What the pool asks of the operating system.
+#pragma once
+
+#include <cstdint>
+
+namespace symalloc {
+
+constexpr int64_t kHugePage = 2 << 20;
+
+// Address space of `nbytes` bytes, aligned to kHugePage, zero and not backed until it is touched; nullptr
+// where there is none.  Address space alone is not charged to the process.
+char* ReserveAddresses(int64_t nbytes);
+void ReleaseAddresses(char* base, int64_t nbytes);
+
+// Gives the pages [base, base + nbytes) back; they read as zero when they are touched again.
+void GiveBackPages(char* base, int64_t nbytes, bool huge);
+
+// Asks for huge pages where [base, base + nbytes) covers them wholly, so that touching one byte never backs
+// more than the caller has asked for.
+void AskForHugePages(char* base, int64_t nbytes);
+
+}  // namespace symalloc

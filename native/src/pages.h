@@ -1,0 +1,36 @@
+// Which pages of one address range are backed: symalloc/pool/pages.py is the reference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace symalloc {
+
+class Pages {
+ public:
+  // Pages of `page` bytes (a power of two) from `base` on; `huge`: ask for huge pages where they fit.
+  Pages(char* base, int64_t page, bool huge);
+
+  int64_t Missing(int64_t offset, int64_t nbytes) const;
+  void Commit(int64_t offset, int64_t nbytes);
+
+  // Gives back pages wholly in [start, end), the highest first, until `nbytes` are given back or none is
+  // left; the bytes given back.
+  int64_t Decommit(int64_t start, int64_t end, int64_t nbytes);
+
+  int64_t reserved() const { return committed - decommitted; }
+
+  int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
+
+ private:
+  int64_t CountBacked(int64_t first, int64_t last) const;
+  bool backed(int64_t page) const { return words_[page >> 6] >> (page & 63) & 1; }
+
+  char* base_;
+  int64_t page_;
+  int shift_;
+  bool huge_;
+  std::vector<uint64_t> words_;  // one bit a page; short of the end: not backed
+};
+
+}  // namespace symalloc

@@ -1,0 +1,287 @@
+#include "pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "os_memory.h"
+#include "registry.h"
+#include "rounding.h"
+
+namespace symalloc {
+
+namespace {
+
+int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrain); }
+
+}  // namespace
+
+// The pools that this thread has bins in.  When the thread ends, it hands its blocks back.
+struct ThreadDirectory {
+  ~ThreadDirectory();
+  std::vector<std::pair<uint64_t, Pool::Local*>> entries;
+};
+
+namespace {
+
+// The pool used last; what belongs to a pool that is gone is never looked at, for ids are not used twice.
+__attribute__((tls_model("initial-exec"))) thread_local uint64_t recent_id = 0;
+__attribute__((tls_model("initial-exec"))) thread_local void* recent_local = nullptr;
+thread_local bool ended = false;
+thread_local ThreadDirectory directory;
+
+}  // namespace
+
+ThreadDirectory::~ThreadDirectory() {
+  ended = true;
+  recent_id = 0;
+  for (auto& [id, local] : entries) {
+    Pool::Local* mine = local;
+    Registry::Global().With(id, [mine](Pool* pool) { pool->Retire(mine); });
+  }
+}
+
+int64_t Pool::Range::DecommitFree(int64_t nbytes) {
+  int64_t given = 0;
+  holes.Downwards([&](int64_t start, int64_t end) {
+    if (given >= nbytes) return false;
+    given += pages.Decommit(start, end, nbytes - given);
+    return true;
+  });
+  return given;
+}
+
+Pool::Pool(const Options& options)
+    : options_(options),
+      id_(Registry::Global().Add(this)),
+      bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})) {
+  for (int i = 0; i < (options.apart ? 2 : 1); ++i) {
+    char* base = ReserveAddresses(options.capacity);
+    if (base == nullptr) {
+      for (auto& range : ranges_) ReleaseAddresses(range->base, options.capacity);
+      Registry::Global().Remove(id_);
+      throw OutOfMemory("no " + std::to_string(options.capacity) +
+                        " bytes of address space are free for a range of the pool");
+    }
+    ranges_.push_back(std::make_unique<Range>(base, options));
+  }
+}
+
+Pool::~Pool() {
+  Registry::Global().Remove(id_);
+  for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
+}
+
+void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
+  if (nbytes < 0 || nbytes > options_.capacity) {
+    throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
+  }
+  Local* mine = local();
+  int64_t size = Rounded(nbytes);
+  int which = escapes && options_.apart;
+  void* block = nullptr;
+  if (size <= bin_largest_ && align <= kGrain && mine != nullptr) block = mine->bins[which].Take(size);
+  if (block == nullptr) block = Place(mine, which, size, std::max(align, kGrain));
+  if (mine != nullptr) {
+    mine->CountAlloc(nbytes);
+  } else {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++retired_allocs_;
+    retired_live_ += nbytes;
+  }
+  return block;
+}
+
+void Pool::Free(void* block, int64_t nbytes) {
+  int which = RangeOf(block);
+  int64_t size = Rounded(nbytes);
+  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0) {
+    throw BadFree("what is freed is no block of this pool");
+  }
+  Local* mine = local();
+  if (mine == nullptr) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ReleaseLocked(block, size);
+    ++retired_frees_;
+    retired_live_ -= nbytes;
+    return;
+  }
+  Bins& bins = mine->bins[which];
+  if (size > bin_largest_) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ReleaseLocked(block, size);
+  } else {
+    bool asked = mine->flushed != flush_wish_.load(std::memory_order_relaxed);
+    if (asked || bins.held() + size > options_.bin_capacity) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      FlushLocked(&bins);
+      if (asked) FlushLocked(&mine->bins[1 - which]);
+      mine->flushed = flush_wish_.load(std::memory_order_relaxed);
+    }
+    bins.Put(block, size);
+  }
+  mine->CountFree(nbytes);
+}
+
+int64_t Pool::Trim() {
+  Local* mine = local();
+  uint64_t wish = flush_wish_.fetch_add(1, std::memory_order_relaxed) + 1;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (mine != nullptr) {
+    for (Bins& bins : mine->bins) FlushLocked(&bins);
+    mine->flushed = wish;
+  }
+  int64_t given = 0;
+  for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved());
+  return given;
+}
+
+Statistics Pool::statistics() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Statistics s;
+  s.live = retired_live_;
+  s.allocs = retired_allocs_;
+  s.frees = retired_frees_;
+  for (auto& local : locals_) {
+    s.live += local->live.load(std::memory_order_relaxed);
+    s.allocs += local->allocs.load(std::memory_order_relaxed);
+    s.frees += local->frees.load(std::memory_order_relaxed);
+  }
+  s.used = used_;
+  s.peak_used = peak_used_;
+  s.reserved = ReservedLocked();
+  s.peak_reserved = peak_reserved_;
+  for (auto& range : ranges_) {
+    s.commits += range->pages.commits;
+    s.committed += range->pages.committed;
+    s.decommits += range->pages.decommits;
+    s.decommitted += range->pages.decommitted;
+  }
+  s.threads = static_cast<int64_t>(locals_.size());
+  return s;
+}
+
+int64_t Pool::Address(const void* block) const {
+  int which = RangeOf(block);
+  if (which < 0) throw BadFree("what is asked for is no block of this pool");
+  return which * options_.capacity + (static_cast<const char*>(block) - ranges_[which]->base);
+}
+
+int Pool::RangeOf(const void* block) const {
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    uint64_t offset = reinterpret_cast<uint64_t>(block) - reinterpret_cast<uint64_t>(ranges_[i]->base);
+    if (offset < static_cast<uint64_t>(options_.capacity)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+Pool::Local* Pool::local() {
+  if (__builtin_expect(recent_id == id_, 1)) return static_cast<Local*>(recent_local);
+  return FindLocal();
+}
+
+// What the calling thread has of this pool; nullptr once the thread is ending.
+Pool::Local* Pool::FindLocal() {
+  if (ended) return nullptr;
+  Local* found = nullptr;
+  for (auto& [id, local] : directory.entries) {
+    if (id == id_) found = local;
+  }
+  if (found == nullptr) {
+    auto fresh = std::make_unique<Local>();
+    found = fresh.get();
+    directory.entries.emplace_back(id_, found);
+    std::lock_guard<std::mutex> lock(mutex_);
+    locals_.push_back(std::move(fresh));
+  }
+  recent_local = found;
+  recent_id = id_;
+  return found;
+}
+
+void Pool::Retire(Local* local) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (Bins& bins : local->bins) FlushLocked(&bins);
+  retired_allocs_ += local->allocs;
+  retired_frees_ += local->frees;
+  retired_live_ += local->live;
+  locals_.erase(std::find_if(locals_.begin(), locals_.end(), [local](auto& l) { return l.get() == local; }));
+}
+
+void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Range& range = *ranges_[which];
+  int64_t offset = range.holes.Find(size, align);
+  int64_t missing = offset == Holes::kNone ? 1 : range.pages.Missing(offset, size);
+  if (missing != 0) {
+    if (local != nullptr) {
+      for (Bins& bins : local->bins) FlushLocked(&bins);
+    }
+    offset = range.holes.Find(size, align);
+    if (offset == Holes::kNone) {
+      throw OutOfMemory("no " + std::to_string(size) + " bytes of address space are free in one piece");
+    }
+    missing = range.pages.Missing(offset, size);
+  }
+  range.holes.Take(offset, size);
+  if (missing != 0) {
+    try {
+      MakeRoom(which, missing, size);
+    } catch (const OutOfMemory&) {
+      range.holes.Put(offset, size);
+      flush_wish_.fetch_add(1, std::memory_order_relaxed);
+      throw;
+    }
+    range.pages.Commit(offset, size);
+    peak_reserved_ = std::max(peak_reserved_, ReservedLocked());
+  }
+  used_ += size;
+  peak_used_ = std::max(peak_used_, used_);
+  return range.base + offset;
+}
+
+void Pool::MakeRoom(int which, int64_t missing, int64_t size) {
+  int64_t soft = SoftLimit(size);
+  if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft);
+  if (options_.limit < 0) return;
+  GiveBack(which, ReservedLocked() + missing - options_.limit);
+  int64_t reserved = ReservedLocked();
+  if (reserved + missing > options_.limit) {
+    throw OutOfMemory(std::to_string(size) + " bytes do not fit under the limit of " +
+                      std::to_string(options_.limit) + ": " + std::to_string(used_) + " are in use, " +
+                      std::to_string(reserved) + " reserved");
+  }
+}
+
+int64_t Pool::SoftLimit(int64_t size) const {
+  if (options_.soft_denominator == 0) return options_.soft_numerator;
+  if (options_.soft_numerator < 0) return -1;
+  __int128 used = std::max(peak_used_, used_ + size);
+  return static_cast<int64_t>(options_.soft_numerator * used / options_.soft_denominator);
+}
+
+void Pool::GiveBack(int which, int64_t nbytes) {
+  for (size_t i = 0; i < ranges_.size() && nbytes > 0; ++i) {
+    size_t chosen = i == 0 ? which : i - (i <= static_cast<size_t>(which));
+    nbytes -= ranges_[chosen]->DecommitFree(nbytes);
+  }
+}
+
+void Pool::FlushLocked(Bins* bins) {
+  bins->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+}
+
+void Pool::ReleaseLocked(void* block, int64_t size) {
+  Range& range = *ranges_[RangeOf(block)];
+  if (!range.holes.Put(static_cast<char*>(block) - range.base, size)) {
+    throw BadFree("what is freed is free already, in whole or in part");
+  }
+  used_ -= size;
+}
+
+int64_t Pool::ReservedLocked() const {
+  int64_t reserved = 0;
+  for (auto& range : ranges_) reserved += range->pages.reserved();
+  return reserved;
+}
+
+}  // namespace symalloc

@@ -1,0 +1,106 @@
+// TVM's memory manager asks a global function for allocators of types that it does not know: the function
+// is named "DeviceAllocator." and the device's suffix, which is empty for a CPU.  It answers with a pointer
+// to an object that must look like tvm::runtime::memory::Allocator (tvm 0.27, memory_manager.h); nothing of
+// libtvm_runtime is linked.
+#include "vm_hook.h"
+
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace symalloc {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+constexpr int kFirstType = 17;  // 1 and 2 are TVM's own
+constexpr int64_t kAlignment = 64;
+
+// As tvm::runtime::memory::Buffer.
+struct VmBuffer {
+  void* data;
+  size_t size;
+  DLDevice device;
+  int alloc_type;
+};
+
+// As tvm::runtime::memory::Allocator: the same virtual functions in the same order, then the type.
+class VmAllocator {
+ public:
+  VmAllocator(PoolRef pool, int type) : type_(type), pool_(std::move(pool)) {}
+  virtual ~VmAllocator() = default;
+
+  virtual VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) {
+    void* data = Translated([&] { return pool_->pool.Alloc(nbytes, alignment, false); });
+    return VmBuffer{data, nbytes, device, type_};
+  }
+
+  virtual VmBuffer Alloc(DLDevice device, ffi::Shape shape, DLDataType dtype, const std::string& scope) {
+    if (!AllowMemoryScope(scope)) {
+      throw ffi::Error("ValueError", "the pool holds memory of scope `global` only, not `" + scope + "`", "");
+    }
+    size_t elements = 1;
+    for (int64_t extent : shape) elements *= static_cast<size_t>(extent);
+    return Alloc(device, ffi::GetDataSize(elements, dtype), kAlignment, dtype);
+  }
+
+  virtual void* CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) {
+    return buffer.data;
+  }
+  virtual void FreeView(DLDevice, void*) {}
+
+  virtual void Free(const VmBuffer& buffer) {
+    // called by destructors: an error could not be caught
+    pool_->pool.Free(buffer.data, static_cast<int64_t>(buffer.size));
+  }
+
+  virtual void Clear() { pool_->pool.Trim(); }
+  virtual size_t UsedMemory() const { return static_cast<size_t>(pool_->pool.statistics().reserved); }
+
+ protected:
+  virtual bool AllowMemoryScope(const std::string& scope) const { return scope.empty() || scope == "global"; }
+
+ private:
+  int type_;
+  PoolRef pool_;
+};
+
+struct Hook {
+  std::mutex mutex;
+  std::vector<PoolRef> pools;  // the pool of type kFirstType + i
+
+  static Hook& Global() {
+    static Hook* hook = new Hook();  // outlives the memory manager
+    return *hook;
+  }
+
+  void* Make(DLDevice device, int64_t type) {
+    std::lock_guard<std::mutex> lock(mutex);
+    int64_t index = type - kFirstType;
+    if (device.device_type != kDLCPU || index < 0 || index >= static_cast<int64_t>(pools.size())) return nullptr;
+    return new VmAllocator(pools[index], static_cast<int>(type));  // the memory manager owns it
+  }
+};
+
+}  // namespace
+
+int64_t VmType(PoolRef pool) {
+  Hook& hook = Hook::Global();
+  std::lock_guard<std::mutex> lock(hook.mutex);
+  if (hook.pools.empty()) {
+    auto make = [](DLDevice device, int64_t type) { return Hook::Global().Make(device, type); };
+    ffi::Function::SetGlobal("DeviceAllocator.", ffi::Function::FromTyped(make), true);
+  }
+  for (size_t i = 0; i < hook.pools.size(); ++i) {
+    if (hook.pools[i].same_as(pool)) return kFirstType + static_cast<int64_t>(i);
+  }
+  hook.pools.push_back(pool);
+  return kFirstType + static_cast<int64_t>(hook.pools.size()) - 1;
+}
+
+}  // namespace symalloc

@@ -1,0 +1,12 @@
+// Giving the pool to TVM's virtual machine.
+#pragma once
+
+#include "pool_object.h"
+
+namespace symalloc {
+
+// The allocator type under which the virtual machine finds `pool` from now on, for `memory_cfg={dev: type}`.
+// The pool stays for as long as the process.
+int64_t VmType(PoolRef pool);
+
+}  // namespace symalloc

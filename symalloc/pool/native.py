@@ -1,0 +1,158 @@
+"""The pool's native core: real memory, any thread, the decisions of `policy.py`.
+
+The library is part of an installed package.  Where it is missing, for want of a C++ compiler when symalloc
+was installed, `NativeMissingError` says so; the policy and `symalloc replay` work without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolError, PoolUsageError
+from symalloc.pool.policy import ALIGNMENT, Options
+from symalloc.pool.statistics import Statistics
+
+__all__ = ["NativeMissingError", "NativePool", "installed_library", "load_library"]
+
+LIBRARY = "libsymalloc_pool.so"
+PREFIX = "symalloc.pool."
+
+
+class NativeMissingError(PoolError, ImportError):
+    """The native core is not installed, or cannot be loaded."""
+
+
+def installed_library() -> Path | None:
+    """Where the library lies in the installed package, if it does."""
+    spec = find_spec("symalloc.pool")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return next((f for folder in folders or () if (f := Path(folder) / LIBRARY).exists()), None)
+
+
+@cache
+def load_library(path: Path | None = None) -> None:
+    """Loads the library at `path`, by default the installed one; raises NativeMissingError."""
+    if path is None and _function_or_none("create") is not None:
+        return
+    file = path or installed_library()
+    if file is None:
+        raise NativeMissingError(
+            "the pool's native core is not installed: symalloc was installed without a C++ compiler; "
+            "reinstall it with one"
+        )
+    try:
+        ctypes.CDLL(str(file), ctypes.RTLD_LOCAL)
+    except OSError as error:
+        raise NativeMissingError(f"the pool's native core cannot be loaded: {error}") from None
+    tvm_ffi.register_error("OutOfMemoryError", OutOfMemoryError)
+    tvm_ffi.register_error("BadFreeError", BadFreeError)
+
+
+class NativePool:
+    """A pool of real memory on the CPU.  Thread-safe.
+
+    Blocks are named by handles, which are counted and know when they are stale.  Raises NativeMissingError
+    where the native core is not installed, OutOfMemoryError where there is no address space.
+    """
+
+    __slots__ = ("_address", "_alloc", "_empty", "_free", "_pointer", "_statistics", "object", "options")
+
+    def __init__(self, options: Options | None = None, *, huge: bool = True) -> None:
+        load_library()
+        self.options = options or Options()
+        self.object = _create(self.options, huge)
+        self._alloc = _function("alloc")
+        self._free = _function("free")
+        self._address = _function("address")
+        self._pointer = _function("pointer")
+        self._empty = _function("empty")
+        self._statistics = _function("statistics")
+
+    def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
+        """A handle of `nbytes` bytes at a multiple of `align`, a power of two, held once; `tag` says what
+        for.  Raises OutOfMemoryError.
+        """
+        if align < 1 or align & (align - 1):
+            raise PoolUsageError(f"the alignment must be a power of two, not {align}")
+        handle: int = self._alloc(self.object, nbytes, align, escapes, tag)
+        return handle
+
+    def free(self, handle: int) -> None:
+        """Lets go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
+        self._free(self.object, handle)
+
+    def retain(self, handle: int) -> None:
+        """Holds `handle` once more; raises BadFreeError."""
+        _function("retain")(self.object, handle)
+
+    def pointer(self, handle: int) -> int:
+        """The machine address of the block; raises BadFreeError."""
+        pointer: int = self._pointer(self.object, handle)
+        return pointer
+
+    def address(self, handle: int) -> int:
+        """What `PagedPool.alloc` would have returned: range * capacity + offset; raises BadFreeError."""
+        address: int = self._address(self.object, handle)
+        return address
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
+
+        Raises OutOfMemoryError.
+        """
+        return self._empty(self.object, shape, dtype)
+
+    def trim(self) -> int:
+        """Gives every free page back; the bytes given back.  Blocks in other threads' bins stay."""
+        given: int = _function("trim")(self.object)
+        return given
+
+    def statistics(self) -> Statistics:
+        """What is counted of the pool, now."""
+        return Statistics(**{str(name): int(count) for name, count in self._statistics(self.object).items()})
+
+    def holders(self) -> list[tuple[str, int]]:
+        """Tag and bytes of every handle that is held."""
+        flat = list(_function("holders")(self.object))
+        return [(str(tag), int(nbytes)) for tag, nbytes in zip(flat[::2], flat[1::2], strict=True)]
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the pages backed now."""
+        return self.statistics().reserved
+
+
+def _create(options: Options, huge: bool) -> Any:
+    soft = options.soft_limit
+    numerator, denominator = (
+        (-1, 1) if soft is None else soft.as_integer_ratio() if isinstance(soft, Fraction) else (soft, 0)
+    )
+    return _function("create")(
+        numerator,
+        denominator,
+        -1 if options.limit is None else options.limit,
+        options.page,
+        options.bin_largest,
+        options.bin_capacity,
+        options.capacity,
+        options.apart,
+        huge,
+    )
+
+
+def _function(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = tvm_ffi.get_global_func(PREFIX + name)
+    return function
+
+
+def _function_or_none(name: str) -> Callable[..., Any] | None:
+    function: Callable[..., Any] | None = tvm_ffi.get_global_func(PREFIX + name, allow_missing=True)
+    return function
