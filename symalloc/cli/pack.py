@@ -93,9 +93,9 @@ def _outputs(
     Raises UsageError where that cannot be, before anything is packed.
     """
     forms = [form or _form(output if len(files) == 1 and output else file) for file in files]
-    symbolic = [f for f, p in zip(files, problems, strict=True) if p.symbols]
-    if "csv" in (form, *(forms if output else ())) and symbolic:
-        raise UsageError(f"{symbolic[0]}: its sizes have symbols, which CSV cannot hold; use --format json")
+    for file, problem, kind in zip(files, problems, forms, strict=True):
+        if problem.symbols and kind == "csv" and (form or output):
+            raise UsageError(f"{file}: its sizes have symbols, which CSV cannot hold; use --format json")
     if output is None:
         if form == "csv" and len(files) > 1:
             raise UsageError("CSV goes to standard output for one problem only; give -o DIR")
@@ -103,12 +103,18 @@ def _outputs(
     if "text" in forms:
         raise UsageError("the table goes to standard output; -o writes answers as JSON or CSV")
     if len(files) == 1 and not output.is_dir():
+        _require_folder(output)
         return [(output, forms[0])]
     paths = [output / f"{file.stem}.{suffix}" for file, suffix in zip(files, forms, strict=True)]
     if len(set(paths)) < len(paths):
         raise UsageError("two of the problems have the same file name: their answers would be one file")
     _make(output)
     return list(zip(paths, forms, strict=True))
+
+
+def _require_folder(output: Path) -> None:
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
 
 
 def _form(file: Path) -> str:

@@ -2,27 +2,28 @@
 
 Ruin and recreate (Schrimpf et al., Record Breaking Optimization Results Using the Ruin and Recreate
 Principle, 2000).  The height with a buffer put back follows from the longest paths below and above each of
-its neighbours, as in Taillard's search for job shops (1994): all places are judged in one step, at all
-points of the grid.
+its neighbours, as in Taillard's search for job shops (1994): all places are judged in one step.
+
+It works at a few points of the grid, in plain lists: at so few, arrays cost more than they save.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from random import Random
+from typing import TypeAlias
 
-import numpy as np
-
-from symalloc.plan.grid import Values
 from symalloc.plan.instance import Instance
-from symalloc.plan.score import tops
 
 __all__ = ["improve"]
 
-CLOSE = 1e-9  # costs nearer than this are alike
+Heights: TypeAlias = list[float]  # one for each point, in multiples of the floor there
+
+CLOSE = 1e-9  # heights nearer than this are alike
 MOST_REMOVED = 7
-WARMTH = 0.004  # how much worse than the current stacking a neighbour may be, of the floor
+WARMTH = 0.004  # how much worse than the current stacking a neighbour may be, in multiples of the floor
 WEIGHT_OF_MEAN = 0.1
 
 
@@ -40,68 +41,72 @@ def improve(
 
     Stops when the worst ratio at the points is at most `target`, after `steps`, or when time has expired.
     """
-    search = _Search(
-        adjacent=problem.adjacent,
-        table=np.ascontiguousarray(problem.table[:, list(points)]),
-        floors=problem.floors[list(points)],
-        random=random,
-    )
+    relative = problem.table[:, list(points)] / problem.floors[list(points)]
+    search = _Search(adjacent=problem.adjacent, columns=relative.T.tolist(), random=random)
     current = best = list(order)
-    cost, worst = search.cost(search.heights(current))
-    least = cost
+    heights = lowest = search.heights(current)
     for step in range(steps):
-        if worst <= target or expired():
+        if max(lowest) <= target or expired():
             return best, step
-        trial = search.neighbour(current)
-        trial_cost, trial_worst = search.cost(search.heights(trial))
-        if trial_cost <= cost + WARMTH * random.random() * (1 - step / steps):
-            current, cost = trial, trial_cost
-        if trial_cost < least - CLOSE:
-            best, least, worst = trial, trial_cost, trial_worst
+        trial, reached = search.neighbour(current, heights)
+        warmth = WARMTH * random.random() * (1 - step / steps)
+        if _cost(reached) <= _cost(heights) + warmth:
+            current, heights = trial, reached
+        if _cost(reached) < _cost(lowest) - CLOSE:
+            best, lowest = trial, reached
     return best, steps
+
+
+def _cost(heights: Heights) -> float:
+    """What is minimised: the worst, and a little of the mean."""
+    return max(heights) + WEIGHT_OF_MEAN * sum(heights) / len(heights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
+    """`columns` holds for each point the sizes of all buffers, in multiples of the floor there."""
+
     adjacent: Sequence[Sequence[int]]
-    table: Values
-    floors: Values
+    columns: Sequence[Sequence[float]]
     random: Random
 
-    def heights(self, order: Sequence[int]) -> Values:
-        heights: Values = tops(order, self.adjacent, self.table).max(axis=0)
-        return heights
+    def heights(self, order: Sequence[int]) -> Heights:
+        return [max(self.tops(order, sizes), default=0.0) for sizes in self.columns]
 
-    def cost(self, heights: Values) -> tuple[float, float]:
-        """What is minimised, and the worst ratio."""
-        excess = heights / self.floors
-        worst = float(excess.max())
-        return worst + WEIGHT_OF_MEAN * float(excess.mean()), worst
+    def tops(self, order: Iterable[int], sizes: Sequence[float]) -> list[float]:
+        """Where each buffer ends when those of `order` are stacked; 0 for the others."""
+        ends = [0.0] * len(sizes)
+        for i in order:
+            under = 0.0
+            for j in self.adjacent[i]:
+                if ends[j] > under:
+                    under = ends[j]
+            ends[i] = under + sizes[i]
+        return ends
 
-    def neighbour(self, order: Sequence[int]) -> list[int]:
-        """Another stacking near `order`."""
-        low = tops(order, self.adjacent, self.table)
-        high = tops(reversed(order), self.adjacent, self.table)
-        order = self.relisted(order, low)
-        removed = self.ruin(low, high)
-        kept = [i for i in order if i not in removed]
+    def neighbour(self, order: Sequence[int], heights: Heights) -> tuple[list[int], Heights]:
+        """Another stacking near `order`, which has these heights; and the heights that it has."""
+        point = self.point(heights)
+        sizes = self.columns[point]
+        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
+        removed = self.ruin(sizes, low, high, heights[point])
+        starts = [end - size for end, size in zip(low, sizes, strict=True)]
+        # by offsets the stacking is the same, and where a buffer can be put back depends on how it is listed
+        kept = [i for i in sorted(order, key=starts.__getitem__) if i not in removed]
         for current in self.sequence(removed):
-            self.insert(kept, current)
-        return kept
+            heights = self.insert(kept, current)
+        return kept, heights
 
-    def relisted(self, order: Sequence[int], low: Values) -> list[int]:
-        """The same stacking, listed by offsets at some point: where buffers can be put back depends on it."""
-        point = self.random.randrange(len(self.floors))
-        starts = (low[:, point] - self.table[:, point]).tolist()
-        return sorted(order, key=starts.__getitem__)
+    def point(self, heights: Heights) -> int:
+        """A point, the likelier the higher the stacking is there."""
+        weights = [max(height - 1.0, 0.0) + 1e-6 for height in heights]
+        return self.random.choices(range(len(heights)), weights=weights)[0]
 
-    def ruin(self, low: Values, high: Values) -> set[int]:
-        """A buffer on a longest path at a point where the ratio is bad, and some that it meets."""
-        through = low + high - self.table
-        heights = through.max(axis=0)
-        excess = heights / self.floors - 1.0 + 1e-6
-        (point,) = self.random.choices(range(len(excess)), weights=excess.tolist())
-        critical = np.nonzero(through[:, point] >= heights[point] * (1 - CLOSE))[0].tolist()
+    def ruin(
+        self, sizes: Sequence[float], low: Sequence[float], high: Sequence[float], height: float
+    ) -> set[int]:
+        """A buffer on a longest path, and some that it meets."""
+        critical = [i for i, size in enumerate(sizes) if low[i] + high[i] - size >= height - CLOSE]
         first = self.random.choice(critical)
         around = self.adjacent[first]
         count = min(self.random.randint(0, MOST_REMOVED), len(around))
@@ -109,21 +114,27 @@ class _Search:
 
     def sequence(self, removed: set[int]) -> list[int]:
         """Large ones first, with some noise."""
-        point = self.random.randrange(len(self.floors))
-        return sorted(sorted(removed), key=lambda i: -self.table[i, point] * (0.5 + self.random.random()))
+        sizes = self.random.choice(self.columns)
+        return sorted(sorted(removed), key=lambda i: -sizes[i] * (0.5 + self.random.random()))
 
-    def insert(self, order: list[int], current: int) -> None:
-        """Puts `current` into `order` where it costs least."""
-        low = tops(order, self.adjacent, self.table)
-        high = tops(reversed(order), self.adjacent, self.table)
-        rank = {i: position for position, i in enumerate(order)}
+    def insert(self, order: list[int], current: int) -> Heights:
+        """Puts `current` into `order` where it costs least, and gives the heights then."""
+        rank = dict(zip(order, range(len(order)), strict=True))
         near = sorted((j for j in self.adjacent[current] if j in rank), key=rank.__getitem__)
-        nothing = np.zeros((1, len(self.floors)))
-        below = np.maximum.accumulate(np.concatenate((nothing, low[near])), axis=0)
-        above = np.maximum.accumulate(np.concatenate((nothing, high[near[::-1]])), axis=0)[::-1]
-        heights = np.maximum(below + above + self.table[current], low.max(axis=0))
-        excess = heights / self.floors
-        costs = excess.max(axis=1) + WEIGHT_OF_MEAN * excess.mean(axis=1)
-        places = np.nonzero(costs <= costs.min() + CLOSE)[0].tolist()
-        place = self.random.choice(places)
+        columns = [self.with_inserted(order, current, near, sizes) for sizes in self.columns]
+        options = [list(heights) for heights in zip(*columns, strict=True)]
+        costs = [_cost(heights) for heights in options]
+        least = min(costs) + CLOSE
+        place = self.random.choice([p for p, cost in enumerate(costs) if cost <= least])
         order.insert(rank[near[place]] if place < len(near) else len(order), current)
+        return options[place]
+
+    def with_inserted(
+        self, order: Sequence[int], current: int, near: Sequence[int], sizes: Sequence[float]
+    ) -> list[float]:
+        """The heights at one point with `current` on the first 0, 1, 2, … of `near`, and the others on it."""
+        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
+        below = accumulate((low[j] for j in near), max, initial=0.0)
+        above = list(accumulate((high[j] for j in reversed(near)), max, initial=0.0))
+        rest, size = max(low), sizes[current]
+        return [max(rest, under + size + over) for under, over in zip(below, reversed(above), strict=True)]

@@ -176,6 +176,8 @@ def _checked(buffer: PackBuffer, where: str) -> PackBuffer:
 def _require_different(ids: Iterable[str]) -> None:
     seen: set[str] = set()
     for id_ in ids:
+        if not id_:
+            raise ProblemError("the id of a buffer is empty")
         if id_ in seen:
             raise ProblemError(f"two buffers have the id `{id_}`")
         seen.add(id_)
@@ -215,7 +217,7 @@ def _number(text: str, where: str) -> int:
 def _misshapen(problem: str) -> str:
     """What msgspec says, with the place in front and for an unknown key the one that is probably meant."""
     what, _, where = problem.partition(" - at `$")
-    place = where.rstrip("`").lstrip(".")
+    place = where.rstrip("`").lstrip(".").replace("[...]", "")
     unknown = re.match(r"Object contains unknown field `(.*)`", what)
     if unknown:
         what = f"unknown key `{unknown[1]}`{_hint(unknown[1], _keys_at(place))}"

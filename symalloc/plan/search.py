@@ -27,7 +27,7 @@ from symalloc.size.expr import Expr
 __all__ = ["Effort", "Found", "search"]
 
 PERFECT = 1.0 + 1e-9
-HARD_POINTS = 24  # at which the local search works; the whole grid judges what it finds
+HARD_POINTS = 6  # at which the local search starts to work; the whole grid judges what it finds
 ROUNDS = 6  # of local search, each with the point added where the last one left the ratio worst
 SCREENED = 16  # packings that are judged over the whole grid, of those that are good where it was packed
 
@@ -37,8 +37,8 @@ class Effort:
     """How much to look for: `seconds` end a search whatever it has found; all else is counted, so that the
     same seed gives the same answer where time does not run out.
 
-    `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in buffers that a
-    step looks at; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
+    `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in steps times
+    buffers times points; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
     `exact_seconds` go to the exact method where all sizes are known, `capacity_seconds` where a packing
     within a capacity is looked for.
     """
@@ -47,7 +47,7 @@ class Effort:
     seed: int = 0
     points: int = 8
     heuristics: int = 4
-    work: int = 10_000
+    work: int = 100_000
     regimes: int = 3
     target: float = 1.01
     exact_seconds: float = 0.2
@@ -58,14 +58,14 @@ class Effort:
         """The effort of that name."""
         match name:
             case "quick":
-                return cls(seconds=0.5, seed=seed)
+                return cls(seconds=1.0, seed=seed)
             case "normal":
                 return cls(
                     seconds=2.5,
                     seed=seed,
                     points=16,
                     heuristics=len(HEURISTICS),
-                    work=100_000,
+                    work=600_000,
                     exact_seconds=2.5,
                     capacity_seconds=60.0,
                 )
@@ -75,7 +75,7 @@ class Effort:
                     seed=seed,
                     points=48,
                     heuristics=len(HEURISTICS),
-                    work=2_000_000,
+                    work=20_000_000,
                     target=1.0,
                     exact_seconds=60.0,
                     capacity_seconds=600.0,
@@ -169,10 +169,10 @@ class _Attempt:
         """Local search from the best candidate, at the points where candidates are bad."""
         random = Random(self.effort.seed)
         hard = self.hard(points)
-        steps = -(-self.effort.work // max(len(self.problem), 1) // ROUNDS)
-        if not steps:
+        if not self.effort.work:
             return
         for _ in range(ROUNDS):
+            steps = self.effort.work // (max(len(self.problem), 1) * len(hard) * ROUNDS) + 1
             order, taken = improve(
                 self.problem,
                 self.candidates[0].order,
@@ -190,9 +190,16 @@ class _Attempt:
                 hard.append(worst)
 
     def hard(self, points: Sequence[int]) -> list[int]:
-        """Where each of the candidates is worst, and the first of `points`."""
+        """Where each of the candidates is worst, and the first of `points`; of points that are alike but for
+        the scale only one.
+        """
         worst = [int(c.values.argmax()) for c in self.candidates]
-        return list(dict.fromkeys((points[0], *worst)))[:HARD_POINTS]
+        problem = self.problem
+        alike = {
+            (problem.table[:, point] / problem.floors[point]).round(9).tobytes(): point
+            for point in reversed((points[0], *worst))
+        }
+        return list(alike.values())[::-1][:HARD_POINTS]
 
     def found(self, buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], point: int) -> Found:
         best = self.candidates[0]
