@@ -11,6 +11,8 @@ namespace symalloc {
 
 namespace {
 
+constexpr int64_t kLeastCapacity = 1 << 26;
+
 int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrain); }
 
 }  // namespace
@@ -54,16 +56,27 @@ Pool::Pool(const Options& options)
     : options_(options),
       id_(Registry::Global().Add(this)),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})) {
-  for (int i = 0; i < (options.apart ? 2 : 1); ++i) {
-    char* base = ReserveAddresses(options.capacity);
-    if (base == nullptr) {
-      for (auto& range : ranges_) ReleaseAddresses(range->base, options.capacity);
+  // a process may have been given less address space than a machine has
+  while (!ReserveRanges()) {
+    options_.capacity /= 2;
+    if (options_.capacity < kLeastCapacity) {
       Registry::Global().Remove(id_);
-      throw OutOfMemory("no " + std::to_string(options.capacity) +
-                        " bytes of address space are free for a range of the pool");
+      throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool");
     }
-    ranges_.push_back(std::make_unique<Range>(base, options));
   }
+}
+
+bool Pool::ReserveRanges() {
+  for (int i = 0; i < (options_.apart ? 2 : 1); ++i) {
+    char* base = ReserveAddresses(options_.capacity);
+    if (base == nullptr) {
+      for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
+      ranges_.clear();
+      return false;
+    }
+    ranges_.push_back(std::make_unique<Range>(base, options_));
+  }
+  return true;
 }
 
 Pool::~Pool() {

@@ -110,6 +110,7 @@ class Pool {
     }
   };
 
+  bool ReserveRanges();
   int RangeOf(const void* block) const;
   Local* local();
   Local* FindLocal();
@@ -122,7 +123,7 @@ class Pool {
   void ReleaseLocked(void* block, int64_t size);
   int64_t ReservedLocked() const;
 
-  const Options options_;
+  Options options_;  // as given, but for the capacity, which may be less
   const uint64_t id_;        // never used twice in a process
   const int64_t bin_largest_;
   std::atomic<uint64_t> flush_wish_{0};
