@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from symalloc.program.flow import Mark, Step
 from symalloc.program.model import (
+    AllocFresh,
     CallFunction,
     CallKernel,
     CallOperator,
@@ -16,11 +17,12 @@ from symalloc.program.model import (
     KernelBuffer,
     NotUnderstood,
     Operand,
+    Ownership,
     Program,
 )
 from symalloc.program.operands import tensor_type
 from symalloc.program.pointers import PointsTo
-from symalloc.program.regions import bits_of
+from symalloc.program.regions import bits_of, indices
 from symalloc.program.summary import FunctionSummary, align
 
 __all__ = ["NO_EFFECT", "Effect", "effects"]
@@ -32,7 +34,8 @@ class Effect(NamedTuple):
     `fills` are arguments of a function that is not known to write but may: one that holds nothing yet
     counts as written, for it makes no sense to hand over memory without content otherwise.  `makes` are
     regions that come into being filled.  `covers` are regions of which every byte is written, on every
-    path through the step: what they held before is needed by nobody behind it.
+    path through the step: what they held before is needed by nobody behind it.  `keeps` are regions that the
+    callee may hold on to when the step is over, other than by returning them as far as is known.
     """
 
     reads: int = 0
@@ -42,9 +45,21 @@ class Effect(NamedTuple):
     fills: int = 0
     makes: int = 0
     covers: int = 0
+    keeps: int = 0
 
 
 NO_EFFECT = Effect()
+
+# operators that are there still where memory is planned: they look at shapes, or copy to another device
+_LOOKING = frozenset(
+    {
+        "relax.shape_of",
+        "relax.shape_to_tensor",
+        "relax.size",
+        "relax.tensor_to_shape",
+        "relax.to_vdevice",
+    }
+)
 
 
 def effects(program: Program, points: PointsTo, summaries: Mapping[str, FunctionSummary]) -> Sequence[Effect]:
@@ -57,6 +72,7 @@ class _Reader:
     def __init__(self, program: Program, points: PointsTo, summaries: Mapping[str, FunctionSummary]) -> None:
         self.program, self.points, self.summaries = program, points, summaries
         self.tensors = ~points.storages
+        self.filled = 0
 
     def effect(self, index: int, step: Step) -> Effect:
         if step.mark is Mark.END:
@@ -69,6 +85,7 @@ class _Reader:
             return NO_EFFECT
         found = handler(self, instruction)
         made = self.points.made[index]
+        self.filled |= found.writes | found.maybe_writes | found.fills | made
         return found._replace(makes=made) if made else found
 
     def bits(self, operand: Operand | None) -> tuple[int, int]:
@@ -122,41 +139,61 @@ class _Reader:
         reads, maybe = self.all_of(call.arguments)
         writes = [a for index, a in enumerate(call.arguments) if index in call.writes]
         fills = 0 if call.pure or call.writes else reads
-        return Effect(reads, maybe, *self.all_of(writes), fills=fills)
+        keeps = reads | maybe if self.may_keep(call, reads) else 0
+        return Effect(reads, maybe, *self.all_of(writes), fills=fills, keeps=keeps)
+
+    def may_keep(self, call: CallPacked, reads: int) -> bool:
+        """Whether a packed function may hold on to its arguments, or hand one back.
+
+        One that is given memory without content fills it, as libraries do: what keeps tensors is given some.
+        """
+        if call.ownership is Ownership.UNKNOWN or not call.keeps:
+            return call.ownership is Ownership.UNKNOWN
+        holding = self.points.real(self.filled)
+        return not any(self.is_empty(region, holding) for region in indices(self.points.real(reads)))
+
+    def is_empty(self, region: int, holding: int) -> bool:
+        """Whether nothing so far has written what an R.builtin.alloc_tensor made."""
+        allocated = isinstance(self.points.regions[region].instruction, AllocFresh)
+        return allocated and not holding & (self.points.above[region] | self.points.below[region])
 
     def call_function(self, call: CallFunction) -> Effect:
         reads, maybe = self.all_of(call.arguments)
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
-        if summary is None or callee is None:
-            return Effect(reads, maybe)
-        writes, maybe_writes = self.written(summary, callee, call)
-        return Effect(reads, maybe, writes, maybe_writes)
+        if summary is None or callee is None or len(callee.params) != len(call.arguments):
+            return Effect(reads, maybe, keeps=reads | maybe)
+        writes, maybe_writes, keeps = self.handled(summary, callee, call)
+        return Effect(reads, maybe, writes, maybe_writes, keeps=keeps)
 
-    def written(self, summary: FunctionSummary, callee: Function, call: CallFunction) -> tuple[int, int]:
-        """What of the caller's memory the callee writes."""
-        if not (summary.writes or summary.maybe_writes):
-            return 0, 0
-        pairs = zip(call.arguments, callee.params, strict=False)
+    def handled(self, summary: FunctionSummary, callee: Function, call: CallFunction) -> tuple[int, int, int]:
+        """What of the caller's memory the callee writes, surely and perhaps, and what it may keep."""
+        if not (summary.writes or summary.maybe_writes or summary.keeps):
+            return 0, 0, 0
+        pairs = zip(call.arguments, callee.params, strict=True)
         cells = [cell for a, param in pairs for cell in align(self.points.value_of(a), param.type)]
-        writes = maybe = 0
+        writes = maybe = keeps = 0
         for leaf, cell in enumerate(cells):
             if summary.writes >> leaf & 1:
                 writes, maybe = writes | cell.sure, maybe | cell.maybe
             elif summary.maybe_writes >> leaf & 1:
                 maybe |= cell.sure | cell.maybe
-        return writes & self.tensors, maybe & self.tensors
+            if summary.keeps >> leaf & 1:
+                keeps |= cell.sure | cell.maybe
+        return writes & self.tensors, maybe & self.tensors, keeps & self.tensors
 
-    def read_all(self, call: CallOperator) -> Effect:
-        return Effect(*self.all_of(call.arguments))
+    def call_operator(self, call: CallOperator) -> Effect:
+        reads, maybe = self.all_of(call.arguments)
+        return Effect(reads, maybe, keeps=0 if call.name in _LOOKING else reads | maybe)
 
     def not_understood(self, construct: NotUnderstood) -> Effect:
-        return Effect(*self.all_of(construct.reads))
+        reads, maybe = self.all_of(construct.reads)
+        return Effect(reads, maybe, keeps=reads | maybe)
 
 
 _EFFECTS: dict[type, Callable[[_Reader, Any], Effect]] = {
     CallFunction: _Reader.call_function,
     CallKernel: _Reader.call_kernel,
-    CallOperator: _Reader.read_all,
+    CallOperator: _Reader.call_operator,
     CallPacked: _Reader.call_packed,
     CallTIR: _Reader.call_tir,
     NotUnderstood: _Reader.not_understood,

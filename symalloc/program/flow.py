@@ -17,7 +17,7 @@ from typing import NamedTuple
 from symalloc.program.model import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import variables_in, variables_of
 
-__all__ = ["Flow", "Mark", "Step", "flatten"]
+__all__ = ["Flow", "Mark", "Step", "flatten", "positions"]
 
 
 class Mark(IntEnum):
@@ -108,3 +108,13 @@ def _close(frame: _Frame, steps: list[Step], joins: dict[int, tuple[int, int]]) 
     joins[frame.first] = (joins[frame.first][0], here)
     steps.append(Step(Mark.JOIN, frame.branch, used, result, frame.first))
     return None
+
+
+def positions(flow: Flow) -> dict[Var, int]:
+    """The index of the step that starts each instruction, by its variable; of an If its IF step."""
+    starts = (Mark.PLAIN, Mark.IF)
+    return {
+        step.instruction.var: index
+        for index, step in enumerate(flow.steps)
+        if step.instruction is not None and step.mark in starts
+    }

@@ -215,7 +215,8 @@ class CallPacked(Instruction):
     """R.call_packed, R.call_pure_packed, R.call_dps_packed, a call of an ExternFunc.
 
     `writes` holds the indices of the arguments that the callee is known to write; without that knowledge
-    every tensor argument counts as read, and as read and written where `pure` is False.
+    every tensor argument counts as read, and as read and written where `pure` is False.  `keeps`: nothing is
+    known of the callee that would keep it from holding on to its arguments.
     """
 
     name: str
@@ -223,6 +224,7 @@ class CallPacked(Instruction):
     ownership: Ownership
     pure: bool
     writes: frozenset[int] = frozenset()
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from symalloc.program.call_graph import call_graph, callees_first
 from symalloc.program.effects import Effect, effects
 from symalloc.program.flow import Flow, flatten
-from symalloc.program.model import CallFunction, CallPacked, Program
+from symalloc.program.model import Program
 from symalloc.program.pointers import PointsTo
-from symalloc.program.points_to import cached_maker, points_to
+from symalloc.program.points_to import points_to
 from symalloc.program.regions import Cell, Kind
 from symalloc.program.summary import NOTHING, FunctionSummary, Returned, align
 from symalloc.program.types import Type
 from symalloc.size.expr import Expr
 
-__all__ = ["Analysis", "analyse", "callees_first"]
+__all__ = ["Analysis", "analyse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Analysis:
 def analyse(program: Program) -> dict[str, Analysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion."""
     flows = {name: flatten(function) for name, function in program.functions.items()}
-    callees = {name: _called(flow) & flows.keys() for name, flow in flows.items()}
+    callees = call_graph(flows)
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
     summaries = dict.fromkeys(order, NOTHING)
@@ -45,36 +46,6 @@ def analyse(program: Program) -> dict[str, Analysis]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
     return {name: found[name] for name in order}
-
-
-def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """The functions so ordered that callees stand before callers, but for recursion."""
-    order: dict[str, None] = {}
-    entered: set[str] = set()
-    for root in callees:
-        stack = [(root, iter(sorted(callees[root])))] if root not in entered else []
-        entered.add(root)
-        while stack:
-            name, rest = stack[-1]
-            following = next((n for n in rest if n not in entered), None)
-            if following is None:
-                order[name] = None
-                stack.pop()
-            else:
-                entered.add(following)
-                stack.append((following, iter(sorted(callees[following]))))
-    return tuple(order)
-
-
-def _called(flow: Flow) -> set[str]:
-    found: set[str] = set()
-    for step in flow.steps:
-        if isinstance(step.instruction, CallFunction):
-            found.add(step.instruction.name)
-        elif isinstance(step.instruction, CallPacked):
-            made_by = cached_maker(step.instruction)
-            found.update((made_by,) if made_by is not None else ())
-    return found
 
 
 def _analysis(
@@ -97,15 +68,17 @@ def _summary(analysis: Analysis) -> FunctionSummary:
         if cell.sure
     }
     results = align(points.result, points.flow.function.result_type)
-    writes = maybe_writes = 0
+    writes = maybe_writes = keeps = 0
     for effect in analysis.effects:
         writes |= effect.writes
         maybe_writes |= effect.maybe_writes
+        keeps |= effect.keeps
     sure, maybe = _leaves(points, leaf_of, Cell(writes, maybe_writes))[:2]
     return FunctionSummary(
         results=tuple(_returned(points, leaf_of, cell) for cell in results),
         writes=sure,
         maybe_writes=maybe & ~sure,
+        keeps=_leaves(points, leaf_of, Cell(keeps, 0))[0],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a caller must know of a function: which parameters its result may be, and which it writes.
+"""What a caller must know of a function: which parameters its result may be, which it writes, which it keeps.
 
 The leaves of a function's parameters (tuple fields taken apart) are numbered in order; sets of leaves are
 integers with one bit a leaf.
@@ -30,12 +30,13 @@ class Returned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSummary:
     """`results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
-    written.
+    written, `keeps` those that something may hold on to behind the call, other than as a result.
     """
 
     results: tuple[Returned, ...] = ()
     writes: int = 0
     maybe_writes: int = 0
+    keeps: int = 0
 
 
 NOTHING = FunctionSummary()

@@ -48,6 +48,7 @@ def call_packed(
         ownership=_ownership(name, head["var"].type),
         pure=pure or name in _READ_ONLY,
         writes=_WRITES.get(name, frozenset()),
+        keeps=not pure and name not in _KEEPS_NOTHING,
     )
 
 
@@ -177,3 +178,4 @@ _WRITES: Mapping[str, frozenset[int]] = {
     "vm.builtin.attention_kv_cache_merge_attn_output_inplace": frozenset({1, 2}),
     "vm.builtin.attention_kv_cache_self_attention": frozenset({6, 7}),
 }
+_KEEPS_NOTHING = _FRESH | _RETURNS_ARGUMENT | _READ_ONLY | _WRITES.keys()

@@ -1,0 +1,217 @@
+"""A second opinion on live ranges: walks every path of a small program, byte by byte.
+
+Shares nothing with the analyses: on one path every variable stands for one thing, so that no choice, no set
+of regions and no summary is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from symalloc.program.model import (
+    Alias,
+    AllocFresh,
+    Block,
+    CallFunction,
+    CallKernel,
+    CallPacked,
+    If,
+    Instruction,
+    KernelBuffer,
+    MakeTuple,
+    Operand,
+    Ownership,
+    Program,
+    TakeField,
+    TupleValue,
+    Var,
+    View,
+)
+from symalloc.program.types import TensorType
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A stretch of the memory of one allocation (or parameter, or callee's result)."""
+
+    owner: Any
+    begin: int
+    end: int
+
+    def cells(self) -> set[tuple[Any, int]]:
+        return {(self.owner, i) for i in range(self.begin, self.end)}
+
+
+@dataclass
+class Event:
+    reads: set[tuple[Any, int]] = field(default_factory=set)
+    writes: set[tuple[Any, int]] = field(default_factory=set)
+    covers: set[tuple[Any, int]] = field(default_factory=set)
+
+
+@dataclass
+class Path:
+    """One walk.  `decide(n)` picks one of n ways, the same in the same place of the same walk."""
+
+    program: Program
+    decide: Callable[[int], int]
+    events: list[Event] = field(default_factory=list)
+    count: int = 0
+
+    def run(self, name: str, arguments: list[Any]) -> Any:
+        function = self.program.functions[name]
+        return self.block(function.body, dict(zip(function.params, arguments, strict=True)))
+
+    def block(self, block: Block, env: dict[Var, Any]) -> Any:
+        for instruction in block.instructions:
+            env[instruction.var] = self.step(instruction, env)
+        return value(block.result, env)
+
+    def fresh(self, owner: Any, kind: TensorType) -> Bytes:
+        assert kind.nbytes is not None and kind.nbytes.as_constant is not None
+        return Bytes(owner, 0, kind.nbytes.as_constant)
+
+    def step(self, instruction: Instruction, env: dict[Var, Any]) -> Any:
+        match instruction:
+            case AllocFresh(var=var):
+                assert isinstance(var.type, TensorType)
+                return self.fresh(var, var.type)
+            case Alias(source=source):
+                return value(source, env)
+            case View(source=source, kind="view", offset=offset, shape=shape):
+                whole = value(source, env)
+                assert offset is not None and offset.as_constant is not None and shape is not None
+                begin = whole.begin + offset.as_constant
+                return Bytes(whole.owner, begin, begin + (shape[0].as_constant or 0))
+            case View(source=source):
+                return value(source, env)
+            case MakeTuple(fields=fields):
+                return tuple(value(f, env) for f in fields)
+            case TakeField(source=source, index=index):
+                return value(source, env)[index]
+            case If(then=then, otherwise=otherwise):
+                return self.block((then, otherwise)[self.decide(2)], dict(env))
+            case CallFunction(name=name, arguments=arguments):
+                given = [value(a, env) for a in arguments]
+                # what is handed over counts as read, whatever the callee does with it
+                self.events.append(Event(reads={cell for b in leaves(tuple(given)) for cell in b.cells()}))
+                return self.run(name, given)
+        return self.call(instruction, env)
+
+    def call(self, instruction: Instruction, env: dict[Var, Any]) -> Any:
+        event = Event()
+        self.events.append(event)
+        match instruction:
+            case CallKernel(kernel=kernel, arguments=arguments):
+                for parameter, argument in zip(
+                    self.program.kernels[kernel].parameters, arguments, strict=True
+                ):
+                    assert isinstance(parameter, KernelBuffer)
+                    cells = value(argument, env).cells()
+                    event.reads |= cells if parameter.reads else set()
+                    event.writes |= cells if parameter.writes else set()
+                    event.covers |= cells if parameter.covers else set()
+                return None
+            case CallPacked(ownership=ownership, arguments=arguments, var=var):
+                given = [value(a, env) for a in arguments]
+                event.reads |= {cell for g in given for cell in g.cells()}
+                if ownership is Ownership.FRESH:
+                    self.count += 1
+                    assert isinstance(var.type, TensorType)
+                    return self.fresh((var, self.count), var.type)
+                return given[self.decide(len(given))]
+        raise NotImplementedError(type(instruction))
+
+    def finish(self, result: Any) -> None:
+        """The caller reads the result."""
+        self.events.append(Event(reads={cell for b in leaves(result) for cell in b.cells()}))
+
+    def together(self) -> set[frozenset[Var]]:
+        """The allocations that hold, at one moment, bytes that are read later or touched just then."""
+        found: set[frozenset[Var]] = set()
+        touched: set[tuple[Any, int]] = set()
+        needed = self.needed_after()
+        for event, later in zip(self.events, needed, strict=True):
+            now = event.reads | event.writes
+            touched |= now
+            owners = {owner for owner, _ in (later & touched) | now if isinstance(owner, Var)}
+            found |= {frozenset(pair) for pair in combinations(owners, 2)}
+        return found
+
+    def needed_after(self) -> list[set[tuple[Any, int]]]:
+        later: set[tuple[Any, int]] = set()
+        found = []
+        for event in reversed(self.events):
+            found.append(set(later))
+            later = (later - event.covers) | event.reads
+        return found[::-1]
+
+
+def value(operand: Operand, env: dict[Var, Any]) -> Any:
+    if isinstance(operand, Var):
+        return env[operand]
+    if isinstance(operand, TupleValue):
+        return tuple(value(item, env) for item in operand.items)
+    raise NotImplementedError(type(operand))
+
+
+def leaves(found: Any) -> Iterator[Bytes]:
+    if isinstance(found, tuple):
+        for item in found:
+            yield from leaves(item)
+    elif found is not None:
+        yield found
+
+
+@dataclass
+class Script:
+    """The decisions of one walk: those given, then the first way each; `taken` holds (chosen, ways)."""
+
+    given: list[int]
+    taken: list[tuple[int, int]] = field(default_factory=list)
+
+    def decide(self, ways: int) -> int:
+        place = len(self.taken)
+        chosen = self.given[place] if place < len(self.given) else 0
+        self.taken.append((chosen, ways))
+        return chosen
+
+    def following(self) -> list[int] | None:
+        """The decisions of the next walk, counted like an odometer."""
+        while self.taken and self.taken[-1][0] + 1 == self.taken[-1][1]:
+            self.taken.pop()
+        return [*(c for c, _ in self.taken[:-1]), self.taken[-1][0] + 1] if self.taken else None
+
+
+def walks(program: Program, name: str = "main") -> Iterator[Path]:
+    """Every path."""
+    given: list[int] | None = []
+    while given is not None:
+        script = Script(given)
+        path = Path(program, script.decide)
+        params = program.functions[name].params
+        path.finish(path.run(name, [path.fresh(("given", p), p.type) for p in params]))  # type: ignore[arg-type]
+        yield path
+        given = script.following()
+
+
+def live_together(program: Program, name: str = "main") -> set[frozenset[Var]]:
+    """The pairs of allocations of a function that are live at one moment of some path.
+
+    Allocations inside callees are left out: they are not the function's own.
+    """
+    pairs = set[frozenset[Var]]().union(*(path.together() for path in walks(program, name)))
+    own = set(_allocated(program.functions[name].body))
+    return {pair for pair in pairs if pair <= own}
+
+
+def _allocated(block: Block) -> Iterator[Var]:
+    for instruction in block.instructions:
+        if isinstance(instruction, AllocFresh):
+            yield instruction.var
+        elif isinstance(instruction, If):
+            yield from _allocated(instruction.then)
+            yield from _allocated(instruction.otherwise)
