@@ -1,120 +1,171 @@
-"""Which tensors of a function can be planned, as buffers; the rest with the reason why not."""
+"""What of a function can be planned, as buffers; the rest with the reason why not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from symalloc.plan.aliases import aliases
-from symalloc.plan.live import allocations, live_ranges
-from symalloc.plan.model import ALIGNMENT, Buffer, Unplanned
-from symalloc.program.model import AllocFresh, Function, Origin, Program
-from symalloc.program.types import TensorType
+from symalloc.plan.callees import arenas_handed_down, recursive_functions, sizes_at_call
+from symalloc.plan.homes import Resident, homes
+from symalloc.plan.known import known_symbols
+from symalloc.plan.model import Buffer, Plan, Unplanned
+from symalloc.plan.sizing import Sized, Sizes
+from symalloc.program.escapes import escapes
+from symalloc.program.flow import Mark
+from symalloc.program.live_ranges import live_ranges
+from symalloc.program.model import AllocFresh, CallFunction, Function, Program
+from symalloc.program.regions import bits_of
+from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Verdict
-from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select
-from symalloc.size.condition import And, Condition, Or, Relation, ge
-from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import maximum, round_up
 
-__all__ = ["buffers", "divisors", "parts"]
+__all__ = ["buffers"]
+
+_NO_PLANS: Mapping[str, Plan] = MappingProxyType({})
 
 
 def buffers(
-    function: Function, program: Program, domain: Domain, prover: Prover
+    function: Function,
+    program: Program,
+    domain: Domain,
+    prover: Prover,
+    plans: Mapping[str, Plan] = _NO_PLANS,
+    analyses: Mapping[str, Analysis] | None = None,
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
-    """The buffers of `function` (numbered from 0 in order of allocation) and the tensors that stay as
-    they are.
+    """The buffers of `function`, one of `program`, and what stays as it is.
+
+    Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
+    of the text.  `plans` are those of callees made before: a call of one is a buffer for each arena that the
+    callee reserves at entry.  `analyses` are those of `program`; they are made where they are not given.
     """
-    known = aliases(function, program)
-    ranges = live_ranges(function, known)
-    found: list[Buffer] = []
-    left: list[Unplanned] = []
-    for allocation in allocations(function.body):
-        nbytes = _nbytes(allocation)
-        reason = known.escapes.get(allocation.var) or _unsized(nbytes, function, domain, prover)
-        if reason is not None or nbytes is None:
-            left.append(
-                Unplanned(name=allocation.var.name, reason=reason or "its size is unknown", nbytes=nbytes)
-            )
-            continue
-        found.append(
-            Buffer(
-                id=len(found),
-                name=allocation.var.name,
-                size=_reserved(nbytes, domain, prover),
+    analyses = analyse(program) if analyses is None else analyses
+    analysis = analyses[function.name]
+    sizes = Sizes(known_symbols(analysis.flow), domain, prover)
+    if function.name in recursive_functions({name: a.flow for name, a in analyses.items()}):
+        return (), tuple(_left_by_recursion(analysis, sizes))
+    finder = _Finder(program, analysis, sizes, plans)
+    return _housed(analysis, finder.run(), finder.left, sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A buffer that could be; `root` is its number in the points-to analysis or, for a callee's memory, one
+    behind those.
+    """
+
+    buffer: Buffer
+    root: int
+    sized: Sized
+
+
+class _Finder:
+    """Goes through the text; `left` is what cannot be planned."""
+
+    def __init__(self, program: Program, analysis: Analysis, sizes: Sizes, plans: Mapping[str, Plan]) -> None:
+        self.program, self.analysis, self.sizes, self.plans = program, analysis, sizes, plans
+        self.escaping = escapes(analysis)
+        self.left: list[Unplanned] = []
+
+    def run(self) -> list[_Wish]:
+        """All that can be planned, in the order of the text."""
+        found: list[_Wish] = []
+        for index, step in enumerate(self.analysis.flow.steps):
+            if step.mark is not Mark.PLAIN:
+                continue
+            if isinstance(step.instruction, AllocFresh):
+                found += self.allocation(step.instruction)
+            elif isinstance(step.instruction, CallFunction) and step.instruction.name in self.plans:
+                found += self.call(step.instruction, index)
+        return found
+
+    def allocation(self, made: AllocFresh) -> Iterator[_Wish]:
+        root = bits_of(self.analysis.points.values[made.var])[0].bit_length() - 1
+        nbytes = self.analysis.points.regions[root].nbytes
+        reason = self.escaping.get(root)
+        sized = self.sizes.of(nbytes)
+        if reason is None and isinstance(sized, Sized) and nbytes is not None:
+            buffer = Buffer(
+                id=root,
+                name=made.var.name,
+                size=sized.size,
                 nbytes=nbytes,
-                live=ranges[allocation.var],
-                device=allocation.device,
-                scope=allocation.scope,
-                var=allocation.var,
+                live=(),
+                device=made.device,
+                scope=made.scope,
+                var=made.var,
             )
-        )
-    return tuple(found), tuple(left)
+            yield _Wish(buffer=buffer, root=root, sized=sized)
+            return
+        why = reason or str(sized)
+        self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=nbytes, var=made.var))
+
+    def call(self, call: CallFunction, index: int) -> Iterator[_Wish]:
+        """The memory that a planned callee works in; all of it or none."""
+        plan = self.plans[call.name]
+        arenas = arenas_handed_down(plan)
+        wanted = sizes_at_call(self.program.functions[call.name], plan, call)
+        if call.kept or wanted is None:
+            self.leave(
+                call, "the arguments do not tell how much it needs" if wanted is None else "it is kept"
+            )
+            return
+        sized = [self.sizes.of(size) for size in wanted]
+        reasons = [one for one in sized if not isinstance(one, Sized)]
+        if reasons:
+            self.leave(call, reasons[0])
+            return
+        for arena, one, nbytes in zip(arenas, sized, wanted, strict=True):
+            if isinstance(one, Sized):
+                buffer = Buffer(
+                    id=index,
+                    name=f"{call.name}()",
+                    size=one.size,
+                    nbytes=nbytes,
+                    live=(),
+                    device=arena.device,
+                    scope=arena.scope,
+                    var=call.var,
+                    callee=call.name,
+                )
+                yield _Wish(buffer=buffer, root=len(self.analysis.points.regions) + index, sized=one)
+
+    def leave(self, call: CallFunction, reason: str) -> None:
+        if arenas_handed_down(self.plans[call.name]):
+            self.left.append(Unplanned(name=f"{call.name}()", reason=reason, var=call.var))
 
 
-def parts(expr: Expr) -> Iterator[Expr]:
-    """`expr` and every expression inside its atoms."""
-    yield expr
-    for atom in expr.atoms:
-        match atom:
-            case FloorDiv(numerator=numerator, denominator=denominator):
-                inner: tuple[Expr, ...] = (numerator, denominator)
-            case Mod(numerator=numerator, denominator=denominator):
-                inner = (numerator, denominator)
-            case Min(operands=operands) | Max(operands=operands):
-                inner = operands
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                inner = (then, otherwise, *_sides(condition))
-            case _:
-                inner = ()
-        for part in inner:
-            yield from parts(part)
+def _housed(
+    analysis: Analysis, wishes: Iterable[_Wish], left: Iterable[Unplanned], sizes: Sizes
+) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
+    """The buffers with their live ranges and arenas; what is better left alone is added to `left`."""
+    regions = len(analysis.points.regions)
+    wishes = tuple(wishes)
+    roots = sum({1 << w.root for w in wishes if w.root < regions})
+    brief = {w.root - regions: w.root for w in wishes if w.root >= regions}
+    times = live_ranges(analysis.points, analysis.effects, roots, brief)
+    residents = [
+        Resident(buffer=replace(w.buffer, live=time.live, steps=(time.first, time.last)), needs=w.sized.needs)
+        for w in wishes
+        for time in (times.of.get(w.root),)
+        if time is not None
+    ]
+    unused = [_unplanned(w.buffer, "nothing uses it") for w in wishes if w.root not in times.of]
+    found, dynamic = homes(residents, sizes.known, times.steps)
+    numbered = tuple(replace(buffer, id=number) for number, buffer in enumerate(found))
+    return numbered, (*left, *unused, *(_unplanned(buffer, reason) for buffer, reason in dynamic))
 
 
-def divisors(expr: Expr) -> Iterator[Expr]:
-    """Every divisor in `expr` that is no positive constant."""
-    for part in parts(expr):
-        for atom in part.atoms:
-            if isinstance(atom, FloorDiv | Mod) and (atom.denominator.as_constant or 0) <= 0:
-                yield atom.denominator
+def _unplanned(buffer: Buffer, reason: str) -> Unplanned:
+    return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
 
 
-def _sides(condition: Condition) -> tuple[Expr, ...]:
-    if isinstance(condition, Relation):
-        return (condition.expr,)
-    if isinstance(condition, And | Or):
-        return tuple(side for operand in condition.operands for side in _sides(operand))
-    return ()
-
-
-def _nbytes(allocation: AllocFresh) -> Expr | None:
-    return TensorType(shape=allocation.shape, dtype=allocation.dtype).nbytes
-
-
-def _unsized(nbytes: Expr | None, function: Function, domain: Domain, prover: Prover) -> str | None:
-    """Why no place can be reckoned for a tensor of `nbytes` at function entry; None where it can."""
-    if nbytes is None:
-        return "its shape is not known"
-    for name in sorted(nbytes.symbols):
-        origin = function.symbols.get(name, Origin.UNDEFINED)
-        if origin is Origin.CAST:
-            return f"its size depends on `{name}`, which is known only after a match_cast"
-        if origin is not Origin.DIMENSION:
-            return f"its size depends on `{name}`, which is no dimension of a parameter"
-    for divisor in divisors(nbytes):
-        if not _always(ge(divisor, 1), domain, prover):
-            return f"its size divides by `{divisor}`, which may be zero"
-    return None
-
-
-def _reserved(nbytes: Expr, domain: Domain, prover: Prover) -> Expr:
-    """The bytes to set aside: rounded up to the alignment, and none where the size could come out
-    negative.
-    """
-    rounded = round_up(nbytes, ALIGNMENT)
-    return rounded if _always(ge(nbytes, 0), domain, prover) else maximum(rounded, ZERO)
-
-
-def _always(condition: Condition, domain: Domain, prover: Prover) -> bool:
-    return prover.prove(condition, domain, explain=False).verdict is Verdict.ALWAYS_VALID
+def _left_by_recursion(analysis: Analysis, sizes: Sizes) -> Iterator[Unplanned]:
+    """Every allocation of a function that calls itself."""
+    reason = "its function calls itself: an arena would be held for every call under way"
+    for step in analysis.flow.steps:
+        made = step.instruction
+        if step.mark is Mark.PLAIN and isinstance(made, AllocFresh):
+            root = bits_of(analysis.points.values[made.var])[0].bit_length() - 1
+            nbytes = analysis.points.regions[root].nbytes
+            yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)

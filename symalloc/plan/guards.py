@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from symalloc.plan.buffers import parts
+from symalloc.plan.sizing import parts
 from symalloc.plan.model import Arena, Guard
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.guards import minimise

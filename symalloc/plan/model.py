@@ -1,7 +1,10 @@
 """What a plan is: buffers, where each lies in its arena, and the checks that the arithmetic needs.
 
-Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) over
-positions of the function: several intervals where an If keeps a buffer alive on one side only.
+Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) of
+moments: two buffers may lie in the same place where no moment is in both, and nothing else may be read from
+the numbers.  What comes later needs no other types: memory that lives inside one kernel is a buffer of that
+one moment; a kernel that may write its output over a dying input counts as two moments, so that the two do
+not meet; another order of the instructions, or a copy left out, is another numbering.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ class Buffer:
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
     works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  Buffers of
-    equal device, scope and `after` share an arena: see `Arena.after`.
+    equal device, scope and `after` share an arena: see `Arena.after`.  `steps` are the first and the last step
+    (`symalloc.program.flow`) that touch it; None where there is no program.
     """
 
     id: int
@@ -42,6 +46,7 @@ class Buffer:
     alignment: int = ALIGNMENT
     callee: str | None = None
     after: Var | None = None
+    steps: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
