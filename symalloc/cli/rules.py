@@ -24,6 +24,7 @@ def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     """List the rules: id, name, severity, what they demand.
 
     A severity such as error/note means: an error where no shape satisfies the rule, a note where some do.
+    A third one, as in error/error/note, is for what only empty tensors break.
     """
     from symalloc.report.rule_table import render_rule_json, render_rule_table
     from symalloc.rulebook.book import RuleError, load_rules

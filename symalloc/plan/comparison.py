@@ -23,9 +23,9 @@ class TvmPlan:
     fresh: tuple[Expr | None, ...] = ()
     problem: str | None = None
 
-    def storage_bytes(self, binding: Mapping[str, int]) -> int | None:
-        """The sum of the storages; None where a size is not known at `binding`."""
-        return None if self.problem is not None else total(self.storages, binding)
+    def reserved(self, binding: Mapping[str, int]) -> int | None:
+        """The sum of all of them, results left out; None where a size is not known at `binding`."""
+        return None if self.problem is not None else total((*self.storages, *self.fresh), binding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

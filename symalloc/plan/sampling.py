@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from symalloc.program.model import Function, Origin
 from symalloc.size.expr import Expr
 
-__all__ = ["EXTENTS", "SampleError", "Shown", "check_names", "chosen", "evaluated", "standard", "total"]
+__all__ = ["EXTENTS", "SampleError", "Shown", "check_wanted", "chosen", "evaluated", "standard", "total"]
 
+_AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
 EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared bounds
 BEYOND = 2  # times the declared bound: bounds are not enforced by TVM
 
@@ -54,27 +55,37 @@ def standard(symbols: Iterable[str], function: Function) -> tuple[Shown, ...]:
 def chosen(
     symbols: Iterable[str], function: Function, wanted: Sequence[Mapping[str, int]]
 ) -> tuple[Shown, ...]:
-    """The `wanted` bindings, restricted to the symbols of `function`; raises SampleError for one that misses
-    a symbol or makes a dimension negative.
+    """Those of the bindings `wanted` that give a value to each of `symbols` that is known at entry, without
+    what else they give; raises SampleError for a negative extent.
     """
     names = sorted(symbols)
+    needed = [name for name in names if function.symbols.get(name) in _AT_ENTRY]
+    fitting = [
+        {name: binding[name] for name in names if name in binding}
+        for binding in wanted
+        if all(name in binding for name in needed)
+    ]
+    for name, value in (item for binding in fitting for item in binding.items()):
+        if value < 0 and function.symbols.get(name) is not Origin.SCALAR:
+            raise SampleError(f"`{name}` is an extent of a tensor and cannot be {value}")
+    return tuple(Shown.of(binding, function) for binding in fitting)
+
+
+def check_wanted(wanted: Sequence[Mapping[str, int]], functions: Mapping[str, Iterable[str]]) -> None:
+    """Raises SampleError where a binding names a symbol of none of `functions`, or lacks one of all of them.
+
+    `functions` holds, by name, the symbols that a binding must give.
+    """
+    known = sorted(frozenset().union(*functions.values()))
     for binding in wanted:
-        missing = [name for name in names if name not in binding]
-        if missing:
-            raise SampleError(f"{_text(binding)} gives no value for {_quoted(missing)} of `{function.name}`")
-        for name in names:
-            if binding[name] < 0 and function.symbols.get(name) is not Origin.SCALAR:
-                raise SampleError(f"`{name}` is an extent of a tensor and cannot be {binding[name]}")
-    return tuple(Shown.of({name: binding[name] for name in names}, function) for binding in wanted)
-
-
-def check_names(wanted: Sequence[Mapping[str, int]], known: Iterable[str]) -> None:
-    """Raises SampleError where a binding names what is no symbol of any function."""
-    names = sorted(set(known))
-    for name in (name for binding in wanted for name in binding if name not in names):
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean `{close[0]}`?" if close else f"there are {_quoted(names) or 'none'}"
-        raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
+        for name in (name for name in binding if name not in known):
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"there are {_quoted(known) or 'none'}"
+            raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
+        if not any(frozenset(names) <= binding.keys() for names in functions.values()):
+            text = ", ".join(f"{name} = {value}" for name, value in binding.items())
+            takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
+            raise SampleError(f"{text} gives no function all that it takes: {takes}")
 
 
 def evaluated(expr: Expr | None, binding: Mapping[str, int]) -> int | None:
@@ -97,10 +108,6 @@ def _within(extent: int, name: str, function: Function) -> int:
     low, high = function.declared_lower.get(name, 0), function.declared_upper.get(name)
     raised = max(extent, low)
     return raised if high is None else min(raised, high)
-
-
-def _text(binding: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in binding.items())
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -13,9 +13,10 @@ from symalloc.plan.outside import KernelUse, Outside, Returned
 from symalloc.plan.sampling import Shown, chosen, evaluated, standard, total
 from symalloc.plan.workspace import pool_bytes
 from symalloc.program.model import Function
+from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["Sample", "Summary", "plan_symbols", "summarise"]
+__all__ = ["Floor", "Sample", "Summary", "plan_symbols", "summarise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,9 @@ class Sample:
     `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
     tensors; `unshared`: those tensors without any reuse.  `returned` and `unplanned`: what lies in no
     arena. `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread
-    keeps for that in the end.  `bounded`, `unbounded`: TVM's storages, planned with and without the declared
-    bounds.  `label` is `bound` at the declared bounds, `beyond` past them, else empty.  `refused`: the guard
-    at entry refuses this binding.
+    keeps for that in the end.  `bounded`, `unbounded`: what TVM's planner reserves, with and without the
+    declared bounds.  `label`: `bound` at the declared bounds, `beyond` past them, else empty.  `refused`:
+    a guard refuses this binding.
     """
 
     binding: Mapping[str, int]
@@ -67,18 +68,30 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The sums of bytes that are live together on one device and memory scope: the largest is the floor."""
+
+    device: int
+    scope: str
+    sums: tuple[Expr, ...]
+
+    def at(self, binding: Mapping[str, int]) -> int:
+        """The floor in bytes; raises KeyError where `binding` lacks a symbol."""
+        return floor_bytes(self.sums, binding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """One function's plan, to be shown.
 
-    `floor` holds the sums of bytes live together, of which the largest is the floor, for each device and
-    scope; `offsets` counts the distinct offsets that are no constants, which the VM evaluates at each call.
+    `offsets` counts the distinct offsets that are no constants, which the VM evaluates at each call.
     `unplanned` leaves out what is returned.  `packed` names the packed functions called, whose own memory is
     not known.
     """
 
     function: str
     arenas: tuple[Arena, ...]
-    floor: tuple[tuple[Expr, ...], ...]
+    floor: tuple[Floor, ...]
     offsets: int
     guards: tuple[Guard, ...]
     returned: tuple[Returned, ...]
@@ -108,13 +121,13 @@ def summarise(
     comparison: Comparison | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> Summary:
-    """The summary of `plan`, shown at the bindings `wanted`, or at standard ones.
+    """The summary of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
-    Raises SampleError where a binding does not fit the function.
+    Raises SampleError for a negative extent.
     """
     left = _not_returned(plan, around)
     symbols = plan_symbols(plan, around)
-    shown = chosen(symbols, function, wanted) if wanted else standard(symbols, function)
+    shown = chosen(symbols, function, wanted) or standard(symbols, function)
     floor = _floor(plan)
     samples = tuple(_sample(plan, left, around, floor, comparison, at) for at in shown)
     return Summary(
@@ -150,9 +163,12 @@ def _not_returned(plan: Plan, around: Outside) -> tuple[Unplanned, ...]:
     return tuple(u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned))
 
 
-def _floor(plan: Plan) -> tuple[tuple[Expr, ...], ...]:
+def _floor(plan: Plan) -> tuple[Floor, ...]:
     buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
-    return tuple(live_sums(tuple(group)) for _, group in groupby(buffers, key=_place))
+    return tuple(
+        Floor(device=device, scope=scope, sums=live_sums(tuple(group)))
+        for (device, scope), group in groupby(buffers, key=_place)
+    )
 
 
 def _place(buffer: Buffer) -> tuple[int, str]:
@@ -163,28 +179,34 @@ def _sample(
     plan: Plan,
     left: Iterable[Unplanned],
     around: Outside,
-    floor: Sequence[Sequence[Expr]],
+    floor: Sequence[Floor],
     comparison: Comparison | None,
     shown: Shown,
 ) -> Sample:
     at = shown.binding
     bounded = None if comparison is None else comparison.bounded
+    partial = any(not total_.symbols <= at.keys() for each in floor for total_ in each.sums)
     peaks = [evaluated(use.scratch.peak, at) for use in around.kernels]
     known = None not in peaks and all(use.scratch.problem is None for use in around.kernels)
     return Sample(
         binding=at,
         label=shown.label,
         arena=total((arena.size for arena in plan.arenas), at),
-        floor=sum(floor_bytes(sums, at) for sums in floor),
+        floor=None if partial else sum(each.at(at) for each in floor),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in around.returned), at),
         unplanned=total((u.nbytes for u in left), at),
         workspace=max((peak for peak in peaks if peak is not None), default=0) if known else None,
         pool=pool_bytes(around.calls, at) if known else None,
-        bounded=None if bounded is None else bounded.storage_bytes(at),
-        unbounded=None if comparison is None else comparison.unbounded.storage_bytes(at),
-        refused=not all(guard.condition.evaluate(at) for guard in plan.guards),
+        bounded=None if bounded is None else bounded.reserved(at),
+        unbounded=None if comparison is None else comparison.unbounded.reserved(at),
+        refused=not all(_holds(guard.condition, at) for guard in plan.guards),
     )
+
+
+def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:
+    """Whether `condition` holds, as far as `binding` tells."""
+    return not condition.symbols <= binding.keys() or condition.evaluate(binding)
 
 
 def _ratio(bytes_: int | None, base: int | None) -> float | None:

@@ -9,10 +9,12 @@ import tvm
 from tvm.relax import transform
 
 from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.outside import Outside, outside
-from symalloc.plan.sampling import SampleError, check_names
+from symalloc.plan.sampling import SampleError, check_wanted
 from symalloc.plan.summary import Summary, plan_symbols, summarise
+from symalloc.program.model import Function, Origin
 from symalloc.relax.compare import compare_with_tvm
 from symalloc.relax.emit_file import Form, written
 from symalloc.relax.extract import extract, locate
@@ -86,7 +88,10 @@ def summaries(
     scratch = kernel_scratch(lowered, program.kernels, target)
     around = {name: outside(program.functions[name], program, scratch) for name in planned.plans}
     try:
-        _check_names(planned, around, samples)
+        check_wanted(
+            samples,
+            {n: _needed(p, program.functions[n], around[n]) for n, p in planned.plans.items()},
+        )
         return tuple(
             summarise(
                 plan,
@@ -101,12 +106,10 @@ def summaries(
         raise RunError(f"--sample: {error}") from None
 
 
-def _check_names(
-    planned: PlannedModule, around: Mapping[str, Outside], samples: Sequence[Mapping[str, int]]
-) -> None:
-    found = (plan_symbols(plan, around[name]) for name, plan in planned.plans.items())
-    declared = (planned.program.functions[name].symbols for name in planned.plans)
-    check_names(samples, frozenset().union(*found, *declared))
+def _needed(plan: Plan, function: Function, around: Outside) -> list[str]:
+    """The symbols that the sizes of a function depend on and that are known at entry."""
+    known = (Origin.DIMENSION, Origin.SCALAR)
+    return [name for name in plan_symbols(plan, around) if function.symbols.get(name) in known]
 
 
 def _compared(

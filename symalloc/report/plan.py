@@ -60,13 +60,15 @@ def _arena(arena: Arena) -> str:
 
 
 def _floor(summary: Summary) -> Iterator[str]:
-    for sums in summary.floor:
+    for floor in summary.floor:
+        where = f" on device {floor.device} ({floor.scope})" if len(summary.floor) > 1 else ""
+        sums = floor.sums
         if len(sums) == 1:
-            yield f"  floor: {_cut(sums[0], WIDEST)} B"
+            yield f"  floor{where}: {_cut(sums[0], WIDEST)} B"
         elif len(sums) <= MOST_SUMS:
-            yield f"  floor: the largest of {_cut(', '.join(map(str, sums)), WIDEST)} B"
+            yield f"  floor{where}: the largest of {_cut(', '.join(map(str, sums)), WIDEST)} B"
         else:
-            yield f"  floor: the largest of {len(sums)} sums of tensors that are live together"
+            yield f"  floor{where}: the largest of {len(sums)} sums of tensors that are live together"
 
 
 def _where(guard: Guard) -> str:
@@ -215,5 +217,7 @@ def _tvm(compared: Comparison) -> Iterator[str]:
         if plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
             continue
-        fresh = f", and leaves {len(plan.fresh)} tensors memory of their own" if plan.fresh else ""
+        fresh = (
+            f", and leaves {len(plan.fresh)} tensors memory of their own, counted above" if plan.fresh else ""
+        )
         yield f"  TVM {how} reserves {len(plan.storages)} storages{fresh}"

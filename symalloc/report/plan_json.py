@@ -33,7 +33,10 @@ def _function(summary: Summary) -> dict[str, Any]:
     return {
         "function": summary.function,
         "arenas": [_arena(arena) for arena in summary.arenas],
-        "floor": [[str(total) for total in sums] for sums in summary.floor],
+        "floor": [
+            {"device": floor.device, "scope": floor.scope, "sums": [str(total) for total in floor.sums]}
+            for floor in summary.floor
+        ],
         "offsets": summary.offsets,
         "guards": [
             {

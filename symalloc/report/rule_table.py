@@ -35,7 +35,12 @@ def render_rule_json(book: Rulebook) -> str:
 
 
 def severity_text(rule: Rule) -> str:
-    """`error`, or `error/note` where a finding that depends on the shape is milder; `-` for none."""
+    """`error`, or `error/note` where a finding that depends on the shape is milder; `-` for none.
+
+    A third one, as in `error/error/note`, is that of a finding that takes an empty tensor.
+    """
+    if rule.severity_when_empty is not None:
+        return f"{rule.severity}/{rule.severity_at_runtime or '-'}/{rule.severity_when_empty}"
     if rule.severity_at_runtime == rule.severity:
         return rule.severity
     return f"{rule.severity}/{rule.severity_at_runtime or '-'}"
@@ -47,6 +52,7 @@ def _entry(rule: Rule) -> dict[str, object]:
         "name": rule.name,
         "severity": rule.severity,
         "severity_at_runtime": rule.severity_at_runtime,
+        "severity_when_empty": rule.severity_when_empty,
         "site": rule.site,
         "constraint": rule.constraint,
         "relation": rule.relation,

@@ -50,6 +50,7 @@ def test_the_list_as_json(run: Run) -> None:
     assert entries["SYM101"]["constraint"] == "offset + nbytes <= storage.size"
     assert entries["SYM201"]["relation"] == "use-after-kill"
     assert entries["SYM301"]["severity_at_runtime"] is None
+    assert entries["SYM109"]["severity_when_empty"] == "note"
     assert entries["SYM101"]["fixes"] == ["grow-storage", "insert-assertion"]
 
 

@@ -25,9 +25,15 @@ def test_colour_is_only_colour() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "text"),
-    [("SYM101", "error"), ("SYM302", "error/warning"), ("SYM301", "error/-"), ("SYM205", "note")],
+    [
+        ("SYM101", "error"),
+        ("SYM302", "error/warning"),
+        ("SYM301", "error/-"),
+        ("SYM205", "note"),
+        ("SYM109", "error/warning/note"),
+    ],
 )
-def test_both_severities_are_named_where_they_differ(rule: str, text: str) -> None:
+def test_severities_are_named_where_they_differ(rule: str, text: str) -> None:
     assert severity_text(load_rules().get(rule)) == text
 
 
