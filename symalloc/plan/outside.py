@@ -1,12 +1,12 @@
-"""What a function needs besides its arenas: the tensors it returns, and its kernels' own workspace."""
+"""What a function needs besides its arenas: the tensors it returns, what its calls make, its kernels' own
+workspace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from symalloc.plan.aliases import Aliases, Value, aliases, tokens
-from symalloc.plan.live import allocations
 from symalloc.plan.workspace import Scratch, Take
 from symalloc.program.casts import extent_pairs
 from symalloc.program.kernel_call import bind_kernel
@@ -15,32 +15,44 @@ from symalloc.program.model import (
     Block,
     CallFunction,
     CallKernel,
+    CallOperator,
     CallPacked,
-    ConstantTensor,
     Function,
     If,
-    Operand,
+    Ownership,
     Program,
-    TupleValue,
     Var,
 )
 from symalloc.program.operands import type_of
+from symalloc.program.pointers import PointsTo
+from symalloc.program.regions import Cell, Region, indices
+from symalloc.program.summaries import Analysis
+from symalloc.program.summary import align
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.size.expr import Expr, symbol
 from symalloc.size.operations import maximum
 
-__all__ = ["KernelUse", "Outside", "Returned", "outside"]
+__all__ = ["KernelUse", "Made", "Outside", "Returned", "outside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A tensor that the function allocates and returns; `nbytes` is None where its size is not known.
+    """A tensor that the function returns and that did not come in as an argument.
 
-    `allocations` are the variables that it may have been allocated as.
+    `nbytes` is None where its size is not known; `allocations` are the variables that it may have been
+    allocated as.
     """
 
     nbytes: Expr | None
     allocations: frozenset[Var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A tensor that a called function or operator makes (`by`) and that is not returned."""
+
+    by: str
+    nbytes: Expr | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +70,28 @@ class Outside:
 
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
     other; `kernels` the same once for each kernel and size.  `packed` names the packed functions that are
-    called: what those take is not known.
+    called: what those take for themselves, and what those of unknown ownership return, is not known.
     """
 
     returned: tuple[Returned, ...] = ()
+    made: tuple[Made, ...] = ()
     calls: tuple[Scratch, ...] = ()
     kernels: tuple[KernelUse, ...] = ()
     packed: tuple[str, ...] = ()
 
 
-def outside(function: Function, program: Program, scratch: Mapping[str, Scratch]) -> Outside:
-    """What `function` needs outside its arenas; `scratch` holds the workspace of the kernels by name.
+def outside(program: Program, analysis: Analysis, scratch: Mapping[str, Scratch]) -> Outside:
+    """What the function that was analysed needs outside its arenas.
 
-    The kernels of the functions that it calls count as its own; recursion is not followed.
+    `scratch` holds the workspace of the kernels by name.  The kernels of the functions that it calls count as
+    its own; recursion is not followed.
     """
-    known = aliases(function, program)
+    function, points = analysis.flow.function, analysis.points
     walk = _Walk(program=program, scratch=scratch)
     found = list(walk.block(function.body, {}, (function.name,)))
     return Outside(
-        returned=tuple(_returned(function, known)),
+        returned=tuple(_returned(points)),
+        made=tuple(_made(points)),
         calls=tuple(use.scratch for use in found),
         kernels=_distinct(found),
         packed=tuple(sorted(walk.packed)),
@@ -144,44 +159,61 @@ def _distinct(uses: list[KernelUse]) -> tuple[KernelUse, ...]:
     return tuple(found.values())
 
 
-# -- results -----------------------------------------------------------------------------------------------
+# -- tensors -----------------------------------------------------------------------------------------------
 
 
-def _returned(function: Function, known: Aliases) -> Iterator[Returned]:
+def _returned(points: PointsTo) -> Iterator[Returned]:
     """Each tensor in the result once, without parameters and constants handed on."""
-    owned = {a.var: a for a in allocations(function.body)}
-    params = frozenset(function.params)
-    seen: set[frozenset[Var]] = set()
-    for kind, found in _leaves(function.body.result, known):
-        if found in seen or (found and found <= params):
+    kind = type_of(points.flow.function.body.result)
+    seen: set[frozenset[int]] = set()
+    for leaf, cell in zip(_leaves(kind), align(points.result, kind), strict=True):
+        roots = _roots(points, cell)
+        own = [points.regions[root] for root in sorted(roots) if not points.regions[root].given]
+        if not own or roots in seen or not isinstance(leaf, TensorType):
             continue
-        if found:
-            seen.add(found)
-        mine = frozenset(found & owned.keys())
-        nbytes = _largest([owned[var] for var in mine]) if kind.nbytes is None else kind.nbytes
-        yield Returned(nbytes=nbytes, allocations=mine)
+        seen.add(roots)
+        nbytes = _largest([region.nbytes for region in own]) if leaf.nbytes is None else leaf.nbytes
+        allocated = frozenset(region.var for region in own if isinstance(region.instruction, AllocFresh))
+        yield Returned(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
 
 
-def _leaves(result: Operand, known: Aliases) -> Iterator[tuple[TensorType, frozenset[Var]]]:
-    """The tensors of a result, and the allocations and parameters that each may be."""
-    if isinstance(result, TupleValue):
-        for item in result.items:
-            yield from _leaves(item, known)
-    elif not isinstance(result, ConstantTensor):
-        value = known.values.get(result, frozenset()) if isinstance(result, Var) else frozenset()
-        yield from _typed(type_of(result), value)
+def _made(points: PointsTo) -> Iterator[Made]:
+    returned = _roots(points, *align(points.result, type_of(points.flow.function.body.result)))
+    for region in points.regions:
+        by = _maker(region)
+        if by is not None and region.number not in returned:
+            yield Made(by=by, nbytes=region.nbytes)
 
 
-def _typed(kind: Type, value: Value) -> Iterator[tuple[TensorType, frozenset[Var]]]:
-    if isinstance(kind, TensorType):
-        yield kind, tokens(value)
-    elif isinstance(kind, TupleType):
-        for index, field in enumerate(kind.fields):
-            whole = isinstance(value, tuple) and len(value) == len(kind.fields)
-            yield from _typed(field, value[index] if whole and isinstance(value, tuple) else tokens(value))
+def _maker(region: Region) -> str | None:
+    """Who made the memory of a tensor, where that is a call that always makes it."""
+    tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+    if region.given or region.parent is not None or not tensor:
+        return None
+    match region.instruction:
+        case CallFunction(name=name) | CallOperator(name=name):
+            return name
+        case CallPacked(name=name, ownership=Ownership.FRESH):
+            return name
+    return None
 
 
-def _largest(allocated: Iterable[AllocFresh]) -> Expr | None:
-    sizes = [TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in allocated]
+def _leaves(kind: Type) -> Iterator[Type]:
+    if isinstance(kind, TupleType):
+        for field in kind.fields:
+            yield from _leaves(field)
+    else:
+        yield kind
+
+
+def _roots(points: PointsTo, *cells: Cell) -> frozenset[int]:
+    """The roots of all that `cells` may point to."""
+    bits = 0
+    for cell in cells:
+        bits |= cell.sure | cell.maybe
+    return frozenset(points.regions[index].root for index in indices(points.real(bits)))
+
+
+def _largest(sizes: list[Expr | None]) -> Expr | None:
     known = [size for size in sizes if size is not None]
     return maximum(*known) if known and len(known) == len(sizes) else None

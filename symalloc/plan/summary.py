@@ -9,7 +9,7 @@ from itertools import groupby
 from symalloc.plan.comparison import Comparison
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.plan.outside import KernelUse, Outside, Returned
+from symalloc.plan.outside import KernelUse, Made, Outside, Returned
 from symalloc.plan.sampling import Shown, chosen, evaluated, standard, total
 from symalloc.plan.workspace import pool_bytes
 from symalloc.program.model import Function
@@ -24,11 +24,11 @@ class Sample:
     """Bytes of one call at one binding; None where they are not known there.
 
     `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
-    tensors; `unshared`: those tensors without any reuse.  `returned` and `unplanned`: what lies in no
-    arena. `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread
-    keeps for that in the end.  `bounded`, `unbounded`: what TVM's planner reserves, with and without the
-    declared bounds.  `label`: `bound` at the declared bounds, `beyond` past them, else empty.  `refused`:
-    a guard refuses this binding.
+    tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
+    and `unplanned`: what lies in no arena.  `workspace`: the most that one kernel holds of its own; `pool`:
+    what TVM's pool of a fresh thread keeps for that in the end.  `bounded`, `unbounded`: what TVM's planner
+    reserves, with and without the declared bounds.  `label`: `bound` at the declared bounds, `beyond` past
+    them, else empty.  `refused`: a guard refuses this binding.
     """
 
     binding: Mapping[str, int]
@@ -37,6 +37,7 @@ class Sample:
     floor: int | None
     unshared: int | None
     returned: int | None
+    made: int | None
     unplanned: int | None
     workspace: int | None
     pool: int | None
@@ -57,8 +58,10 @@ class Sample:
 
     @property
     def whole(self) -> int | None:
-        """All bytes of the call: arena, results, what is unplanned, and TVM's pool for workspace."""
-        parts = (self.arena, self.returned, self.unplanned, self.pool)
+        """All bytes of the call: arena, results, what calls make, what is unplanned, TVM's pool for
+        workspace.
+        """
+        parts = (self.arena, self.returned, self.made, self.unplanned, self.pool)
         return None if None in parts else sum(part for part in parts if part is not None)
 
     @property
@@ -95,6 +98,7 @@ class Summary:
     offsets: int
     guards: tuple[Guard, ...]
     returned: tuple[Returned, ...]
+    made: tuple[Made, ...]
     unplanned: tuple[Unplanned, ...]
     kernels: tuple[KernelUse, ...]
     packed: tuple[str, ...]
@@ -137,6 +141,7 @@ def summarise(
         offsets=len({p.offset for a in plan.arenas for p in a.placements if p.offset.as_constant is None}),
         guards=plan.guards,
         returned=around.returned,
+        made=around.made,
         unplanned=left,
         kernels=around.kernels,
         packed=around.packed,
@@ -151,6 +156,7 @@ def plan_symbols(plan: Plan, around: Outside) -> frozenset[str]:
         *(p.buffer.size for a in plan.arenas for p in a.placements),
         *(u.nbytes for u in plan.unplanned),
         *(r.nbytes for r in around.returned),
+        *(m.nbytes for m in around.made),
         *(use.scratch.peak for use in around.kernels),
     ]
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
@@ -195,6 +201,7 @@ def _sample(
         floor=None if partial else sum(each.at(at) for each in floor),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in around.returned), at),
+        made=total((m.nbytes for m in around.made), at),
         unplanned=total((u.nbytes for u in left), at),
         workspace=max((peak for peak in peaks if peak is not None), default=0) if known else None,
         pool=pool_bytes(around.calls, at) if known else None,

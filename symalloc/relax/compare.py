@@ -8,10 +8,11 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.plan.aliases import aliases
 from symalloc.plan.comparison import Comparison, TvmPlan
-from symalloc.plan.live import allocations
-from symalloc.program.model import AllocStorage, Block, Function, If, Program
+from symalloc.plan.outside import outside
+from symalloc.program.allocations import allocations
+from symalloc.program.model import AllocStorage, Block, If, Program
+from symalloc.program.summaries import Analysis, analyse
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.tvm_error import error_text
@@ -55,15 +56,16 @@ def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
     except Exception as error:  # a pass raises whatever it raises
         failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)
-    return {name: _plan(program.functions[name], program) for name in names}
+    analyses = analyse(program)
+    return {name: _plan(program, analyses[name]) for name in names}
 
 
-def _plan(function: Function, program: Program) -> TvmPlan:
-    known = aliases(function, program)
-    returned = known.of(function.body.result)
-    fresh = [a for a in allocations(function.body) if a.var not in returned]
+def _plan(program: Program, analysis: Analysis) -> TvmPlan:
+    body = analysis.flow.function.body
+    returned = frozenset(v for r in outside(program, analysis, {}).returned for v in r.allocations)
+    fresh = (a for a in allocations(body) if a.var not in returned)
     return TvmPlan(
-        storages=tuple(_storages(function.body)),
+        storages=tuple(_storages(body)),
         fresh=tuple(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in fresh),
     )
 

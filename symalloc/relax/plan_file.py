@@ -15,6 +15,7 @@ from symalloc.plan.outside import Outside, outside
 from symalloc.plan.sampling import SampleError, check_wanted
 from symalloc.plan.summary import Summary, plan_symbols, summarise
 from symalloc.program.model import Function, Origin
+from symalloc.program.summaries import analyse
 from symalloc.relax.compare import compare_with_tvm
 from symalloc.relax.emit_file import Form, written
 from symalloc.relax.extract import extract, locate
@@ -86,7 +87,8 @@ def summaries(
     """
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
-    around = {name: outside(program.functions[name], program, scratch) for name in planned.plans}
+    analyses = analyse(program)
+    around = {name: outside(program, analyses[name], scratch) for name in planned.plans}
     try:
         check_wanted(
             samples,

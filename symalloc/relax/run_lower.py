@@ -26,8 +26,10 @@ def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -
 
 
 def plan_or_refuse(lowered: tvm.IRModule, options: PlanOptions) -> PlannedModule:
-    """`lowered` planned; raises RunError where a plan cannot be proved."""
+    """`lowered` planned; raises RunError where a plan cannot be proved, or its proof not be written."""
     try:
         return plan_lowered(lowered, Prover(), options=options)
     except PlanRefusedError as error:
         raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"cannot write certificates: {error.strerror}") from None

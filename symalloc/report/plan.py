@@ -8,6 +8,7 @@ from symalloc.plan.comparison import Comparison, TvmPlan
 from symalloc.plan.model import Arena, Guard
 from symalloc.plan.summary import Sample, Summary
 from symalloc.report.amounts import human_bytes, percent, times
+from symalloc.size.expr import Expr
 
 __all__ = ["plans_as_text"]
 
@@ -130,7 +131,7 @@ def _rows(summary: Summary) -> list[Row]:
     """The rows of the table, and whether each is wanted."""
     planned = bool(summary.planned)
     theirs = summary.comparison or Comparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
-    outside = bool(summary.returned or summary.unplanned or summary.kernels)
+    outside = bool(summary.returned or summary.made or summary.unplanned or summary.kernels)
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
@@ -145,6 +146,7 @@ def _rows(summary: Summary) -> list[Row]:
         ("TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
         ("TVM, no bounds", lambda s: human_bytes(s.unbounded), _has_plan(theirs.unbounded)),
         ("results", lambda s: human_bytes(s.returned), bool(summary.returned)),
+        ("made by calls", lambda s: human_bytes(s.made), bool(summary.made)),
         ("not planned", lambda s: human_bytes(s.unplanned), bool(summary.unplanned)),
         ("kernels' workspace", lambda s: human_bytes(s.workspace), bool(summary.kernels)),
         ("TVM's pool for it", lambda s: human_bytes(s.pool), bool(summary.kernels)),
@@ -167,13 +169,14 @@ def _has_plan(plan: TvmPlan | None) -> bool:
 
 def _outside(summary: Summary) -> Iterator[str]:
     if summary.returned:
-        sizes = ["unknown" if r.nbytes is None else f"{r.nbytes} B" for r in summary.returned]
+        sizes = [_bytes(r.nbytes) for r in summary.returned]
         yield from _capped(
             [f"  returned, with memory of its own: {_cut(size, WIDEST)}" for size in sizes], "results"
         )
+    made = [f"  made by a call of `{m.by}`: {_cut(_bytes(m.nbytes), WIDEST)}" for m in summary.made]
+    yield from _capped(made, "tensors that calls make")
     left = [
-        f"  not planned: `{u.name}` ({'size unknown' if u.nbytes is None else f'{u.nbytes} B'}): {u.reason}"
-        for u in summary.unplanned
+        f"  not planned: `{u.name}` ({_cut(_bytes(u.nbytes), WIDEST)}): {u.reason}" for u in summary.unplanned
     ]
     yield from _capped(left, "tensors that are not planned")
     if summary.kernels:
@@ -183,6 +186,10 @@ def _outside(summary: Summary) -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in summary.packed[:MOST_ROWS])
         more = f" and {len(summary.packed) - MOST_ROWS} more" if len(summary.packed) > MOST_ROWS else ""
         yield f"  what packed functions take is not known: {names}{more}"
+
+
+def _bytes(size: Expr | None) -> str:
+    return "size unknown" if size is None else f"{size} B"
 
 
 def _by_size(summary: Summary) -> list[int]:
@@ -217,7 +224,9 @@ def _tvm(compared: Comparison) -> Iterator[str]:
         if plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
             continue
-        fresh = (
-            f", and leaves {len(plan.fresh)} tensors memory of their own, counted above" if plan.fresh else ""
-        )
-        yield f"  TVM {how} reserves {len(plan.storages)} storages{fresh}"
+        left = f", and leaves {_count(plan.fresh, 'tensor')} memory of their own" if plan.fresh else ""
+        yield f"  TVM {how} reserves {_count(plan.storages, 'storage')}{left}"
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f"{len(things)} {what}" if len(things) == 1 else f"{len(things)} {what}s"

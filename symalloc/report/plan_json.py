@@ -47,6 +47,7 @@ def _function(summary: Summary) -> dict[str, Any]:
             for guard in summary.guards
         ],
         "returned": [_size(r.nbytes) for r in summary.returned],
+        "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in summary.made],
         "unplanned": [
             {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in summary.unplanned
         ],
@@ -100,6 +101,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "unshared": sample.unshared,
         "saved": sample.saved,
         "returned": sample.returned,
+        "made": sample.made,
         "unplanned": sample.unplanned,
         "workspace": sample.workspace,
         "pool": sample.pool,
