@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from symalloc.plan.model import LiveRange
 
-__all__ = ["StaticBuffer", "align_up", "cliques", "floor_of", "height_of"]
+__all__ = ["Instance", "StaticBuffer", "align_up", "cliques", "floor_of", "height_of", "instance_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +75,49 @@ def _stacked(sizes: Sequence[int], step: int) -> int:
 def height_of(buffers: Sequence[StaticBuffer], offsets: Mapping[int, int]) -> int:
     """The end of the topmost buffer in bytes; 0 where there is none."""
     return max((offsets[b.id] + b.size for b in buffers), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A problem with its buffers numbered 0, 1, … in the order of their first clique, in units.
+
+    A unit is the greatest common divisor of the alignments, in bytes; every offset is a multiple of it, so
+    `sizes` are rounded up to it.  `cliques` holds for each buffer the numbers of the cliques that it is in,
+    `members` the other way round.  Buffers of no size are left out.
+    """
+
+    ids: tuple[int, ...]
+    unit: int
+    nbytes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    alignments: tuple[int, ...]
+    durations: tuple[int, ...]
+    cliques: tuple[tuple[int, ...], ...]
+    members: tuple[tuple[int, ...], ...]
+    neighbours: tuple[tuple[int, ...], ...]
+
+
+def instance_of(buffers: Sequence[StaticBuffer], together: Sequence[frozenset[int]]) -> Instance:
+    """`buffers` made ready for search; `together` is `cliques(buffers)`."""
+    within: dict[int, list[int]] = {}
+    for number, ids in enumerate(together):
+        for id_ in sorted(ids):
+            within.setdefault(id_, []).append(number)
+    ordered = sorted((b for b in buffers if b.id in within), key=lambda b: (within[b.id][0], b.id))
+    index = {b.id: i for i, b in enumerate(ordered)}
+    members = tuple(tuple(sorted(index[id_] for id_ in ids)) for ids in together)
+    inside = tuple(tuple(within[b.id]) for b in ordered)
+    unit = gcd(*(b.alignment for b in ordered)) or 1
+    return Instance(
+        ids=tuple(b.id for b in ordered),
+        unit=unit,
+        nbytes=tuple(b.size for b in ordered),
+        sizes=tuple(-(-b.size // unit) for b in ordered),
+        alignments=tuple(b.alignment // unit for b in ordered),
+        durations=tuple(sum(end - begin for begin, end in b.live) for b in ordered),
+        cliques=inside,
+        members=members,
+        neighbours=tuple(
+            tuple(sorted({j for c in mine for j in members[c]} - {i})) for i, mine in enumerate(inside)
+        ),
+    )
