@@ -12,6 +12,7 @@ namespace symalloc {
 namespace {
 
 constexpr int64_t kLeastCapacity = 1 << 26;
+constexpr int64_t kLeastSoft = 2 << 20;  // bytes
 
 int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrain); }
 
@@ -55,7 +56,8 @@ int64_t Pool::Range::DecommitFree(int64_t nbytes) {
 Pool::Pool(const Options& options)
     : options_(options),
       id_(Registry::Global().Add(this)),
-      bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})) {
+      bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
+      range_count_(options.apart ? 2 : 1) {
   // a process may have been given less address space than a machine has
   while (!ReserveRanges()) {
     options_.capacity /= 2;
@@ -67,13 +69,14 @@ Pool::Pool(const Options& options)
 }
 
 bool Pool::ReserveRanges() {
-  for (int i = 0; i < (options_.apart ? 2 : 1); ++i) {
+  for (int i = 0; i < range_count_; ++i) {
     char* base = ReserveAddresses(options_.capacity);
     if (base == nullptr) {
       for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
       ranges_.clear();
       return false;
     }
+    bases_[i] = base;
     ranges_.push_back(std::make_unique<Range>(base, options_));
   }
   return true;
@@ -179,14 +182,6 @@ int64_t Pool::Address(const void* block) const {
   return which * options_.capacity + (static_cast<const char*>(block) - ranges_[which]->base);
 }
 
-int Pool::RangeOf(const void* block) const {
-  for (size_t i = 0; i < ranges_.size(); ++i) {
-    uint64_t offset = reinterpret_cast<uint64_t>(block) - reinterpret_cast<uint64_t>(ranges_[i]->base);
-    if (offset < static_cast<uint64_t>(options_.capacity)) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 Pool::Local* Pool::local() {
   if (__builtin_expect(recent_id == id_, 1)) return static_cast<Local*>(recent_local);
   return FindLocal();
@@ -224,8 +219,8 @@ void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
   Range& range = *ranges_[which];
   int64_t offset = range.holes.Find(size, align);
-  int64_t missing = offset == Holes::kNone ? 1 : range.pages.Missing(offset, size);
-  if (missing != 0) {
+  int64_t missing = offset == Holes::kNone ? 0 : range.pages.Missing(offset, size);
+  if (offset == Holes::kNone || Over(missing, size, InUse(local))) {
     if (local != nullptr) {
       for (Bins& bins : local->bins) FlushLocked(&bins);
     }
@@ -238,7 +233,7 @@ void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
   range.holes.Take(offset, size);
   if (missing != 0) {
     try {
-      MakeRoom(which, missing, size);
+      MakeRoom(which, missing, size, InUse(local));
     } catch (const OutOfMemory&) {
       range.holes.Put(offset, size);
       flush_wish_.fetch_add(1, std::memory_order_relaxed);
@@ -248,12 +243,25 @@ void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
     peak_reserved_ = std::max(peak_reserved_, ReservedLocked());
   }
   used_ += size;
-  peak_used_ = std::max(peak_used_, used_);
+  peak_used_ = std::max(peak_used_, InUse(local));
   return range.base + offset;
 }
 
-void Pool::MakeRoom(int which, int64_t missing, int64_t size) {
-  int64_t soft = SoftLimit(size);
+// Bytes in use: those that wait in the bins of this thread are not.
+int64_t Pool::InUse(const Local* local) const {
+  return local == nullptr ? used_ : used_ - local->bins[0].held() - local->bins[1].held();
+}
+
+// Whether backing `missing` bytes more, if any, breaks a limit.
+bool Pool::Over(int64_t missing, int64_t size, int64_t in_use) const {
+  if (missing == 0) return false;
+  int64_t soft = SoftLimit(size, in_use);
+  int64_t reserved = ReservedLocked() + missing;
+  return (soft >= 0 && reserved > soft) || (options_.limit >= 0 && reserved > options_.limit);
+}
+
+void Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use) {
+  int64_t soft = SoftLimit(size, in_use);
   if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft);
   if (options_.limit < 0) return;
   GiveBack(which, ReservedLocked() + missing - options_.limit);
@@ -265,11 +273,11 @@ void Pool::MakeRoom(int which, int64_t missing, int64_t size) {
   }
 }
 
-int64_t Pool::SoftLimit(int64_t size) const {
+int64_t Pool::SoftLimit(int64_t size, int64_t in_use) const {
   if (options_.soft_denominator == 0) return options_.soft_numerator;
   if (options_.soft_numerator < 0) return -1;
-  __int128 used = std::max(peak_used_, used_ + size);
-  return static_cast<int64_t>(options_.soft_numerator * used / options_.soft_denominator);
+  __int128 used = std::max(peak_used_, in_use + size);
+  return std::max(static_cast<int64_t>(options_.soft_numerator * used / options_.soft_denominator), kLeastSoft);
 }
 
 void Pool::GiveBack(int which, int64_t nbytes) {

@@ -34,7 +34,7 @@ struct Statistics {
   int64_t allocs = 0;
   int64_t frees = 0;
   int64_t used = 0;       // bytes that the ranges have handed out, to callers or to bins
-  int64_t peak_used = 0;
+  int64_t peak_used = 0;  // without what waited in the bins of the thread that took more
   int64_t reserved = 0;   // bytes backed
   int64_t peak_reserved = 0;
   int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
@@ -111,13 +111,22 @@ class Pool {
   };
 
   bool ReserveRanges();
-  int RangeOf(const void* block) const;
+  // The range that `block` lies in, or -1.
+  int RangeOf(const void* block) const {
+    for (int i = 0; i < range_count_; ++i) {
+      uint64_t offset = reinterpret_cast<uint64_t>(block) - reinterpret_cast<uint64_t>(bases_[i]);
+      if (offset < static_cast<uint64_t>(options_.capacity)) return i;
+    }
+    return -1;
+  }
   Local* local();
   Local* FindLocal();
   void Retire(Local* local);
   void* Place(Local* local, int which, int64_t size, int64_t align);
-  void MakeRoom(int which, int64_t missing, int64_t size);
-  int64_t SoftLimit(int64_t size) const;
+  void MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use);
+  bool Over(int64_t missing, int64_t size, int64_t in_use) const;
+  int64_t InUse(const Local* local) const;
+  int64_t SoftLimit(int64_t size, int64_t in_use) const;
   void GiveBack(int which, int64_t nbytes);
   void FlushLocked(Bins* bins);
   void ReleaseLocked(void* block, int64_t size);
@@ -127,6 +136,8 @@ class Pool {
   const uint64_t id_;        // never used twice in a process
   const int64_t bin_largest_;
   std::atomic<uint64_t> flush_wish_{0};
+  int range_count_;
+  char* bases_[2];
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Range>> ranges_;

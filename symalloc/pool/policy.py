@@ -5,10 +5,11 @@ A pool owns address ranges that are far larger than what is used of them; only p
 1. A block of up to 64 KiB comes from a bin of blocks of its exact size, where one waits.
 2. Else the lowest hole of the range that is large enough serves (`holes.py`).  Where all its pages are
    backed, that is all.
-3. Where pages are missing, the bins are emptied first: what they held may fill the gap.
-4. Where still missing pages would take the pool above the soft limit, as many free pages elsewhere are
-   given back, the highest first: memory moves from holes that nobody fits in to where it is wanted.
-5. Where that leaves the pool above the hard limit, the allocation fails, and nothing has changed but that
+3. Where pages are missing, they are backed, as long as that keeps the pool within its limits.
+4. Where it would not, the bins are emptied: what they held may fill the gap.
+5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
+   from holes that nobody fits in to where it is wanted.
+6. Where that leaves the pool above the hard limit, the allocation fails, and nothing has changed but that
    free memory was given back.
 
 The policy knows the past only.  What it may be told of a block is whether it outlives its call
@@ -29,15 +30,16 @@ __all__ = ["Options", "PagedPool"]
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
+LEAST_SOFT = 2048 * KIB  # bytes; what little a small program saves is not worth the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a pool behaves; sizes in bytes.  Raises PoolUsageError for what makes no sense.
 
-    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction), or bytes (an int), or
-    None: free pages are never given back by themselves.  `limit` bounds the bytes backed.  `page` is the
-    unit that is backed and given back; `capacity` the address space of one range.
+    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction), yet at least 2 MiB, or
+    bytes (an int), or None: free pages are never given back by themselves.  `limit` bounds the bytes
+    backed.  `page` is the unit that is backed and given back; `capacity` the address space of one range.
     """
 
     soft_limit: Fraction | int | None = Fraction(11, 10)
@@ -97,7 +99,7 @@ class PagedPool:
         ]
         self._blocks: dict[int, int] = {}  # address -> bytes, of live blocks
         self.used = 0  # bytes that the ranges have handed out, to callers or to bins
-        self.peak_used = 0
+        self.peak_used = 0  # without what waited in bins
 
     @property
     def reserved(self) -> int:
@@ -151,7 +153,7 @@ class PagedPool:
     def _place(self, which: int, size: int, align: int) -> int:
         chosen = self._ranges[which]
         offset = chosen.holes.find(size, align)
-        if offset is None or chosen.pages.missing(offset, size):
+        if offset is None or self._over(chosen.pages.missing(offset, size), size):
             self.flush()
             offset = chosen.holes.find(size, align)
         if offset is None:
@@ -164,29 +166,35 @@ class PagedPool:
             raise
         chosen.pages.commit(offset, size)
         self.used += size
-        self.peak_used = max(self.peak_used, self.used)
+        self.peak_used = max(self.peak_used, self._in_use())
         return offset
+
+    def _in_use(self) -> int:
+        return self.used - sum(b.held for b in self._bins)
+
+    def _limits(self, size: int) -> list[int]:
+        """What may be backed once a block of `size` more is in use: by the soft limit, by the hard limit."""
+        soft = self.options.soft_limit
+        if isinstance(soft, Fraction):
+            soft = max(int(soft * max(self.peak_used, self._in_use() + size)), LEAST_SOFT)
+        return [limit for limit in (soft, self.options.limit) if limit is not None]
+
+    def _over(self, missing: int, size: int) -> bool:
+        """Whether backing `missing` bytes more, if any, breaks a limit."""
+        return missing > 0 and any(self.reserved + missing > limit for limit in self._limits(size))
 
     def _make_room(self, which: int, missing: int, size: int) -> None:
         """Gives free pages back so that `missing` bytes can be committed for a block of `size` bytes."""
         if not missing:
             return
-        for limit in (self._soft_limit(size), self.options.limit):
-            if limit is not None:
-                self._give_back(which, self.reserved + missing - limit)
-        limit = self.options.limit
-        if limit is not None and self.reserved + missing > limit:
+        for limit in self._limits(size):
+            self._give_back(which, self.reserved + missing - limit)
+        hard = self.options.limit
+        if hard is not None and self.reserved + missing > hard:
             raise OutOfMemoryError(
-                f"{size} bytes do not fit under the limit of {limit}: {self.used} are in use, "
+                f"{size} bytes do not fit under the limit of {hard}: {self.used} are in use, "
                 f"{self.reserved} reserved"
             )
-
-    def _soft_limit(self, size: int) -> int | None:
-        """Bytes to be backed at most once a block of `size` more is in use, if that can be."""
-        limit = self.options.soft_limit
-        if isinstance(limit, Fraction):
-            return int(limit * max(self.peak_used, self.used + size))
-        return limit
 
     def _give_back(self, which: int, nbytes: int) -> None:
         """Gives back `nbytes` bytes of free pages if there are as many, those of range `which` first."""

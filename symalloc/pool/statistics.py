@@ -12,8 +12,9 @@ class Statistics:
     """A pool at one moment; sizes in bytes.
 
     `live` is what was asked for and is not freed; `used` what the ranges have handed out, rounded up, to
-    callers or to the bins of `threads` threads; `reserved` what is backed by pages.  Peaks are since the
-    pool was made.  `committed` and `decommitted` are the bytes of `commits` and `decommits` operations.
+    callers or to the bins of `threads` threads; `peak_used` the most of that at a time, without what waited
+    in bins; `reserved` what is backed by pages.  `committed` and `decommitted` are the bytes of `commits`
+    and `decommits` operations.
     """
 
     live: int

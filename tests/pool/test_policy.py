@@ -158,8 +158,16 @@ def test_address_space_is_bounded_too() -> None:
         pool.alloc(MIB + 1)
 
 
-def test_bins_are_emptied_before_more_memory_is_taken() -> None:
-    pool = PagedPool(Options(soft_limit=None))
+def test_bins_keep_blocks_as_long_as_limits_allow() -> None:
+    pool = PagedPool()
+    small = pool.alloc(32 * KIB)
+    pool.free(small)
+    assert pool.alloc(512 * KIB) == 32 * KIB, "what waits in a bin is not merged"
+    assert pool.alloc(32 * KIB) == small
+
+
+def test_bins_are_emptied_before_a_limit_is_broken() -> None:
+    pool = PagedPool(Options(soft_limit=512 * KIB))
     small = [pool.alloc(32 * KIB) for _ in range(16)]
     for block in small:
         pool.free(block)
