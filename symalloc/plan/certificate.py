@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from symalloc.plan.judge import Judge
 from symalloc.plan.model import Plan
 from symalloc.plan.obligations import Obligation, obligations
-from symalloc.plan.validate import Judge
 from symalloc.prove.certificate import certificate, status
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover

@@ -146,7 +146,7 @@ def _together(left: Buffer, right: Buffer) -> bool:
 
 def _machine(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
     values = dict.fromkeys([arena.size, *(kind.offset for kind in classes)])
-    every = dict.fromkeys(part for value in values for part in (value, *_inner(value)))
+    every = _with_inner(values)
     for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):
         problem = f"`{whole}` can leave 64 bits"
         yield Obligation(
@@ -175,12 +175,17 @@ def _divisors(value: Expr) -> Iterator[Expr]:
             yield atom.denominator
 
 
-def _inner(expr: Expr) -> Iterator[Expr]:
-    """The expressions inside the atoms of `expr`, at every depth."""
-    for atom in expr.atoms:
-        for operand in operands(atom):
-            yield operand
-            yield from _inner(operand)
+def _with_inner(values: Iterable[Expr]) -> list[Expr]:
+    """`values` and the expressions inside their atoms, at every depth, each once."""
+    found = dict.fromkeys(values)
+    pending = list(found)
+    for value in pending:  # which grows as it is walked
+        for atom in value.atoms:
+            for operand in operands(atom):
+                if operand not in found:
+                    found[operand] = None
+                    pending.append(operand)
+    return pending
 
 
 def operands(atom: Atom) -> Iterable[Expr]:

@@ -15,7 +15,7 @@ from symalloc.size.expr import Expr
 
 __all__ = ["Sight", "alternatives", "candidates"]
 
-MOST_ALTERNATIVES = 64
+MOST_ALTERNATIVES = 256
 
 
 class Sight:
@@ -29,8 +29,12 @@ class Sight:
 
     def at_most(self, low: Expr, high: Expr) -> bool:
         """Whether `low <= high` is seen to hold at every point; False says nothing."""
-        highs = alternatives(high)
-        return all(any(self._terms_at_most(a.terms, b.terms) for b in highs) for a in candidates(low))
+        nodes = _expanded(high)[0]
+
+        def below(expr: Expr) -> bool:
+            return any(self._terms_at_most(expr.terms, node.terms) for node in nodes)
+
+        return below(low) or all(map(below, candidates(low)))
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Whether each term of `high - low` is >= 0."""
@@ -68,21 +72,23 @@ class Sight:
                 return self._expr(then) and self._expr(otherwise)
 
 
-@lru_cache(maxsize=8192)
 def alternatives(expr: Expr) -> tuple[Expr, ...]:
     """Expressions whose maximum is `expr`: its other terms are added to each operand of a maximum in it."""
+    return _expanded(expr)[1]
+
+
+@lru_cache(maxsize=8192)
+def _expanded(expr: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """`expr` with the expressions that its maxima lead to, none of which exceeds it; and the last of them."""
     if expr.is_polynomial:
-        return (expr,)
-    pending: list[Expr] = [expr]
-    done: list[Expr] = []
-    while pending and len(pending) + len(done) <= MOST_ALTERNATIVES:
-        current = pending.pop()
-        spread = _spread(current)
-        if spread:
-            pending += spread
-        else:
-            done.append(current)
-    return (*done, *pending)
+        return (expr,), (expr,)
+    nodes, last = [expr], []
+    for node in nodes:  # which grows as it is walked
+        found = _spread(node) if len(nodes) <= MOST_ALTERNATIVES else ()
+        nodes += found
+        if not found:
+            last.append(node)
+    return tuple(nodes), tuple(last)
 
 
 def candidates(expr: Expr) -> tuple[Expr, ...]:
