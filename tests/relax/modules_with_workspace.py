@@ -1,0 +1,151 @@
+# ruff: noqa
+"""Relax modules whose kernels take workspace, read by symalloc's own loader."""
+
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Attention:
+    @R.function
+    def main(x: R.Tensor(("b", "n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("b", "n", "n"), "float32"
+    ):
+        R.func_attr({"tir_var_upper_bound": {"n": 512}})
+        with R.dataflow():
+            q = R.matmul(x, w)
+            k = R.permute_dims(R.matmul(x, w), [0, 2, 1])
+            p = R.nn.softmax(R.matmul(q, k))
+            y = R.exp(p)
+            R.output(y)
+        return y
+
+
+@I.ir_module
+class Mixed:
+    """Kernels of very different needs: padding, two reductions, and a softmax so small that it needs none."""
+
+    @R.function
+    def main(
+        x: R.Tensor((1, 3, "h", "v"), "float32"),
+        k: R.Tensor((8, 3, 3, 3), "float32"),
+        w: R.Tensor((64,), "float32"),
+        s: R.Tensor(("m", "n"), "float32"),
+    ) -> R.Tuple(
+        R.Tensor((1, 8, "h", "v"), "float32"), R.Tensor((64,), "float32"), R.Tensor(("m", "n"), "float32")
+    ):
+        with R.dataflow():
+            a = R.nn.conv2d(x, k, padding=1)
+            b = R.nn.softmax(w)
+            c = R.nn.softmax(s)
+            R.output(a, b, c)
+        return (a, b, c)
+
+
+@I.ir_module
+class Scalars:
+    """Scratch sized by a scalar argument and an extent."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def reverse(a: T.handle, m: T.int64, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        S = T.sblock_alloc_buffer((m, n), "float32")
+        for i, j in T.grid(m, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[v]
+        for j in range(n):
+            with T.sblock("turn"):
+                v = T.axis.spatial(n, j)
+                B[v] = S[m - 1, n - 1 - v]
+
+    @R.function
+    def main(x: R.Tensor(("k",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor(("k",), "float32"):
+        k, m = T.int64(), T.int64()
+        cls = Scalars
+        a = R.call_tir(cls.reverse, (x, R.prim_value(m + 1)), R.Tensor((k,), "float32"))
+        return a
+
+
+@I.ir_module
+class Odd:
+    """Scratch inside loops: of one size in a parallel one, of a changing size in a serial one."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def each(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        for i in T.parallel(n):
+            with T.sblock("row"):
+                u = T.axis.spatial(n, i)
+                T.reads(A[u, 0:n])
+                T.writes(B[u, 0:n])
+                S = T.sblock_alloc_buffer((n,), "float32")
+                for j in range(n):
+                    with T.sblock("fill"):
+                        v = T.axis.spatial(n, j)
+                        S[v] = A[u, v]
+                for j in range(n):
+                    with T.sblock("turn"):
+                        v = T.axis.spatial(n, j)
+                        B[u, v] = S[n - 1 - v]
+
+    @T.prim_func(private=True, s_tir=True)
+    def growing(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        for i in range(n):
+            with T.sblock("row"):
+                u = T.axis.spatial(n, i)
+                T.reads(A[u, 0:n])
+                T.writes(B[u, 0:n])
+                S = T.sblock_alloc_buffer((n,), "float32")
+                for j in range(u + 1):
+                    with T.sblock("fill"):
+                        v = T.axis.spatial(n, j)
+                        S[v] = A[u, v]
+                for j in range(u + 1):
+                    with T.sblock("turn"):
+                        v = T.axis.spatial(n, j)
+                        B[u, v] = S[u - v]
+
+    @R.function
+    def main(x: R.Tensor(("n", "n"), "float32")) -> R.Tensor(("n", "n"), "float32"):
+        n = T.int64()
+        cls = Odd
+        a = R.call_tir(cls.each, (x,), R.Tensor((n, n), "float32"))
+        b = R.call_tir(cls.growing, (a,), R.Tensor((n, n), "float32"))
+        return b
+
+
+@I.ir_module
+class Calls:
+    """A callee whose kernel runs at two sizes, a packed function, and what comes in goes out again."""
+
+    @R.function(private=True)
+    def layer(x: R.Tensor(("m", 16), "float32")) -> R.Tensor(("m", 16), "float32"):
+        a = R.nn.softmax(x)
+        return R.exp(a)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 16), "float32"), c: R.Tensor((), "bool")) -> R.Tuple(
+        R.Tensor((32,), "float32"), R.Tensor(("n", 16), "float32"), R.Tensor(("n", 16), "float32")
+    ):
+        n = T.int64()
+        cls = Calls
+        a = cls.layer(x)
+        b = R.concat([a, x], axis=0)
+        d = cls.layer(b)
+        e = R.sum(d, axis=0)
+        seen = R.call_packed("nobody.knows", e, ty_args=(R.Tensor(ndim=1, dtype="float32"),))
+        if c:
+            y = R.sin(x)
+            r = y
+        else:
+            z = R.cos(x)
+            r = z
+        twice = R.concat([e, e], axis=0)
+        return (twice, x, r)
