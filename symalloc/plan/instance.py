@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from symalloc.plan.grid import Grid, Ranges, Values, score_grid
-from symalloc.plan.model import Buffer
+from symalloc.plan.model import Buffer, LiveRange
 from symalloc.size.expr import Expr
 
 __all__ = ["Instance"]
@@ -24,6 +24,7 @@ class Instance:
 
     ids: tuple[int, ...]
     adjacent: tuple[tuple[int, ...], ...]
+    live: tuple[LiveRange, ...]
     begins: tuple[int, ...]
     spans: tuple[int, ...]
     sizes: tuple[Expr, ...]
@@ -50,6 +51,7 @@ class Instance:
         return cls(
             ids=tuple(b.id for b in buffers),
             adjacent=tuple(tuple(index[j] for j in neighbours[b.id]) for b in buffers),
+            live=tuple(b.live for b in buffers),
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
             spans=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
             sizes=sizes,

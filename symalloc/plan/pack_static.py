@@ -54,7 +54,7 @@ def _attempts(
     sums = live_sums(rounded)
 
     def stacked(how: Effort) -> Mapping[int, int]:
-        found = search(rounded, neighbours, {}, how, sums)
+        found = search(rounded, neighbours, {}, replace(how, exact_seconds=0.0), sums)
         return _pile(buffers, found.regimes[-1][1])
 
     def exact() -> Mapping[int, int] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from time import perf_counter
 
+from symalloc.plan.exact import StaticBuffer, pack_exactly
 from symalloc.plan.greedy import HEURISTICS, by_offset, place
 from symalloc.plan.grid import Ranges, Values
 from symalloc.plan.instance import Instance
@@ -39,7 +40,7 @@ class Effort:
 
     `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in steps times
     buffers times points; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
-    `exact_seconds` go to the exact method where all sizes are known, `capacity_seconds` where a packing
+    `exact_seconds` go to the exact method where all sizes grow alike, `capacity_seconds` where a packing
     within a capacity is looked for.
     """
 
@@ -146,7 +147,11 @@ class _Attempt:
                 break
         for _, _, order in sorted(screened)[:SCREENED]:
             self.add(order)
-        self.local(points)
+        hard = self.hard(points)
+        if self.effort.work and self.local(hard):
+            return
+        if len(hard) == 1 and self.effort.exact_seconds:
+            self.exact(hard[0])
 
     def expired(self) -> bool:
         return perf_counter() - self.start > self.effort.seconds
@@ -165,41 +170,56 @@ class _Attempt:
                 sizes = self.problem.sizes_at(point)
                 yield by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
 
-    def local(self, points: Sequence[int]) -> None:
-        """Local search from the best candidate, at the points where candidates are bad."""
+    def local(self, points: list[int]) -> bool:
+        """Local search from the best candidate at `points`, and where it leaves others worst; whether the
+        search is over.
+        """
         random = Random(self.effort.seed)
-        hard = self.hard(points)
-        if not self.effort.work:
-            return
         for _ in range(ROUNDS):
-            steps = self.effort.work // (max(len(self.problem), 1) * len(hard) * ROUNDS) + 1
             order, taken = improve(
                 self.problem,
                 self.candidates[0].order,
-                hard,
+                points,
                 target=PERFECT,
-                steps=steps,
+                steps=self.effort.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1,
                 random=random,
                 expired=self.expired,
             )
             self.steps += taken
             if self.add(order):
-                return
-            worst = int(self.candidates[0].values.argmax())
-            if worst not in hard:
-                hard.append(worst)
+                return True
+            points = self.different((*points, int(self.candidates[0].values.argmax())))
+        return False
+
+    def exact(self, point: int) -> None:
+        """The exact method at `point`: where all points are alike but for the scale, it speaks for all."""
+        sizes = self.problem.sizes_at(point)
+        static = [
+            StaticBuffer(id=i, size=size, live=live)
+            for i, (size, live) in enumerate(zip(sizes, self.problem.live, strict=True))
+        ]
+        neighbours = {i: frozenset(others) for i, others in enumerate(self.problem.adjacent)}
+        found = pack_exactly(
+            static, neighbours, capacity=None, seconds=self.effort.exact_seconds, seed=self.effort.seed
+        )
+        self.steps += found.steps
+        if found.offsets is not None:
+            self.add(by_offset([found.offsets[i] for i in range(len(static))], sizes))
 
     def hard(self, points: Sequence[int]) -> list[int]:
-        """Where each of the candidates is worst, and the first of `points`; of points that are alike but for
+        """The first of `points`, and where each of the candidates is worst; of points that are alike but for
         the scale only one.
         """
-        worst = [int(c.values.argmax()) for c in self.candidates]
-        problem = self.problem
-        alike = {
-            (problem.table[:, point] / problem.floors[point]).round(9).tobytes(): point
-            for point in reversed((points[0], *worst))
-        }
-        return list(alike.values())[::-1][:HARD_POINTS]
+        worst = (int(c.values.argmax()) for c in self.candidates)
+        return self.different((points[0], *worst))[:HARD_POINTS]
+
+    def different(self, points: Sequence[int]) -> list[int]:
+        """`points`, of those that are alike but for the scale only the first."""
+        table, floors = self.problem.table, self.problem.floors
+        seen: dict[bytes, int] = {}
+        for point in points:
+            seen.setdefault((table[:, point] / floors[point]).round(9).tobytes(), point)
+        return list(seen.values())
 
     def found(self, buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], point: int) -> Found:
         best = self.candidates[0]
