@@ -16,7 +16,6 @@ import click
 
 from symalloc.plan.exact import Exact, StaticBuffer, pack_exactly
 from symalloc.plan.exact_problem import cliques, floor_of
-from symalloc.plan.interference import interference
 
 
 def _read(path: Path) -> list[StaticBuffer]:
@@ -58,9 +57,11 @@ def main(paths: tuple[Path, ...], capacity: int | None, seconds: float, seed: in
     print(f"{'problem':24}{'buffers':>8}{'steps':>9}{'seconds':>9}{'floor':>12}{'height':>12}")
     for path in paths:
         buffers = _read(path)
-        floor = floor_of(buffers, cliques(buffers))
+        together = cliques(buffers)
+        floor = floor_of(buffers, together)
+        neighbours = {b.id: frozenset().union(*(c for c in together if b.id in c)) - {b.id} for b in buffers}
         begin = perf_counter()
-        found = pack_exactly(buffers, interference(buffers), capacity=capacity, seconds=seconds, seed=seed)
+        found = pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=seed)
         taken = perf_counter() - begin
         total += taken
         if found.offsets is not None:
