@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from symalloc.plan.comparison import Comparison
-from symalloc.plan.floor import floor_bytes, live_sums
+from symalloc.plan.floor import live_sums
 from symalloc.plan.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.plan.outside import KernelUse, Made, Outside, Returned
+from symalloc.plan.reserved import undominated
 from symalloc.plan.sampling import Shown, chosen, evaluated, standard, total
 from symalloc.plan.workspace import pool_bytes
 from symalloc.program.model import Function
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
 
 __all__ = ["Floor", "Sample", "Summary", "plan_symbols", "summarise"]
 
@@ -78,10 +79,6 @@ class Floor:
     scope: str
     sums: tuple[Expr, ...]
 
-    def at(self, binding: Mapping[str, int]) -> int:
-        """The floor in bytes; raises KeyError where `binding` lacks a symbol."""
-        return floor_bytes(self.sums, binding)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -122,18 +119,21 @@ def summarise(
     function: Function,
     around: Outside,
     *,
+    reserved: Sequence[Expr] | None = None,
     comparison: Comparison | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> Summary:
     """The summary of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
+    `reserved`: sums of arenas that are there together (see `reserved_sums`); without it all of them are.
     Raises SampleError for a negative extent.
     """
     left = _not_returned(plan, around)
     symbols = plan_symbols(plan, around)
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
     floor = _floor(plan)
-    samples = tuple(_sample(plan, left, around, floor, comparison, at) for at in shown)
+    sums = tuple(reserved) if reserved is not None else (_sum(arena.size for arena in plan.arenas),)
+    samples = tuple(_sample(plan, sums, left, around, floor, comparison, at) for at in shown)
     return Summary(
         function=plan.function,
         arenas=plan.arenas,
@@ -172,7 +172,7 @@ def _not_returned(plan: Plan, around: Outside) -> tuple[Unplanned, ...]:
 def _floor(plan: Plan) -> tuple[Floor, ...]:
     buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
     return tuple(
-        Floor(device=device, scope=scope, sums=live_sums(tuple(group)))
+        Floor(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
         for (device, scope), group in groupby(buffers, key=_place)
     )
 
@@ -181,8 +181,13 @@ def _place(buffer: Buffer) -> tuple[int, str]:
     return buffer.device, buffer.scope
 
 
+def _sum(sizes: Iterable[Expr]) -> Expr:
+    return sum(sizes, start=ZERO)
+
+
 def _sample(
     plan: Plan,
+    reserved: Sequence[Expr],
     left: Iterable[Unplanned],
     around: Outside,
     floor: Sequence[Floor],
@@ -191,24 +196,29 @@ def _sample(
 ) -> Sample:
     at = shown.binding
     bounded = None if comparison is None else comparison.bounded
-    partial = any(not total_.symbols <= at.keys() for each in floor for total_ in each.sums)
-    peaks = [evaluated(use.scratch.peak, at) for use in around.kernels]
-    known = None not in peaks and all(use.scratch.problem is None for use in around.kernels)
+    floors = [_highest(each.sums, at) for each in floor]
+    known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in around.kernels)
     return Sample(
         binding=at,
         label=shown.label,
-        arena=total((arena.size for arena in plan.arenas), at),
-        floor=None if partial else sum(each.at(at) for each in floor),
+        arena=_highest(reserved, at),
+        floor=None if None in floors else sum(each for each in floors if each is not None),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in around.returned), at),
         made=total((m.nbytes for m in around.made), at),
         unplanned=total((u.nbytes for u in left), at),
-        workspace=max((peak for peak in peaks if peak is not None), default=0) if known else None,
+        workspace=_highest([use.scratch.peak for use in around.kernels], at) if known else None,
         pool=pool_bytes(around.calls, at) if known else None,
         bounded=None if bounded is None else bounded.reserved(at),
         unbounded=None if comparison is None else comparison.unbounded.reserved(at),
         refused=not all(_holds(guard.condition, at) for guard in plan.guards),
     )
+
+
+def _highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
+    """The largest value, 0 of nothing; None where one of them is not known."""
+    found = [evaluated(each, binding) for each in sums]
+    return None if None in found else max((value for value in found if value is not None), default=0)
 
 
 def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from symalloc.plan.reserved import undominated
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import maximum
 
@@ -56,7 +57,9 @@ class Scratch:
     @property
     def peak(self) -> Expr:
         """The most bytes that the kernel holds at one moment."""
-        return maximum(*(sum(sizes, start=ZERO) for sizes in _largest_sets(self._held()))) if self else ZERO
+        return (
+            maximum(*undominated(sum(sizes.values(), start=ZERO) for sizes in self._held())) if self else ZERO
+        )
 
     def __bool__(self) -> bool:
         """Whether it takes anything that is known."""
@@ -71,12 +74,6 @@ class Scratch:
                 yield dict(held)
             else:
                 held.pop(step.slot, None)
-
-
-def _largest_sets(held: Iterable[dict[int, Expr]]) -> list[Iterable[Expr]]:
-    """Those that no other one contains."""
-    sets = list(held)
-    return [s.values() for s in sets if not any(s.keys() < other.keys() for other in sets)]
 
 
 def pool_bytes(calls: Sequence[Scratch], binding: Mapping[str, int]) -> int:

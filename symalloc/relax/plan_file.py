@@ -12,6 +12,7 @@ from symalloc.plan.comparison import Comparison, TvmPlan
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.outside import Outside, outside
+from symalloc.plan.reserved import reserved_sums
 from symalloc.plan.sampling import SampleError, check_wanted
 from symalloc.plan.summary import Summary, plan_symbols, summarise
 from symalloc.program.model import Function, Origin
@@ -99,6 +100,7 @@ def summaries(
                 plan,
                 program.functions[name],
                 around[name],
+                reserved=reserved_sums(plan, analyses[name]),
                 comparison=comparison.get(name),
                 wanted=samples,
             )

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from report import plan_samples
+from symalloc.plan.summary import Summary
+from symalloc.report.plan import plans_as_text
+from symalloc.report.plan_json import plan_schema_text, plans_as_json
+
+Golden = Callable[[str, str], None]
+SAMPLES = {
+    make.__name__: make
+    for make in (
+        plan_samples.small,
+        plan_samples.everything,
+        plan_samples.large,
+        plan_samples.refused,
+        plan_samples.static,
+    )
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_text(name: str, golden: Golden) -> None:
+    golden(f"plan-{name}.txt", plans_as_text([SAMPLES[name]()]))
+
+
+def test_json(golden: Golden) -> None:
+    golden("plan.json", plans_as_json([plan_samples.small(), plan_samples.everything()]))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_json_fits_the_schema(name: str) -> None:
+    schema = json.loads(plan_schema_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(plans_as_json([SAMPLES[name]()])))
+
+
+def test_the_schema_refuses_what_is_missing_or_unknown() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(plan_schema_text()))
+    text = plans_as_json([plan_samples.everything()])
+    for where in (("samples", "ratio"), ("arenas", "bytes"), ("kernels", "calls"), ("guards", "check")):
+        document = json.loads(text)
+        del document["functions"][0][where[0]][0][where[1]]
+        assert not validator.is_valid(document), where
+    document = json.loads(text)
+    document["functions"][0]["colour"] = "red"
+    assert not validator.is_valid(document)
+
+
+def test_functions_stand_apart() -> None:
+    other = replace(plan_samples.small(), function="other")
+    sections = plans_as_text([plan_samples.small(), other]).split("\n\n")
+    assert [section.split(":")[0] for section in sections] == ["main", "other"]
+
+
+def test_figures_belong_together() -> None:
+    summary: Summary = plan_samples.small()
+    for sample in summary.samples:
+        n = sample.binding["n"]
+        assert (sample.arena, sample.floor, sample.unshared, sample.returned) == (
+            128 * n,
+            128 * n,
+            192 * n,
+            64 * n,
+        )
+        assert (sample.ratio, sample.whole, sample.whole_ratio) == (1.0, 192 * n, 1.5)
+        assert sample.saved == pytest.approx(1 / 3)
+    assert (summary.planned, summary.offsets, summary.unplanned) == (3, 1, ())
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    for sample in plan_samples.everything().samples:
+        assert (sample.made, sample.unplanned, sample.workspace, sample.pool, sample.whole) == (None,) * 5
+        assert sample.returned == 4 * sample.binding["n"] ** 2
+        assert sample.bounded == 65536 + 4096 + 64 * sample.binding["n"] and sample.unbounded is None
