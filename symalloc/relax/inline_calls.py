@@ -1,0 +1,193 @@
+"""Writes the bodies of callees into their callers, so that what a call needs is planned tensor by tensor.
+
+A call that stays one holds its callee's whole arena, and its results beside it, for as long as it lasts: up
+to twice the floor.  TVM's InlinePrivateFunctions does not bind the callee's symbolic variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, relax
+from tvm.relax.utils import copy_with_new_vars
+
+from symalloc.program.call_graph import callees_first, recursive
+
+__all__ = ["inline_calls"]
+
+MOST_BINDINGS = 4000
+"""How many bindings inlining may add to a module: a call that would add more stays a call."""
+
+# attributes that say nothing about how the function is compiled or called
+_HARMLESS = frozenset(
+    {
+        "global_symbol",
+        "relax.force_pure",
+        "tir_non_negative_var",
+        "tir_var_lower_bound",
+        "tir_var_upper_bound",
+    }
+)
+
+
+def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
+    """`module`, without dataflow blocks, with calls of its Relax functions replaced by what they do.
+
+    What stays a call: recursion; a callee that the budget is too small for or that has attributes of other
+    passes; arguments whose types are not exactly what the callee wants.  Private functions that nothing
+    refers to any more are left out.
+    """
+    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    called = {name: set(_references(function)) & functions.keys() for name, function in functions.items()}
+    if not any(called.values()):
+        return module
+    inliner = _Inliner(functions=functions, kept=recursive(called), left=MOST_BINDINGS)
+    rewritten = module.clone()
+    for name in callees_first(called):
+        if called[name]:
+            functions[name] = inliner.rewritten(functions[name])
+            rewritten.update_func(module.get_global_var(name), functions[name])
+    return _without_unused(rewritten, frozenset().union(*called.values()))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Inliner:
+    """`kept` names functions whose calls stay; `functions` holds those done already in their new form;
+    `left` is what remains of the budget, in bindings.
+    """
+
+    functions: Mapping[str, relax.Function]
+    kept: frozenset[str]
+    left: int
+    sizes: dict[str, int] = field(default_factory=dict)
+    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+
+    def rewritten(self, function: relax.Function) -> relax.Function:
+        body = self.sequence(function.body)
+        return relax.Function(
+            function.params,
+            body,
+            function.ret_ty,
+            is_pure=function.is_pure,
+            attrs=function.attrs,
+            span=function.span,
+        )
+
+    def sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        blocks = [
+            block
+            if isinstance(block, relax.DataflowBlock)
+            else relax.BindingBlock([new for old in block.bindings for new in self.binding(old)])
+            for block in seq.blocks
+        ]
+        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
+
+    def binding(self, binding: relax.Binding) -> Iterator[relax.Binding]:
+        value = binding.value
+        if isinstance(binding, relax.VarBinding) and isinstance(value, relax.If):
+            then, otherwise = self.sequence(value.true_branch), self.sequence(value.false_branch)
+            branch = self.builder.normalize(relax.If(value.cond, then, otherwise, value.span))
+            yield relax.VarBinding(binding.var, branch, binding.span)
+            return
+        inlined = self.inlined(value) if isinstance(binding, relax.VarBinding) else None
+        if inlined is None:
+            yield binding
+            return
+        for block in inlined.blocks:
+            yield from block.bindings
+        yield relax.VarBinding(binding.var, inlined.body, binding.span)
+
+    def inlined(self, call: Any) -> relax.SeqExpr | None:
+        """What a call does, its arguments put in; None where it stays a call."""
+        callee = self.callee(call)
+        if callee is None:
+            return None
+        symbols: dict[int, Any] = {}
+        if not all(_fits(p.ty, a.ty, symbols) for p, a in zip(callee.params, call.args, strict=True)):
+            return None
+        self.left -= self.size(call.op.name_hint)
+        copy = copy_with_new_vars(callee)
+        return copy.bind_params(dict(zip(copy.params, call.args, strict=True))).body
+
+    def callee(self, call: Any) -> relax.Function | None:
+        """The function that may be written in the place of `call`."""
+        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.GlobalVar):
+            return None
+        name = call.op.name_hint
+        function = self.functions.get(name)
+        if function is None or name in self.kept or len(function.params) != len(call.args):
+            return None
+        if not _HARMLESS.issuperset((function.attrs or {}).keys()) or self.size(name) > self.left:
+            return None
+        return function
+
+    def size(self, name: str) -> int:
+        """The number of bindings in a function."""
+        found = self.sizes.get(name)
+        if found is None:
+            found = self.sizes[name] = _count(self.functions[name].body)
+        return found
+
+
+def _count(seq: relax.SeqExpr) -> int:
+    """The bindings of a sequence and of the branches in it."""
+    found, pending = 0, [seq]
+    while pending:
+        for block in pending.pop().blocks:
+            found += len(block.bindings)
+            branches = (b.value for b in block.bindings if isinstance(b.value, relax.If))
+            pending.extend(side for one in branches for side in (one.true_branch, one.false_branch))
+    return found
+
+
+def _fits(declared: Any, given: Any, symbols: dict[int, Any]) -> bool:
+    """Whether an argument of type `given` passes the check of a parameter for sure.
+
+    `symbols` holds the values of the callee's symbolic variables, by their addresses; those of this parameter
+    are added.
+    """
+    if type(declared) is not type(given):
+        return False
+    if isinstance(declared, ir.TupleType):
+        pairs = zip(declared.fields, given.fields, strict=False)
+        return len(declared.fields) == len(given.fields) and all(_fits(a, b, symbols) for a, b in pairs)
+    if isinstance(declared, relax.ShapeType):
+        return _extents_fit(declared.values, given.values, symbols)
+    if not isinstance(declared, relax.TensorType):
+        return bool(tvm_ffi.structural_equal(declared, given))
+    same = tvm_ffi.structural_equal([declared.dtype, declared.vdevice], [given.dtype, given.vdevice])
+    known = isinstance(declared.shape, relax.ShapeExpr) and isinstance(given.shape, relax.ShapeExpr)
+    return bool(same) and known and _extents_fit(declared.shape.values, given.shape.values, symbols)
+
+
+def _extents_fit(declared: Any, given: Any, symbols: dict[int, Any]) -> bool:
+    if declared is None or given is None or len(declared) != len(given):
+        return False
+    wanted = (
+        symbols.setdefault(one.__chandle__(), other) if isinstance(one, ir.Var) else one
+        for one, other in zip(declared, given, strict=True)
+    )
+    return all(tvm_ffi.structural_equal(one, other) for one, other in zip(wanted, given, strict=True))
+
+
+def _references(function: relax.Function) -> Iterator[str]:
+    yield from (variable.name_hint for variable in relax.analysis.all_global_vars(function))
+
+
+def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
+    """`module` less those of the private functions in `called` that nothing refers to any more."""
+    while True:
+        functions = list(module.functions_items())
+        used = {n for _, f in functions if isinstance(f, relax.Function) for n in _references(f)}
+        kept = {
+            v: f
+            for v, f in functions
+            if v.name_hint not in called or v.name_hint in used or "global_symbol" in (f.attrs or ())
+        }
+        if len(kept) == len(functions):
+            return module
+        module = tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
