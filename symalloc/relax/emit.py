@@ -9,19 +9,25 @@ is left for LowerAllocTensor.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import DataType, relax
+from tvm import DataType, relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
 from symalloc.plan.model import Arena, Guard, Placement, Plan
 from symalloc.program.model import AllocFresh, Block, CallFunction, Function, If, Instruction, MatchCast, Var
+from symalloc.program.operands import type_of
+from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit_guards import Check
 from symalloc.relax.symbols import paired
 from symalloc.relax.tir_emit import PrimBuilder
+from symalloc.size.atoms import Select
+from symalloc.size.condition import eq
+from symalloc.size.expr import Expr
 
 __all__ = ["EmissionError", "Surroundings", "emit_function"]
 
@@ -103,6 +109,8 @@ class _Writer:
     around: Surroundings
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     homes: dict[int, _Home] = field(default_factory=dict)
+    bound: dict[Expr, Any] = field(default_factory=dict)
+    wanted: Counter[Expr] = field(init=False)
     places: Mapping[Var, list[tuple[int, Placement]]] = field(init=False)
     late: frozenset[Var] = field(init=False)
 
@@ -113,6 +121,7 @@ class _Writer:
                 if placement.buffer.var is not None:
                     places.setdefault(placement.buffer.var, []).append((index, placement))
         self.places = places
+        self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
         points = (*(a.after for a in self.plan.arenas), *(g.after for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
 
@@ -125,10 +134,10 @@ class _Writer:
     def whole(self, function: relax.Function, seen: Function) -> relax.SeqExpr:
         """The new body."""
         guards = [g for g in self.plan.guards if g.after is None]
+        reserved = list(self.arenas(None))
         if self.around.unplanned is None or not guards:
-            entry = [*self.guards(guards), *self.arenas(None)]
-            return self.sequence(function.body, seen.body, entry)
-        planned = self.sequence(function.body, seen.body, list(self.arenas(None)))
+            return self.sequence(function.body, seen.body, [*self.guards(guards), *reserved])
+        planned = self.sequence(function.body, seen.body, reserved)
         return self.either(self.around.check.condition(guards, self.prims), planned, function)
 
     def either(self, condition: Any, planned: relax.SeqExpr, function: relax.Function) -> relax.SeqExpr:
@@ -162,6 +171,29 @@ class _Writer:
         extent = relax.ShapeExpr([self.prims(arena.size)])
         return self.bind("arena", memory.alloc_storage(extent, arena.device, arena.scope, "uint8"))
 
+    def offset(self, offset: Expr, out: list[relax.Binding]) -> Any:
+        """`offset` as a scalar; one that several tensors have is bound where it first stands.
+
+        So is a choice: `if_then_else` is a call, which normal form lets stand as an argument nowhere.
+        """
+        if offset in self.bound:
+            return self.bound[offset]
+        chosen = offset.as_atom
+        if isinstance(chosen, Select):
+            value = self.choice(chosen, out)
+        elif offset.as_constant is not None or self.wanted[offset] < 2:
+            return self.prims(offset)
+        else:
+            value = self.prims(offset)
+        variable = relax.Var("offset", value.ty)
+        out.append(relax.VarBinding(variable, value))
+        self.bound[offset] = variable
+        return variable
+
+    def choice(self, chosen: Select, out: list[relax.Binding]) -> Any:
+        then, otherwise = self.offset(chosen.then, out), self.offset(chosen.otherwise, out)
+        return tirx.if_then_else(self.prims.condition(chosen.condition), then, otherwise)
+
     # -- the body ------------------------------------------------------------------------------------------
 
     def sequence(
@@ -194,44 +226,61 @@ class _Writer:
 
     def binding(self, binding: relax.Binding, instruction: Instruction) -> list[relax.Binding]:
         match instruction:
-            case AllocFresh(var=var):
-                return self.allocation(binding, self.places.get(var, ()), var)
+            case AllocFresh():
+                return self.allocation(binding, instruction)
             case If():
                 return [self.branches(binding, instruction)]
-            case MatchCast(target=target):
-                self.prims.define(paired(binding.ty, target))
+            case MatchCast():
+                return [*self.cast(binding, instruction), binding]
             case CallFunction(var=var, name=name) if var in self.places:
                 return self.callee(binding, self.places[var], self.around.callees[name])
         return [binding]
+
+    def cast(self, binding: relax.MatchCast, seen: MatchCast) -> Iterator[relax.VarBinding]:
+        """Takes up the symbols that a cast binds, and checks what it says of those that were known.
+
+        KillAfterLastUse drops such a cast with its check where it knows the extents of both sides.
+        """
+        self.prims.define(paired(binding.ty, seen.target))
+        claims = [eq(old, new) for old, new in _extents(seen) if new.symbols.isdisjoint(seen.defines)]
+        open_claims = [c for c in claims if c.as_bool is not True]
+        if open_claims:
+            call = self.around.check.cast(open_claims, self.plan.function, self.prims)
+            yield self.bind("cast_guard", call)
 
     def branches(self, binding: relax.VarBinding, seen: If) -> relax.VarBinding:
         value = binding.value
         if not isinstance(value, relax.If):
             raise EmissionError(f"`{self.plan.function}` does not branch where it was planned to")
-        branch = relax.If(
-            value.cond,
-            self.sequence(value.true_branch, seen.then),
-            self.sequence(value.false_branch, seen.otherwise),
-            value.span,
-        )
-        return relax.VarBinding(binding.var, self.builder.normalize(branch))
+        branches = [
+            self.branch(value.true_branch, seen.then),
+            self.branch(value.false_branch, seen.otherwise),
+        ]
+        chosen = relax.If(value.cond, *branches, value.span)
+        return relax.VarBinding(binding.var, self.builder.normalize(chosen))
 
-    def allocation(
-        self, binding: relax.VarBinding, places: Sequence[tuple[int, Placement]], var: Var
-    ) -> list[relax.Binding]:
-        value = binding.value
+    def branch(self, seq: relax.SeqExpr, seen: Block) -> relax.SeqExpr:
+        """One side of an If: what it binds is not known outside of it."""
+        outside = self.bound
+        self.bound = dict(outside)
+        written = self.sequence(seq, seen)
+        self.bound = outside
+        return written
+
+    def allocation(self, binding: relax.VarBinding, seen: AllocFresh) -> list[relax.Binding]:
+        value, places = binding.value, self.places.get(seen.var, ())
         if not isinstance(value, Call) or value.op != _BUILTIN_ALLOC:
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         if not places:
             return [binding]
         ((index, placement),) = places
         shape, dtype, device, *_ = value.args
-        home, offset = self.homes[index], self.prims(placement.offset)
-        placed = home.place(offset, shape, dtype, device, binding.var.ty)
-        at_zero = placement.offset.as_constant == 0
-        if at_zero or var not in self.around.settled:
-            return [relax.VarBinding(binding.var, self.builder.normalize(placed))]
-        return list(self.settle(binding.var, placed))
+        written: list[relax.Binding] = []
+        offset = self.offset(placement.offset, written)
+        placed = self.homes[index].place(offset, shape, dtype, device, binding.var.ty)
+        if placement.offset.as_constant == 0 or seen.var not in self.around.settled:
+            return [*written, relax.VarBinding(binding.var, self.builder.normalize(placed))]
+        return [*written, *self.settle(binding.var, placed)]
 
     def settle(self, var: Any, placed: Any) -> Iterator[relax.VarBinding]:
         """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer."""
@@ -254,3 +303,16 @@ class _Writer:
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
+
+
+def _extents(cast: MatchCast) -> Iterator[tuple[Expr, Expr]]:
+    """The extents of a cast's source, where they are known, with those that it is cast to."""
+    pending = [(type_of(cast.source), cast.target)]
+    while pending:
+        match pending.pop():
+            case TensorType(shape=tuple(have)), TensorType(shape=tuple(want)) if len(have) == len(want):
+                yield from zip(have, want, strict=True)
+            case ShapeType(values=tuple(have)), ShapeType(values=tuple(want)) if len(have) == len(want):
+                yield from zip(have, want, strict=True)
+            case TupleType(fields=have), TupleType(fields=want) if len(have) == len(want):
+                pending.extend(zip(have, want, strict=True))

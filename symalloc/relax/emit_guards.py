@@ -47,22 +47,40 @@ class Check:
         """
         if self.kind == "none":
             return None
+        complaint = f"{function}: these shapes need more bytes than 64 bits count"
+        claims = [g.condition for g in guards]
+        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+
+    def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Any:
+        """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
+        complaint = f"{function}: a match_cast does not hold"
+        return self._raise(conjunction(claims), claims, complaint, function, prims)
+
+    def _raise(
+        self,
+        test: Condition,
+        claims: Sequence[Condition],
+        complaint: str,
+        function: str,
+        prims: PrimBuilder,
+    ) -> Any:
+        names = sorted(frozenset().union(*(c.symbols for c in claims)))
+        wanted = " and ".join(map(str, claims))
         if self.kind == "native":
-            return self._kernel_call(guards, function, prims)
-        names = _symbols(guards)
+            return self._kernel_call(test, names, f"{complaint}; need {wanted}", f"{function}_guard", prims)
         values = ", ".join(f"{name} = {{}}" for name in names)
-        message = f"{_complaint(function)}: got {values}; need {_wanted(guards)}"
-        arguments = [self.condition(guards, prims), StringImm(message), *(prims.variables[n] for n in names)]
+        message = f"{complaint}: got {values}; need {wanted}"
+        arguments = [prims.condition(test), StringImm(message), *(prims.variables[n] for n in names)]
         return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
 
-    def _kernel_call(self, guards: Sequence[Guard], function: str, prims: PrimBuilder) -> Any:
+    def _kernel_call(
+        self, test: Condition, names: Sequence[str], message: str, symbol: str, prims: PrimBuilder
+    ) -> Any:
         """Called by its symbol: a direct call of a kernel without effects would be removed as dead code."""
-        names = _symbols(guards)
-        symbol = self.free_name(f"{function}_guard")
+        symbol = self.free_name(symbol)
         params = {name: tirx.Var(name, "int64") for name in names}
-        test = self.condition(guards, PrimBuilder(dict(params)))
-        message = StringImm(f"{_complaint(function)}; need {_wanted(guards)}")
-        body = tirx.AssertStmt(StringImm("ValueError"), test, [message])
+        condition = PrimBuilder(dict(params)).condition(test)
+        body = tirx.AssertStmt(condition, StringImm("ValueError"), [StringImm(message)])
         kernel = tirx.PrimFunc([params[n] for n in names], body)
         self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
         arguments = [prims.variables[name] for name in names]
@@ -75,16 +93,3 @@ class Check:
             name = f"{wanted}_{count}"
         self.taken.add(name)
         return name
-
-
-def _symbols(guards: Sequence[Guard]) -> list[str]:
-    conditions: list[Condition] = [g.condition for g in guards]
-    return sorted(frozenset().union(*(c.symbols for c in conditions)))
-
-
-def _complaint(function: str) -> str:
-    return f"{function}: these shapes need more bytes than 64 bits count"
-
-
-def _wanted(guards: Sequence[Guard]) -> str:
-    return " and ".join(str(g.condition) for g in guards)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import tvm
@@ -10,7 +10,9 @@ from tvm import relax
 from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
+from symalloc.relax.lower_guards import LowerGuards
 from symalloc.relax.plan_pass import PlanMemory
+from symalloc.relax.trim_calls import TrimCalls
 
 __all__ = ["Flavour", "finishing_pipeline", "lower", "pipeline", "stages_before_planning"]
 
@@ -76,9 +78,24 @@ def stages_before_planning(
 
 
 def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
+    return [*_with_ours(_finalizing(target, flavour))]
+
+
+def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.Pass]:
+    """TVM's finalizing passes without its planner, and ours where they belong."""
+    for one in passes:
+        name = one.info.name
+        if name == "ComputePrimValue":
+            yield LowerGuards()
+        if name != "StaticPlanBlockMemory":
+            yield one
+        if name == "VMShapeLower":
+            yield TrimCalls()
+
+
+def _finalizing(target: tvm.target.Target, flavour: Flavour) -> Sequence[tvm.transform.Pass]:
     if flavour == "target":
-        finalize = _parts(target).finalize_passes(target)
-        return [p for p in finalize if p.info.name != "StaticPlanBlockMemory"]
+        return list(_parts(target).finalize_passes(target))
     return [
         transform.RewriteCUDAGraph(),
         transform.LowerAllocTensor(),

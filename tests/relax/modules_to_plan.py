@@ -172,6 +172,26 @@ class Calls:
 
 
 @I.ir_module
+class Exported:
+    """The function that `main` calls can be called from outside as well."""
+
+    @R.function
+    def helper(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        return R.multiply(b, a)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        cls = Exported
+        a = R.sin(x)
+        b = cls.helper(a)
+        c = R.add(b, a)
+        d = cls.helper(c)
+        return R.multiply(d, b)
+
+
+@I.ir_module
 class FromShape:
     @R.function
     def main(s: R.Shape(["n"])) -> R.Tensor((), "float32"):
@@ -179,6 +199,32 @@ class FromShape:
         a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
         b = R.add(a, a)
         return R.sum(b)
+
+
+@I.ir_module
+class FromEmpty:
+    """Any number of rows costs the caller nothing here."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 0), "float32")) -> R.Tensor((), "float32"):
+        n = T.int64()
+        a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
+        b = R.add(a, a)
+        return R.sum(b)
+
+
+@I.ir_module
+class Joined:
+    @R.function
+    def main(
+        a: R.Tensor(("n", 8), "float32"), b: R.Tensor(("p", 8), "float32"), c: R.Tensor(("t", 8), "float32")
+    ) -> R.Tensor(("t", 8), "float32"):
+        t = T.int64()
+        joined = R.concat((a, b), axis=0)
+        cast = R.match_cast(joined, R.Tensor((t, 8), "float32"))
+        d = R.add(cast, c)
+        e = R.multiply(d, cast)
+        return R.add(e, d)
 
 
 @I.ir_module

@@ -81,6 +81,11 @@ class MLP(nn.Module):
         return self.second(nn.relu(self.first(x)))
 
 
+def empty_rows(count: int) -> tvm.runtime.Tensor:
+    """Any number of rows that hold nothing."""
+    return tvm.runtime.tensor(np.zeros((count, 0), "float32"))
+
+
 def mlp() -> tvm.IRModule:
     module, _ = MLP().export_tvm(spec={"forward": {"x": nn.spec.Tensor(["n", 64], "float32")}})
     return module
@@ -213,26 +218,37 @@ def test_an_argument_of_an_unknown_packed_function_stays_unplanned(identity: Non
     np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + 1) + (2 * x) ** 2)
 
 
-def test_what_is_sized_by_a_match_cast_stays_unplanned(identity: None) -> None:
-    found = reasons(MODULES["Cast"])
-    assert "match_cast" in found["alloc2"]
-    assert in_arenas(MODULES["Cast"]) == 1
-    same(MODULES["Cast"], SIZES)
+def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) -> None:
+    found = planned(MODULES["Cast"])
+    first, second = found.plans["main"].arenas
+    assert (first.after, second.after.name if second.after else None) == (None, "h")
+    assert "symalloc.tests.head" in reasons(MODULES["Cast"])["alloc1"]
+    assert errors(found.module) == []
+    machine = relax.VirtualMachine(relax.build(MODULES["Cast"], "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    for n in (0, 1, 3, 128):
+        x = np.random.default_rng(n).random(n, dtype="float32")
+        half = (np.exp(x) + x)[: n // 2]
+        found = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(found, np.exp(half) + half, rtol=1e-5)
+
+
+def test_a_cast_to_a_known_symbol_is_checked_although_tvm_drops_it() -> None:
+    """KillAfterLastUse writes n + p for t and forgets that they were to be equal."""
+    module = MODULES["Joined"]
+    assert errors(planned(module).module) == []
+    same(module, [{"n": n, "p": p, "t": n + p} for n, p in ((1, 1), (3, 40))])
+    machine = relax.VirtualMachine(relax.build(module, "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    a, b, c = (tvm.runtime.tensor(np.zeros((rows, 8), "float32")) for rows in (2, 3, 4))
+    with pytest.raises(AssertionError, match=r"main: a match_cast does not hold: got n = 2, p = 3, t = 4"):
+        machine["main"](a, b, c)
 
 
 # -- functions ----------------------------------------------------------------------------------------------
 
 
-def test_each_function_has_its_arena_and_callees_are_looked_into() -> None:
+def test_each_function_has_its_arena() -> None:
     found = planned(MODULES["Calls"])
-    assert {name: bool(plan.arenas) for name, plan in found.plans.items()} == {
-        "looks": True,
-        "main": True,
-        "other": True,
-        "returns": False,
-    }
-    (reason,) = (r for name, r in reasons(MODULES["Calls"]).items() if "returns" in r)
-    assert reason == "in the function `returns`, it is returned"
+    assert all(found.plans[name].arenas for name in ("main", "other"))
     assert errors(found.module) == []
     same(MODULES["Calls"], SIZES)
     same(MODULES["Calls"], [{"m": m, "k": 5} for m in (0, 1, 9)], function="other")
@@ -263,16 +279,16 @@ def test_two_variables_of_one_name_are_told_apart() -> None:
 
 def test_sizes_that_wrap_are_stopped_at_entry() -> None:
     """2**56 rows of 256 B are 2**64 B, which wrap to an arena of no bytes at all."""
-    module = planned(MODULES["FromShape"])
+    module = planned(MODULES["FromEmpty"])
     (guard,) = module.plans["main"].guards
     limit = 2**63 // 512 - 1
     assert guard.condition.evaluate({"n": limit}) and not guard.condition.evaluate({"n": limit + 1})
     machine = relax.VirtualMachine(
-        relax.build(MODULES["FromShape"], "llvm", relax_pipeline=pipeline()), tvm.cpu()
+        relax.build(MODULES["FromEmpty"], "llvm", relax_pipeline=pipeline()), tvm.cpu()
     )
-    assert machine["main"](tvm.runtime.ShapeTuple([3])).numpy() == 2 * 64 * 3
+    assert machine["main"](empty_rows(3)).numpy() == 2 * 64 * 3
     with pytest.raises(AssertionError, match=r"got n = 72057594037927936"):
-        machine["main"](tvm.runtime.ShapeTuple([2**56]))
+        machine["main"](empty_rows(2**56))
 
 
 def test_a_static_module_has_no_guard() -> None:
@@ -286,7 +302,7 @@ def test_a_static_module_has_no_guard() -> None:
 def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stacking that puts everything at the start must be refused, through TVM's pass runner too."""
 
-    def flat(found: Sequence[Buffer], *_: object) -> Layout:
+    def flat(found: Sequence[Buffer], *_: object, **__: object) -> Layout:
         placements = tuple(Placement(buffer=b, offset=ZERO) for b in found)
         return Layout(size=sum((b.size for b in found), ZERO), placements=placements)
 
