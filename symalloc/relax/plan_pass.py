@@ -16,6 +16,7 @@ from symalloc.program.model import Function, Origin, Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.emit_module import emit_module
 from symalloc.relax.extract import extract
+from symalloc.relax.inline_calls import inline_calls
 from symalloc.relax.symbols import entry_symbols
 
 __all__ = ["PlanMemory", "PlannedModule", "plan_lowered"]
@@ -46,6 +47,7 @@ def plan_lowered(
     `target` is what the module is built for, by default the one whose scope this is called in, else the
     CPU.  Raises PlanRefusedError where a plan cannot be proved.
     """
+    module = inline_calls(module)
     program = _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
     plans = plan_program(program, prover or Prover(), options=options)
     planned = emit_module(
