@@ -1,0 +1,128 @@
+"""`symalloc pack` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from symalloc.cli.main import main
+
+TABLE = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
+PROBLEM = {
+    "name": "two",
+    "symbols": {"n": {"min": 1, "max": 8}},
+    "buffers": [
+        {"id": "x", "size": "64*n", "lower": 0, "upper": 2, "alignment": 64},
+        {"id": "y", "size": "128", "lower": 1, "upper": 3, "alignment": 64},
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "table.csv").write_text(TABLE)
+    (tmp_path / "two.json").write_text(json.dumps(PROBLEM))
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["pack", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return int(stopped.value.code or 0), out, err
+
+
+def test_a_table_by_default(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, folder / "two.json", folder / "table.csv", "--effort", "quick")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["problem", "two", "table"]
+
+
+def test_json_on_standard_output(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, folder / "two.json", "--format", "json")
+    assert status == 0
+    assert json.loads(out)["arena"] == "64*n + 128"
+
+
+def test_a_capacity_that_is_kept_and_one_that_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, folder / "table.csv", "--capacity", "12", "--format", "csv")
+    assert (status, err) == (0, "")
+    header, *rows = out.splitlines()
+    assert header == "id,lower,upper,size,offset"
+    assert all(int(row.split(",")[4]) + 4 <= 12 for row in rows)
+    status, _, err = run(capsys, folder / "table.csv", "--capacity", "11")
+    assert status == 1
+    assert err == "error: table: does not fit the capacity of 11 bytes: needs 12 bytes\n"
+    status, _, err = run(capsys, folder / "two.json", "--capacity", "639")
+    assert status == 1
+    assert err.endswith("needs 640 bytes at n = 8\n")
+
+
+def test_one_answer_goes_to_a_file_by_its_suffix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, folder / "two.json", "-o", folder / "answer.json")
+    assert status == 0 and out.startswith("problem")
+    assert json.loads((folder / "answer.json").read_text())["proved"] is True
+    assert run(capsys, folder / "table.csv", "-o", folder / "answer.csv")[0] == 0
+    assert (folder / "answer.csv").read_text().startswith("id,lower,upper,size,offset\nb1,0,3,4,")
+
+
+def test_several_answers_go_to_a_directory(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, _ = run(capsys, folder / "two.json", folder / "table.csv", "-o", folder / "out")
+    assert status == 0
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["table.csv", "two.json"]
+
+
+def test_the_same_seed_gives_the_same_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for name in ("a.json", "b.json"):
+        assert run(capsys, folder / "two.json", "--seed", "3", "-o", folder / name)[0] == 0
+        answers.append(json.loads((folder / name).read_text()) | {"seconds": 0})
+    assert answers[0] == answers[1]
+
+
+def test_a_certificate_for_each_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proofs = folder / "proofs"
+    assert run(capsys, folder / "two.json", "--certificate", proofs)[0] == 0
+    assert json.loads((proofs / "index.json").read_text())["version"] == 1
+    assert run(capsys, folder / "two.json", folder / "table.csv", "--certificate", proofs / "both")[0] == 0
+    assert sorted(p.name for p in (proofs / "both").iterdir()) == ["table", "two"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "missing argument 'FILE...'"),
+        (("none.json",), "cannot read none.json: No such file or directory"),
+        (("two.json", "--format", "csv"), "two.json: its sizes have symbols, which CSV cannot hold"),
+        (("two.json", "-o", "two.csv"), "two.json: its sizes have symbols, which CSV cannot hold"),
+        (("table.csv", "two.json", "--format", "csv"), "its sizes have symbols"),
+        (("table.csv", "table.csv", "--format", "csv"), "CSV goes to standard output for one problem only"),
+        (("table.csv", "table.csv", "-o", "out"), "two of the problems have the same file name"),
+        (("table.csv", "-o", "none/out.csv"), "cannot write none/out.csv: there is no directory none"),
+        (("table.csv", "-o", "out", "--format", "text"), "the table goes to standard output"),
+        (("table.csv", "--capacity", "-1"), "invalid value for '--capacity'"),
+        (("bad.json",), "bad.json: buffers[0] (`x`).size: `m` is not among the symbols"),
+        (("latin.csv",), "latin.csv: not UTF-8 text"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    bad = {"symbols": {}, "buffers": [{"id": "x", "size": "m", "lower": 0, "upper": 1}]}
+    (folder / "bad.json").write_text(json.dumps(bad))
+    (folder / "latin.csv").write_bytes(b"id,lower,upper,size\n\xff,0,1,2\n")
+    before = sorted(folder.iterdir())
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ") and said in err
+    assert sorted(folder.iterdir()) == before, "nothing is written"
