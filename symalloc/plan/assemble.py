@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.plan.dominance import Dominance
+from symalloc.plan.dominance import PATIENCE, Dominance
 from symalloc.plan.model import Buffer, Placement
 from symalloc.plan.offsets import arena_size, offsets
 from symalloc.plan.stacking import Stacking
@@ -38,16 +38,20 @@ class Layout:
         return len({p.offset for p in self.placements if p.offset.as_constant is None})
 
 
-def assemble(buffers: Sequence[Buffer], regimes: Regimes, domain: Domain, prover: Prover) -> Layout:
+def assemble(
+    buffers: Sequence[Buffer], regimes: Regimes, domain: Domain, prover: Prover, *, patience: int = PATIENCE
+) -> Layout:
     """The layout of `buffers` by `regimes` over `domain`.
 
-    Raises ValueError where the regimes leave a hole: the last one must stand without a condition.
+    With a `patience` of 0 the prover is not asked what dominates what: offsets are longer, and what has to be
+    proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one must stand
+    without a condition.
     """
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     layouts = [
-        _layout(buffers, stacking, Dominance(case, prover, symbols))
+        _layout(buffers, stacking, Dominance(case, prover, symbols, patience=patience))
         for stacking, case in _cases(regimes, domain)
     ]
     size, placed = layouts[-1]

@@ -7,26 +7,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
-from symalloc.size.condition import eq, le
+from symalloc.size.condition import Condition, eq, le
 from symalloc.size.expr import Expr
 from symalloc.size.operations import round_up
 
 __all__ = ["Dominance", "samples"]
 
 EXTENTS = (1, 7, 192, 4096)
+PATIENCE = 24
+OPEN = 4
+EASY = frozenset(("constant", "bounds", "univariate", "products", "sampling"))  # layers that take no time
 
 
 class Dominance:
     """`reaches` and `align` over one domain.
 
     What fails at a sample binding is never asked of the prover; a difference of polynomials whose terms are
-    all >= 0 need not be.
+    all >= 0 need not be.  `patience` is how many hard questions the prover is asked, those left open counted
+    `OPEN` times; then none any more: offsets keep alternatives that they could do without, nothing is lost.
     """
 
-    __slots__ = ("_aligned", "_bindings", "_domain", "_prover", "_reached", "_values")
+    __slots__ = ("_aligned", "_bindings", "_domain", "_patience", "_prover", "_reached", "_values")
 
-    def __init__(self, domain: Domain, prover: Prover, names: Iterable[str]) -> None:
-        self._domain, self._prover = domain, prover
+    def __init__(
+        self, domain: Domain, prover: Prover, names: Iterable[str], *, patience: int = PATIENCE
+    ) -> None:
+        self._domain, self._prover, self._patience = domain, prover, patience
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
         self._bindings = samples(domain, sorted({*names, *assumed}))
         self._reached: dict[tuple[Expr, Expr], bool] = {}
@@ -65,9 +71,13 @@ class Dominance:
 
     def _proved(self, high: Expr, low: Expr) -> bool:
         difference = high - low
-        if self._plain(difference):
-            return True
-        proof = self._prover.prove(le(low, high), self._domain, explain=False)
+        return self._plain(difference) or self._ask(le(low, high))
+
+    def _ask(self, condition: Condition) -> bool:
+        if self._patience <= 0:
+            return False
+        proof = self._prover.prove(condition, self._domain, explain=False)
+        self._patience -= OPEN if proof.unknown else proof.decided_by not in EASY
         return proof.verdict is Verdict.ALWAYS_VALID
 
     def _plain(self, difference: Expr) -> bool:
@@ -79,8 +89,7 @@ class Dominance:
     def _always_zero(self, remainder: Expr) -> bool:
         if any(self._at_samples(remainder)):
             return False
-        proof = self._prover.prove(eq(remainder, 0), self._domain, explain=False)
-        return proof.verdict is Verdict.ALWAYS_VALID
+        return self._ask(eq(remainder, 0))
 
 
 def samples(domain: Domain, names: Sequence[str]) -> tuple[Mapping[str, int], ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from symalloc.plan.assemble import assemble
+from symalloc.plan.assemble import Regimes, assemble
 from symalloc.plan.buffers import buffers
+from symalloc.plan.callees import planning_order
 from symalloc.plan.certificate import plan_certificate, write_certificate
+from symalloc.plan.dominance import PATIENCE
+from symalloc.plan.fault import Fault
 from symalloc.plan.floor import live_sums
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
@@ -16,10 +21,13 @@ from symalloc.plan.search import Effort, Found, search
 from symalloc.plan.slots import slots
 from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import Function, Program, Var
+from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 
 __all__ = ["plan_function", "plan_program"]
+
+_NO_PLANS: Mapping[str, Plan] = MappingProxyType({})
 
 
 def plan_program(
@@ -28,15 +36,19 @@ def plan_program(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> dict[str, Plan]:
-    """A plan for each function of `program`, by name.
+    """A plan for each function of `program`, by name; callees are planned first.
 
     Where `options` ask for a certificate it is written once all plans are proved.  Raises PlanRefusedError,
     and OSError where the certificate cannot be written.
     """
-    plans = {
-        name: plan_function(function, program, prover, options=options)
-        for name, function in program.functions.items()
-    }
+    analyses = analyse(program)
+    plans: dict[str, Plan] = {}
+    for name in planning_order(program):
+        function = program.functions[name]
+        plans[name] = plan_function(
+            function, program, prover, options=options, plans=plans, analyses=analyses
+        )
+    plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, plan_certificate(plans.values(), Domain(), prover))
     return plans
@@ -48,36 +60,70 @@ def plan_function(
     prover: Prover,
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    plans: Mapping[str, Plan] = _NO_PLANS,
+    analyses: Mapping[str, Analysis] | None = None,
 ) -> Plan:
     """A proved plan for `function`: one arena per device and memory scope, or one per slot ("storages").
 
-    Dimensions are taken as >= 0; declared bounds steer where buffers are stacked, and no proof relies on
-    them.  Raises PlanRefusedError where the plan cannot be proved.
+    `plans` are those of the functions that it calls, whose memory it sets aside; `analyses` those of the
+    program, made where they are not given.  Dimensions are taken as >= 0; declared bounds steer where
+    buffers are stacked, and no proof relies on them.  Raises PlanRefusedError for what cannot be proved.
     """
     domain = Domain()
-    found, unplanned = buffers(function, program, domain, prover)
-    ranges = _ranges(function, found)
-    arenas: list[Arena] = []
-    representative: dict[str, int] = {}
-    for members in _by_home(found):
-        neighbours = interference(members)
+    found, unplanned = buffers(function, program, domain, prover, plans, analyses)
+    placed = _Placed.of(function, found, options)
+    faults: tuple[Fault, ...] = ()
+    for arenas in placed.attempts(domain, prover):
+        plan = Plan(
+            function=function.name,
+            arenas=arenas,
+            unplanned=unplanned,
+            guards=guards(arenas, domain, prover),
+            representative=placed.representative,
+        )
+        faults = validate(plan, domain, prover)
+        if not faults:
+            return plan
+        if any(fault.binding is not None for fault in faults):
+            break
+    raise PlanRefusedError.of(function.name, faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """The buffers that share an arena, for each arena, with the stackings found; none where whole storages
+    are wanted.
+    """
+
+    homes: Sequence[Sequence[Buffer]]
+    found: Sequence[Found]
+
+    @classmethod
+    def of(cls, function: Function, found: Sequence[Buffer], options: PlanOptions) -> _Placed:
+        homes = _by_home(found)
         if options.flavour == "storages":
-            arenas += slots(members, neighbours, domain, prover)
-            continue
-        chosen = _search(members, neighbours, ranges, options)
-        representative = {**chosen.representative, **representative}
-        arenas.append(_arena(members, chosen, domain, prover))
-    plan = Plan(
-        function=function.name,
-        arenas=tuple(arenas),
-        unplanned=unplanned,
-        guards=guards(arenas, domain, prover),
-        representative=representative,
-    )
-    faults = validate(plan, domain, prover)
-    if faults:
-        raise PlanRefusedError.of(function.name, faults)
-    return plan
+            return cls(homes=homes, found=())
+        ranges = _ranges(function, found)
+        return cls(homes=homes, found=[_search(members, ranges, options) for members in homes])
+
+    @property
+    def representative(self) -> Mapping[str, int]:
+        return {name: value for found in reversed(self.found) for name, value in found.representative.items()}
+
+    def attempts(self, domain: Domain, prover: Prover) -> Iterator[tuple[Arena, ...]]:
+        """The arenas, as short as can be; then what is easier to prove, should that proof fall short."""
+        for patience, regimes in ((PATIENCE, True), (0, True), (0, False)):
+            if not self.found:
+                yield tuple(
+                    arena
+                    for members in self.homes
+                    for arena in slots(members, interference(members), domain, prover, patience=patience)
+                )
+                continue
+            yield tuple(
+                _arena(members, found.regimes if regimes else found.regimes[-1:], domain, prover, patience)
+                for members, found in zip(self.homes, self.found, strict=True)
+            )
 
 
 def _by_home(found: Sequence[Buffer]) -> list[list[Buffer]]:
@@ -96,17 +142,16 @@ def _ranges(function: Function, found: Sequence[Buffer]) -> dict[str, tuple[int,
 
 
 def _search(
-    members: Sequence[Buffer],
-    neighbours: Mapping[int, frozenset[int]],
-    ranges: Mapping[str, tuple[int, int | None]],
-    options: PlanOptions,
+    members: Sequence[Buffer], ranges: Mapping[str, tuple[int, int | None]], options: PlanOptions
 ) -> Found:
     effort = Effort.of(options.effort, seed=options.seed)
-    return search(members, neighbours, ranges, effort, live_sums(members))
+    return search(members, interference(members), ranges, effort, live_sums(members))
 
 
-def _arena(members: Sequence[Buffer], found: Found, domain: Domain, prover: Prover) -> Arena:
-    layout = assemble(members, found.regimes, domain, prover)
+def _arena(
+    members: Sequence[Buffer], regimes: Regimes, domain: Domain, prover: Prover, patience: int
+) -> Arena:
+    layout = assemble(members, regimes, domain, prover, patience=patience)
     home = members[0]
     return Arena(
         device=home.device,

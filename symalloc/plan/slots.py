@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from symalloc.plan.dominance import Dominance, samples
+from symalloc.plan.dominance import PATIENCE, Dominance, samples
 from symalloc.plan.model import Arena, Buffer, Placement
 from symalloc.plan.offsets import prune
 from symalloc.prove.domain import Domain
@@ -22,9 +22,17 @@ __all__ = ["slots"]
 
 
 def slots(
-    buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], domain: Domain, prover: Prover
+    buffers: Sequence[Buffer],
+    neighbours: Mapping[int, frozenset[int]],
+    domain: Domain,
+    prover: Prover,
+    *,
+    patience: int = PATIENCE,
 ) -> tuple[Arena, ...]:
-    """An arena for each slot of `buffers`, which share device, scope and the moment of reservation."""
+    """An arena for each slot of `buffers`, which share device, scope and the moment of reservation.
+
+    `patience` is that of `assemble`.
+    """
     names = frozenset().union(*(b.size.symbols for b in buffers))
     bindings = samples(domain, sorted(names))
     shares = _shares([[b.size.evaluate(binding) for binding in bindings] for b in buffers])
@@ -37,7 +45,7 @@ def slots(
             best = _Slot(share=[0.0] * len(share))
             found.append(best)
         best.add(buffer, share)
-    dominance = Dominance(domain, prover, names)
+    dominance = Dominance(domain, prover, names, patience=patience)
     return tuple(_arena(slot, dominance) for slot in found)
 
 
