@@ -19,7 +19,8 @@ __all__ = ["Split", "split"]
 
 Mask: TypeAlias = NDArray[np.bool_]
 
-MOST_CONDITIONS = 400
+MOST_CONDITIONS = 200
+PROMISING = 6  # conditions that are followed up, by either measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,56 +35,66 @@ class Split:
 
 
 def split(problem: Instance, candidates: Sequence[Values], most: int) -> Split:
-    """The best use of at most `most` candidates (each given by its ratios over the grid).
+    """The best use found of at most `most` candidates (each given by its ratios over the grid).
 
-    Grown one condition at a time, on what is left over by those before; a condition compares a symbol with a
-    constant or two sizes.
+    A condition compares a symbol with a constant or two sizes.
     """
-    table = np.stack(candidates)
-    tests = list(_conditions(problem))
-    conditions: list[Condition] = []
-    choices: list[int] = []
-    rest = np.ones(len(problem.grid), dtype=bool)
-    taken = np.ones(len(problem.grid))
-    last = _best(table, rest)
-    found = Split(conditions=(), choices=(last,), score=score(table[last]))
-    while len(choices) + 1 < most:
-        step = _next(table, rest, tests)
-        if step is None:
-            break
-        test, mask, inside, last = step
-        conditions.append(test)
-        choices.append(inside)
-        taken[mask] = table[inside, mask]
-        rest &= ~mask
-        values = np.where(rest, table[last], taken)
-        found = Split(conditions=tuple(conditions), choices=(*choices, last), score=score(values))
-    return found
+    grown = _grow(
+        np.stack(candidates), np.ones(len(problem.grid), dtype=bool), list(_conditions(problem)), most
+    )
+    return Split(conditions=grown.conditions, choices=grown.choices, score=score(grown.values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grown:
+    """`values`: the ratios reached; meaningless outside the points that were asked for."""
+
+    conditions: tuple[Condition, ...]
+    choices: tuple[int, ...]
+    values: Values
+
+
+def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], most: int) -> _Grown:
+    """The best found for the points of `rest` with at most `most` candidates."""
+    single = _best(table, rest)
+    best = _Grown(conditions=(), choices=(single,), values=table[single])
+    if most == 1 or score(best.values[rest]).worst <= 1:
+        return best
+    for condition, everywhere in _promising(table, rest, tests):
+        mask = everywhere & rest
+        inside = _best(table, mask)
+        other = _grow(table, rest & ~mask, tests, most - 1)
+        values = np.where(mask, table[inside], other.values)
+        if score(values[rest]) < score(best.values[rest]):
+            best = _Grown(
+                conditions=(condition, *other.conditions), choices=(inside, *other.choices), values=values
+            )
+    return best
+
+
+def _promising(
+    table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]]
+) -> list[tuple[Condition, Mask]]:
+    """The few conditions after which two candidates do best, and those where one does best by itself, on as
+    many points as possible.
+    """
+    after: list[tuple[Score, int]] = []
+    alone: list[tuple[float, int, int]] = []
+    for index, (_, everywhere) in enumerate(tests):
+        mask, other = everywhere & rest, ~everywhere & rest
+        if mask.any() and other.any():
+            inside, outside = _best(table, mask), _best(table, other)
+            after.append((score(np.where(mask, table[inside], table[outside])[rest]), index))
+            alone.append((score(table[inside, mask]).worst, -int(mask.sum()), index))
+    chosen = [i for *_, i in sorted(after)[:PROMISING]] + [i for *_, i in sorted(alone)[:PROMISING]]
+    return [tests[i] for i in dict.fromkeys(chosen)]
 
 
 def _best(table: Values, mask: Mask) -> int:
     """The candidate with the least score over the points of `mask`."""
     inside = table[:, mask]
-    return min(range(len(table)), key=lambda k: score(inside[k]))
-
-
-def _next(
-    table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]]
-) -> tuple[Condition, Mask, int, int] | None:
-    """The condition that helps most on `rest`: it, its points, the candidates inside and outside."""
-    base = score(table[_best(table, rest), rest])
-    found: tuple[Score, int, tuple[Condition, Mask, int, int]] | None = None
-    for index, (test, everywhere) in enumerate(tests):
-        mask, other = everywhere & rest, ~everywhere & rest
-        if not mask.any() or not other.any():
-            continue
-        inside, outside = _best(table, mask), _best(table, other)
-        if inside == outside:
-            continue
-        value = score(np.where(mask, table[inside], table[outside])[rest])
-        if value < base and (found is None or (value, index) < found[:2]):
-            found = (value, index, (test, mask, inside, outside))
-    return None if found is None else found[2]
+    worst, mean = inside.max(axis=1).round(9), inside.mean(axis=1).round(9)
+    return int(np.lexsort((mean, worst))[0])
 
 
 def _conditions(problem: Instance) -> Iterator[tuple[Condition, Mask]]:
@@ -106,3 +117,4 @@ def _tests(problem: Instance) -> Iterator[Condition]:
     for position, left in enumerate(problem.sizes):
         for right in problem.sizes[:position]:
             yield le(left, right)
+            yield le(right, left)
