@@ -9,7 +9,10 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "pool_object.h"
 #include "vm_hook.h"
@@ -35,10 +38,35 @@ PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, 
   return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
 }
 
+// "; held: `weights` 4096 bytes in 2 blocks, …" for the tags that hold most; empty where nothing is tagged.
+std::string MostHeld(HandleTable* handles) {
+  constexpr size_t kShown = 5;
+  std::map<std::string, std::pair<int64_t, int64_t>> by_tag;
+  for (const Held& held : handles->All()) {
+    if (held.tag.empty()) continue;
+    by_tag[held.tag].first += held.nbytes;
+    ++by_tag[held.tag].second;
+  }
+  std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> most(by_tag.begin(), by_tag.end());
+  std::stable_sort(most.begin(), most.end(),
+                   [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
+  std::string text;
+  for (size_t i = 0; i < std::min(most.size(), kShown); ++i) {
+    const auto& [nbytes, count] = most[i].second;
+    text += (i == 0 ? "; held: `" : ", `") + most[i].first + "` " + std::to_string(nbytes) + " bytes in " +
+            std::to_string(count) + (count == 1 ? " block" : " blocks");
+  }
+  return text;
+}
+
 int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::String tag) {
   return Translated([&] {
-    void* block = pool->pool.Alloc(nbytes, align, escapes);
-    return pool->handles.Add(block, nbytes, std::string(tag));
+    try {
+      void* block = pool->pool.Alloc(nbytes, align, escapes);
+      return pool->handles.Add(block, nbytes, std::string(tag));
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(error.what() + MostHeld(&pool->handles));
+    }
   });
 }
 
@@ -60,6 +88,8 @@ int64_t Address(PoolRef pool, int64_t handle) {
 int64_t Pointer(PoolRef pool, int64_t handle) {
   return Translated([&] { return reinterpret_cast<int64_t>(pool->handles.Get(handle).block); });
 }
+
+int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
 
 int64_t Trim(PoolRef pool) { return pool->pool.Trim(); }
 
@@ -115,6 +145,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.retain", Retain)
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)
+      .def("symalloc.pool.reserved", Reserved)
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.holders", Holders)

@@ -25,7 +25,8 @@ usage.
     multiple=True,
     metavar="NAME",
     help="pool (ours), pool-apart (the same, what outlives its call apart), exact-size (TVM's pooled "
-    "allocator), power-of-two, best-fit (PyTorch-like), buddy; may be repeated.  All without it.",
+    "allocator), power-of-two, best-fit (PyTorch-like), buddy, native (ours in C++, on real memory); may be "
+    "repeated.  All but native without it.",
 )
 @click.option(
     "--soft-limit",
@@ -50,7 +51,7 @@ def replay_command(
 ) -> int:
     """Replay allocation traces and compare the memory that pools reserve for them."""
     from symalloc.pool.amounts import parse_bytes, parse_soft_limit
-    from symalloc.pool.errors import PoolUsageError
+    from symalloc.pool.errors import PoolError
     from symalloc.pool.policy import Options
     from symalloc.pool.replay import checked_policies, replay
     from symalloc.pool.trace import read_trace
@@ -64,8 +65,8 @@ def replay_command(
         )
         names = checked_policies(policies)
         read = [read_trace(path) for path in traces]
-    except PoolUsageError as error:
+        results = [replay(trace, name, options) for trace in read for name in names]
+    except PoolError as error:
         raise UsageError(str(error)) from None
-    results = [replay(trace, name, options) for trace in read for name in names]
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
     return int(any(r.failed for r in results))

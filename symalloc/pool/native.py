@@ -78,7 +78,7 @@ class NativePool:
 
     def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
         """A handle of `nbytes` bytes at a multiple of `align`, a power of two, held once; `tag` says what
-        for.  Raises OutOfMemoryError.
+        for.  Raises OutOfMemoryError, which names the tags that hold most.
         """
         if align < 1 or align & (align - 1):
             raise PoolUsageError(f"the alignment must be a power of two, not {align}")
@@ -127,7 +127,8 @@ class NativePool:
     @property
     def reserved(self) -> int:
         """Bytes of the pages backed now."""
-        return self.statistics().reserved
+        reserved: int = _function("reserved")(self.object)
+        return reserved
 
 
 def _create(options: Options, huge: bool) -> Any:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from symalloc.pool.errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.pages import Pages
 from symalloc.pool.peers import BestFit, Buddy, ExactSize, PowerOfTwo
 from symalloc.pool.policy import Options, PagedPool
+from symalloc.pool.statistics import Statistics
 from symalloc.pool.trace import Alloc, Free, Trace
 
 __all__ = ["POLICIES", "Allocator", "Replayed", "Total", "checked_policies", "replay", "total"]
@@ -31,6 +32,17 @@ class Allocator(Protocol):
         """Frees a block."""
 
 
+@runtime_checkable
+class _Counted(Protocol):
+    def statistics(self) -> Statistics: ...
+
+
+def _native(options: Options) -> Allocator:
+    from symalloc.pool.native import NativePool  # loads tvm-ffi
+
+    return NativePool(options)
+
+
 POLICIES: Mapping[str, Callable[[Options], Allocator]] = {
     "pool": PagedPool,
     "pool-apart": lambda options: PagedPool(replace(options, apart=True)),
@@ -38,7 +50,9 @@ POLICIES: Mapping[str, Callable[[Options], Allocator]] = {
     "power-of-two": lambda _: PowerOfTwo(),
     "best-fit": lambda _: BestFit(),
     "buddy": lambda _: Buddy(),
+    "native": _native,
 }
+NOT_ASKED = ("native",)  # replayed only where it is named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +97,11 @@ class Total:
 
 
 def checked_policies(names: Sequence[str]) -> list[str]:
-    """`names`, each once; all policies where there are none.  Raises PoolUsageError for an unknown one."""
+    """`names`, each once; all but the native one where there are none; raises PoolUsageError."""
     for name in names:
         if name not in POLICIES:
             raise PoolUsageError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
-    return list(dict.fromkeys(names)) or list(POLICIES)
+    return list(dict.fromkeys(names)) or [p for p in POLICIES if p not in NOT_ASKED]
 
 
 def replay(trace: Trace, policy: str, options: Options) -> Replayed:
@@ -116,7 +130,7 @@ def replay(trace: Trace, policy: str, options: Options) -> Replayed:
             continue
         operations += 1
     seconds = perf_counter() - begin
-    pages = _pages(allocator)
+    commits, decommits, recycled = _paging(allocator)
     return Replayed(
         trace=trace.name,
         policy=policy,
@@ -125,9 +139,9 @@ def replay(trace: Trace, policy: str, options: Options) -> Replayed:
         peak_reserved=peak_reserved,
         seconds=seconds,
         left=live,
-        commits=sum(p.commits for p in pages),
-        decommits=sum(p.decommits for p in pages),
-        recycled=sum(p.decommitted for p in pages),
+        commits=commits,
+        decommits=decommits,
+        recycled=recycled,
         failed=failed,
     )
 
@@ -142,5 +156,15 @@ def total(results: Sequence[Replayed]) -> Total:
     )
 
 
-def _pages(allocator: Allocator) -> list[Pages]:
-    return allocator.pages if isinstance(allocator, PagedPool) else []
+def _paging(allocator: Allocator) -> tuple[int, int, int]:
+    """Commits, decommits and the bytes of these; zeros for those that do not page."""
+    counts: Sequence[Pages | Statistics] = ()
+    if isinstance(allocator, PagedPool):
+        counts = allocator.pages
+    elif isinstance(allocator, _Counted):
+        counts = (allocator.statistics(),)
+    return (
+        sum(c.commits for c in counts),
+        sum(c.decommits for c in counts),
+        sum(c.decommitted for c in counts),
+    )

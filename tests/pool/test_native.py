@@ -284,3 +284,15 @@ def test_less_address_space_makes_a_smaller_pool() -> None:
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_out_of_memory_names_who_holds_most() -> None:
+    pool = NativePool(Options(limit=8 * MIB))
+    pool.alloc(MIB, tag="cache")
+    kept = [pool.alloc(2 * MIB, tag="weights"), pool.alloc(3 * MIB, tag="weights"), pool.alloc(MIB)]
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(2 * MIB)
+    said = str(error.value)
+    assert said.endswith("; held: `weights` 5242880 bytes in 2 blocks, `cache` 1048576 bytes in 1 block")
+    pool.free(kept[0])
+    pool.alloc(2 * MIB)
