@@ -1,0 +1,119 @@
+"""How near the floor packings come, and how long that takes: on random networks, or on problems in files.
+
+Every answer is checked by brute force at random bindings: pairs that are live together disjoint, all inside
+the arena, aligned.  The ratio is bytes of the arena over the floor, from the least extents far past what is
+usual (n to 8192, b to 8192).
+
+    python benchmarks/pack.py [--count 40] [--seed 0] [--effort normal] [FILE ...] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+from graphs_to_pack import branchy, transformer
+
+from symalloc.packing import read_problem
+from symalloc.plan.pack import Packing, pack_problem
+from symalloc.plan.problem import Problem
+from symalloc.plan.search import Effort
+
+WORST, MEAN = 1.02, 1.005
+CHECKED = 6  # random bindings for each problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One problem; seconds are of search and proof together."""
+
+    name: str
+    buffers: int
+    worst: float
+    mean: float
+    seconds: float
+
+
+def broken(packing: Packing, random: Random) -> bool:
+    """Whether two buffers overlap, one leaves the arena or is out of step, at some of a few bindings."""
+    for _ in range(CHECKED):
+        binding = {
+            name: random.choice((1, 7, 64, random.randint(1, 5000))) for name in packing.problem.ranges
+        }
+        arena = packing.arena.evaluate(binding)
+        spans = []
+        for buffer in packing.problem.buffers:
+            start = packing.offsets[buffer.id].evaluate(binding)
+            end = start + buffer.size.evaluate(binding)
+            if start < 0 or end > arena or start % buffer.alignment:
+                return True
+            spans.append((buffer, start, end))
+        for (a, start, end), (b, begin, stop) in combinations(spans, 2):
+            if max(a.lower, b.lower) < min(a.upper, b.upper) and max(start, begin) < min(end, stop):
+                return True
+    return False
+
+
+def measure(problems: Iterable[Problem], effort: Effort) -> tuple[list[Row], int]:
+    """A row for each problem, and how many answers are wrong."""
+    rows, wrong, random = [], 0, Random(effort.seed)
+    for problem in problems:
+        packing = pack_problem(problem, effort=effort)
+        wrong += broken(packing, random)
+        rows.append(
+            Row(
+                name=problem.name,
+                buffers=len(problem.buffers),
+                worst=packing.worst_ratio,
+                mean=packing.mean_ratio,
+                seconds=packing.seconds,
+            )
+        )
+    return rows, wrong
+
+
+def show(rows: list[Row], wrong: int) -> None:
+    """Print the figures."""
+    print(f"{'problem':<24}{'buffers':>8}{'worst':>9}{'mean':>9}{'seconds':>9}")
+    for row in rows:
+        print(f"{row.name:<24}{row.buffers:>8}{row.worst:>9.4f}{row.mean:>9.4f}{row.seconds:>9.3f}")
+    far = sum(row.worst > WORST or row.mean > MEAN for row in rows)
+    seconds = [row.seconds for row in rows]
+    print(
+        f"{len(rows)} problems: {wrong} wrong, {far} beyond {WORST} at worst or {MEAN} in the mean; "
+        f"{statistics.median(seconds):.3f} s in the median, {max(seconds):.3f} s at most"
+    )
+
+
+def main() -> int:
+    """1 where an answer is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.count)
+    problems = [read_problem(f) for f in options.files] or [
+        make(s) for s in seeds for make in (branchy, transformer)
+    ]
+    rows, wrong = measure(problems, Effort.of(options.effort, seed=options.seed))
+    if options.json:
+        print(json.dumps({"wrong": wrong, "rows": [asdict(row) for row in rows]}))
+    else:
+        show(rows, wrong)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
