@@ -14,10 +14,10 @@ from symalloc.plan.exact_search import Outcome, Rule, Search
 
 __all__ = ["Attempts", "luby"]
 
-STEPS = 400  # of the shortest attempt
+STEPS = 800  # of the shortest attempt
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
 FORGET = 0.5  # what is left of the weights of failures in the next attempt
-RULES: tuple[Rule, ...] = ("lowest", "fewest")
+RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "fewest")
 
 
 class Attempts:
@@ -47,16 +47,12 @@ def luby(number: int) -> int:
 
 def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[float], Rule, int]]:
     """Priorities, rule and number of steps of one attempt after another."""
-    orders = _orders(instance)
-    count, number = len(instance.ids), 0
+    orders, number = _orders(instance), 0
     while True:
-        ranks = orders[number // len(RULES) % len(orders)]
-        noise = 0.0 if number < len(orders) * len(RULES) else NOISE * count
-        yield (
-            [r + noise * chance.random() for r in ranks],
-            RULES[number % len(RULES)],
-            STEPS * luby(number + 1),
-        )
+        turn, place = divmod(number, len(RULES))
+        ranks = orders[(number + turn) % len(orders)]
+        noise = NOISE * len(ranks) if turn else 0.0
+        yield [r + noise * chance.random() for r in ranks], RULES[place], STEPS * luby(number + 1)
         number += 1
 
 

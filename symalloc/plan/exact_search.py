@@ -118,10 +118,12 @@ class Search:
         parts: list[list[int]] = []
         end = -1
         for buffer in left:
-            if cliques[buffer][0] > end:
+            mine = cliques[buffer]
+            if mine[0] > end:
                 parts.append([])
             parts[-1].append(buffer)
-            end = max(end, cliques[buffer][-1])
+            if mine[-1] > end:
+                end = mine[-1]
         return sorted(map(tuple, parts), key=len)
 
     def _choose(self, left: tuple[int, ...]) -> int:
@@ -136,11 +138,7 @@ class Search:
         while not state.can_be_decided(chosen):
             at = state.lowest[chosen]
             chosen = min(
-                (
-                    i
-                    for i in self.instance.neighbours[chosen]
-                    if not state.placed[i] and state.lowest[i] + self.instance.sizes[i] <= at
-                ),
+                (i for i in self.instance.neighbours[chosen] if not state.placed[i] and state.ends[i] <= at),
                 key=lambda i: (state.lowest[i], -priorities[i]),
             )
         return chosen

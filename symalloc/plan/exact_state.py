@@ -11,9 +11,11 @@ that of one machine with release dates (Jackson 1955).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import accumulate
+from operator import add, itemgetter
 
 from symalloc.plan.exact_problem import Instance
 
@@ -27,6 +29,7 @@ class Snapshot:
     """What `State.restore` needs."""
 
     lowest: list[int]
+    ends: list[int]
     left: list[int]
     floors: list[int]
     tops: list[int]
@@ -39,9 +42,9 @@ class State:
     """Lower bounds of the offsets of those left to place, in units, and per clique what they amount to.
 
     Invariant:  once `propagate` has returned True, no offset of a packing that is still possible is below
-    `lowest`.  Per clique: `left` is the sum of sizes still to be placed, `floors` the least of their lower
-    bounds, `tops` and `second_tops` the two least ends that they can have, `choices` how many of them may
-    come next from below.
+    `lowest`; `ends` are `lowest` and the size.  Per clique: `left` is the sum of sizes still to be placed,
+    `floors` the least of their lower bounds, `tops` and `second_tops` the two least ends that they can have,
+    `choices` how many of them may come next from below.
     """
 
     def __init__(self, instance: Instance, capacity: int) -> None:
@@ -57,6 +60,7 @@ class State:
         """Takes everything out; `weights`, how often each clique was the reason of a failure, stay."""
         count = len(self.instance.members)
         self.lowest = [0] * len(self.instance.ids)
+        self.ends = list(self.instance.sizes)
         self.placed = [False] * len(self.instance.ids)
         self.trail: list[int] = []
         self.members = [list(members) for members in self.instance.members]
@@ -71,6 +75,7 @@ class State:
         """The state as it is; only what is propagated may be kept."""
         return Snapshot(
             lowest=self.lowest[:],
+            ends=self.ends[:],
             left=self.left[:],
             floors=self.floors[:],
             tops=self.tops[:],
@@ -82,6 +87,7 @@ class State:
     def restore(self, kept: Snapshot) -> None:
         """Goes back to `kept`, which was taken on the way here."""
         self.lowest = kept.lowest[:]
+        self.ends = kept.ends[:]
         self.left = kept.left[:]
         self.floors = kept.floors[:]
         self.tops = kept.tops[:]
@@ -105,7 +111,7 @@ class State:
             self.left[clique] -= size
             self.members[clique].remove(buffer)
         self._changed.update(mine)
-        top = self.lowest[buffer] + size
+        top = self.ends[buffer]
         for other in self.instance.neighbours[buffer]:
             if self.lowest[other] < top and not self.placed[other] and not self._raise(other, top):
                 return False
@@ -146,43 +152,25 @@ class State:
         """
         members, lowest, sizes = self.members[clique], self.lowest, self.instance.sizes
         members.sort(key=lowest.__getitem__)
-        latest = self.capacity - self.left[clique]
-        above, count = self.capacity, 0
-        for buffer in reversed(members):
-            offset = lowest[buffer]
-            if offset <= latest:
-                break
-            above -= sizes[buffer]
-            if offset > above:
+        offsets = [lowest[i] for i in members]
+        cut = bisect_right(offsets, self.capacity - self.left[clique])
+        if cut < len(members):
+            late = members[cut:]
+            loads = accumulate(map(sizes.__getitem__, reversed(late)))
+            if max(map(add, loads, reversed(offsets))) > self.capacity:
                 return False
-            suspects.add(buffer)
-            count += 1
-        self.choices[clique] = len(members) - count
-        self._note_tops(clique)
+            suspects.update(late)
+        ends = sorted(map(self.ends.__getitem__, members))
+        self.tops[clique], self.second_tops[clique], *_ = (*ends[:2], ABSENT, ABSENT)
+        self.floors[clique] = offsets[0] if offsets else ABSENT
+        self.choices[clique] = cut
         return True
-
-    def _note_tops(self, clique: int) -> None:
-        """Notes the least lower bound and the two least ends among the sorted members of `clique`."""
-        lowest, sizes = self.lowest, self.instance.sizes
-        first = second = ABSENT
-        for buffer in self.members[clique]:
-            offset = lowest[buffer]
-            if offset >= second:
-                break
-            top = offset + sizes[buffer]
-            if top < first:
-                first, second = top, first
-            elif top < second:
-                second = top
-        self.tops[clique], self.second_tops[clique] = first, second
-        self.floors[clique] = lowest[self.members[clique][0]] if self.members[clique] else ABSENT
 
     def _support(self, buffer: int) -> int:
         """The least end that a neighbour left to place can have.  `buffer` itself counts in `tops`."""
         select = self._select[buffer]
         least = min(select(self.tops))
-        own = self.lowest[buffer] + self.instance.sizes[buffer]
-        return least if least < own else min(select(self.second_tops))
+        return least if least < self.ends[buffer] else min(select(self.second_tops))
 
     def _raise(self, buffer: int, offset: int) -> bool:
         """Lets `buffer` lie no lower than `offset`; False where that leaves it no place."""
@@ -190,6 +178,7 @@ class State:
         if offset > self.highest[buffer]:
             return self._fail(self.instance.cliques[buffer][0])
         self.lowest[buffer] = offset
+        self.ends[buffer] = offset + self.instance.sizes[buffer]
         self._changed.update(self.instance.cliques[buffer])
         return True
 
