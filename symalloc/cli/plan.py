@@ -18,7 +18,7 @@ from symalloc.plan.options import PlanOptions
 __all__ = ["plan_command"]
 
 EPILOG = """\
-The report is explained in docs/planning.md, the JSON in the schema that `--format json` names.
+The report is explained in docs/planning.md; symalloc/report/schema/plan-1.json describes the JSON.
 
 Exit status: 0 when every plan is proved (and what was asked for is written), 1 when the linter finds an error
 in the planned module (nothing is written then), 2 for wrong usage, a module that cannot be read or lowered,

@@ -1,0 +1,87 @@
+"""Plans of files: what is written, and when nothing is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symalloc import planning
+from symalloc.errors import UsageError
+from symalloc.plan.options import PlanOptions
+from symalloc.planning import planned_file
+from symalloc.relax.plan_request import PlanRequest
+from symalloc.relax.run_isolated import isolated
+
+MODULE = """\
+from tvm.script import ir as I, relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        return R.multiply(a, b)
+"""
+
+
+@pytest.fixture
+def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRequest:
+    monkeypatch.chdir(tmp_path)
+    Path("module.py").write_text(MODULE)
+    return PlanRequest(path=Path("module.py"))
+
+
+def names(folder: Path = Path()) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def test_nothing_is_written_before_it_is_asked_for(request_: PlanRequest) -> None:
+    with planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned:
+        assert planned.report.ok
+        assert not Path("proofs").exists()
+    assert names() == {"module.py"}
+
+
+def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> None:
+    Path("proofs").mkdir()
+    Path("proofs/notes.txt").write_text("mine")
+    with planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned:
+        planned.write(Path("planned.json"))
+    written = names()
+    assert {"planned.json", "proofs/index.json", "proofs/notes.txt"} <= written
+    assert not [name for name in written if name.startswith(".")]
+    listed = json.loads(Path("proofs/index.json").read_text())
+    assert listed
+    assert any(name.endswith(".smt2") for name in written)
+
+
+def test_an_output_that_cannot_be_written_leaves_no_certificate(request_: PlanRequest) -> None:
+    Path("planned.json").mkdir()
+    before = names()
+    with (
+        pytest.raises(UsageError, match=r"cannot write planned\.json"),
+        planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned,
+    ):
+        planned.write(Path("planned.json"))
+    assert names() == before
+
+
+def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
+    request_: PlanRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashing(job: str, *arguments: Any, what: str, **named: Any) -> Any:
+        if job == planning.COMPARE_JOB:
+            return isolated("os:abort", what=what)
+        return isolated(job, *arguments, what=what, **named)
+
+    monkeypatch.setattr(planning, "isolated", crashing)
+    with planned_file(request_, options=PlanOptions(), compare=True) as planned:
+        (summary,) = planned.summaries
+    assert summary.comparison is not None
+    assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
+    assert [sample.unbounded for sample in summary.samples] == [None] * 4
