@@ -13,11 +13,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from symalloc.pipelines import register_pipelines
+
 if TYPE_CHECKING:
     from symalloc.api import lint, plan, prove, run
     from symalloc.errors import SymallocError, UsageError
     from symalloc.instrument import VerifyMemory
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+    from symalloc.pipelines import pipeline
     from symalloc.prove.verdict import Proof, Verdict
     from symalloc.relax.plan_pass import PlanMemory
 
@@ -34,6 +37,7 @@ __all__ = [
     "VerifyMemory",
     "__version__",
     "lint",
+    "pipeline",
     "plan",
     "prove",
     "run",
@@ -51,6 +55,7 @@ _HOMES = {
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
+    "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
     "prove": "symalloc.api",
     "run": "symalloc.api",
@@ -83,6 +88,7 @@ class _Face(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Face
+register_pipelines()
 
 
 def __dir__() -> list[str]:

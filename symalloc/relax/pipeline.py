@@ -10,24 +10,37 @@ from tvm import relax
 from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
+from symalloc.plan.options import PlanOptions
 from symalloc.relax.lower_guards import LowerGuards
 from symalloc.relax.plan_pass import PlanMemory
 from symalloc.relax.trim_calls import TrimCalls
 
 __all__ = ["Flavour", "finishing_pipeline", "lower", "pipeline", "stages_before_planning"]
 
-Flavour: TypeAlias = Literal["default", "target"]
+Flavour: TypeAlias = Literal["default", "target"]  # of TVM's pipeline; a plan has a flavour of its own
 
 
-def pipeline(target: str | tvm.target.Target = "llvm", *, flavour: Flavour = "default") -> tvm.transform.Pass:
+def pipeline(
+    target: str | tvm.target.Target | None = None,
+    *,
+    pipeline: Flavour = "default",
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+) -> tvm.transform.Pass:
     """What `relax.build(mod, target, relax_pipeline=…)` takes to plan memory with PlanMemory.
 
-    `default` is TVM's "default" pipeline; `target` is `relax.get_default_pipeline(target)`, which fuses
-    operators.
+    `pipeline`: "default" is TVM's pipeline of that name, "target" is `relax.get_default_pipeline(target)`,
+    which fuses operators.  Without `target` it is built for the target that is current when it runs.
     """
-    chosen = tvm.target.Target(target)
-    before, after = stages_before_planning(chosen, flavour), _stages_after_planning(chosen, flavour)
-    return _together([*before, PlanMemory(), *after], chosen)
+    fixed = None if target is None else tvm.target.Target(target)
+
+    @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
+    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        now = fixed or tvm.target.Target.current(allow_none=True) or tvm.target.Target("llvm")
+        before, after = stages_before_planning(now, pipeline), _stages_after_planning(now, pipeline)
+        with now:
+            return tvm.transform.Sequential([*before, PlanMemory(options), *after])(module)
+
+    return run
 
 
 def lower(

@@ -99,7 +99,7 @@ def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
 
 def test_the_pipeline_builds_what_a_user_runs() -> None:
     for flavour in ("default", "target"):
-        executable = relax.build(MODULES["Chain"], "llvm", relax_pipeline=pipeline("llvm", flavour=flavour))
+        executable = relax.build(MODULES["Chain"], "llvm", relax_pipeline=pipeline("llvm", pipeline=flavour))
         machine = relax.VirtualMachine(executable, tvm.cpu())
         x = np.arange(24, dtype="float32").reshape(3, 8)
         np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + x) * x - (x + x))

@@ -65,7 +65,7 @@ def test_tvm_is_usable_after_a_failure() -> None:
 )
 def test_what_we_plan_passes(name: str) -> None:
     for flavour in ("default", "target"):
-        build(name, VerifyMemory(), pipeline(flavour=flavour))  # type: ignore[arg-type]
+        build(name, VerifyMemory(), pipeline(pipeline=flavour))  # type: ignore[arg-type]
 
 
 def test_what_tvm_plans_rightly_passes() -> None:

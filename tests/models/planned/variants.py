@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import relax
+from tvm.relax import transform
 
 from models.measure import ALLOCATOR
 from models.planned.case import Case
@@ -36,13 +37,13 @@ class Variants:
     @cached_property
     def ours(self) -> Machine:
         """Planned by PlanMemory, in TVM's pipeline."""
-        return self._machine(self.module, pipeline(TARGET, flavour=self.case.flavour))
+        return self._machine(self.module, pipeline(TARGET, pipeline=self.case.flavour))
 
     @cached_property
     def unplanned(self) -> Machine:
         """Every tensor has a storage of its own, freed behind its last use."""
         lowered = lower(self.module, TARGET, flavour=self.case.flavour)
-        return self._machine(lowered, finishing_pipeline(TARGET, flavour=self.case.flavour))
+        return self._machine(lowered, finishing_pipeline(TARGET, pipeline=self.case.flavour))
 
     @cached_property
     def theirs(self) -> tuple[Machine, Machine | None]:
@@ -56,6 +57,12 @@ class Variants:
     def planned(self) -> PlannedModule:
         """What PlanMemory makes of the lowered module."""
         return plan_lowered(lower(self.module, TARGET, flavour=self.case.flavour))
+
+    @cached_property
+    def settled(self) -> tvm.IRModule:
+        """The planned module as TVM leaves it behind the passes that touch memory."""
+        passes = [transform.LowerAllocTensor(), transform.KillAfterLastUse()]
+        return tvm.transform.Sequential(passes)(self.planned.module)
 
     @property
     def device(self) -> list[tvm.runtime.Device]:
