@@ -36,7 +36,7 @@ from models.zoo.llama import Shape, decoder
 LIMIT = 0.10
 PHASES = {  # what is timed by itself, by the module that calls it
     "extraction": (plan_pass, ("extract",)),
-    "buffers": (planner, ("buffers", "analyse", "planning_order")),
+    "buffers": (planner, ("buffers", "analyse")),
     "search": (planner, ("interference", "live_sums", "search")),
     "offsets": (planner, ("assemble",)),
     "guards": (planner, ("guards",)),

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from symalloc.plan.callees import arenas_handed_down, recursive_functions, sizes_at_call
-from symalloc.plan.homes import Resident, homes
+from symalloc.plan.callees import arenas_handed_down, sizes_at_call
+from symalloc.plan.homes import HELD, Resident, homes
 from symalloc.plan.known import known_symbols
 from symalloc.plan.model import Buffer, Plan, Unplanned
 from symalloc.plan.sizing import Sized, Sizes
 from symalloc.program.escapes import escapes
 from symalloc.program.flow import Mark
-from symalloc.program.live_ranges import live_ranges
-from symalloc.program.model import AllocFresh, CallFunction, Function, Program
+from symalloc.program.live_ranges import LiveRange, live_ranges
+from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 from symalloc.program.regions import bits_of
 from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
+from symalloc.size.expr import Expr
 
 __all__ = ["buffers"]
 
@@ -42,7 +43,7 @@ def buffers(
     analyses = analyse(program) if analyses is None else analyses
     analysis = analyses[function.name]
     sizes = Sizes(known_symbols(analysis.flow), domain, prover)
-    if function.name in recursive_functions({name: a.flow for name, a in analyses.items()}):
+    if analysis.recursive:
         return (), tuple(_left_by_recursion(analysis, sizes))
     finder = _Finder(program, analysis, sizes, plans)
     return _housed(analysis, finder.run(), finder.left, sizes)
@@ -54,9 +55,33 @@ class _Wish:
     behind those.
     """
 
-    buffer: Buffer
     root: int
+    name: str
+    var: Var
+    nbytes: Expr
     sized: Sized
+    device: int
+    scope: str
+    callee: str | None = None
+
+    def buffer(self, number: int, time: LiveRange) -> Buffer:
+        """The buffer, once it is known when it lives."""
+        return Buffer(
+            id=number,
+            name=self.name,
+            size=self.sized.size,
+            live=time.live,
+            nbytes=self.nbytes,
+            device=self.device,
+            scope=self.scope,
+            var=self.var,
+            callee=self.callee,
+            steps=(time.first, time.last),
+        )
+
+    def unplanned(self, reason: str) -> Unplanned:
+        """What is left of the wish."""
+        return Unplanned(name=self.name, reason=reason, nbytes=self.nbytes, var=self.var)
 
 
 class _Finder:
@@ -85,17 +110,15 @@ class _Finder:
         reason = self.escaping.get(root)
         sized = self.sizes.of(nbytes)
         if reason is None and isinstance(sized, Sized) and nbytes is not None:
-            buffer = Buffer(
-                id=root,
+            yield _Wish(
+                root=root,
                 name=made.var.name,
-                size=sized.size,
+                var=made.var,
                 nbytes=nbytes,
-                live=(),
+                sized=sized,
                 device=made.device,
                 scope=made.scope,
-                var=made.var,
             )
-            yield _Wish(buffer=buffer, root=root, sized=sized)
             return
         why = reason or str(sized)
         self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=nbytes, var=made.var))
@@ -117,18 +140,16 @@ class _Finder:
             return
         for arena, one, nbytes in zip(arenas, sized, wanted, strict=True):
             if isinstance(one, Sized):
-                buffer = Buffer(
-                    id=index,
+                yield _Wish(
+                    root=len(self.analysis.points.regions) + index,
                     name=f"{call.name}()",
-                    size=one.size,
+                    var=call.var,
                     nbytes=nbytes,
-                    live=(),
+                    sized=one,
                     device=arena.device,
                     scope=arena.scope,
-                    var=call.var,
                     callee=call.name,
                 )
-                yield _Wish(buffer=buffer, root=len(self.analysis.points.regions) + index, sized=one)
 
     def leave(self, call: CallFunction, reason: str) -> None:
         if arenas_handed_down(self.plans[call.name]):
@@ -136,28 +157,23 @@ class _Finder:
 
 
 def _housed(
-    analysis: Analysis, wishes: Iterable[_Wish], left: Iterable[Unplanned], sizes: Sizes
+    analysis: Analysis, wishes: Sequence[_Wish], left: Iterable[Unplanned], sizes: Sizes
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     """The buffers with their live ranges and arenas; what is better left alone is added to `left`."""
     regions = len(analysis.points.regions)
-    wishes = tuple(wishes)
     roots = sum({1 << w.root for w in wishes if w.root < regions})
     brief = {w.root - regions: w.root for w in wishes if w.root >= regions}
     times = live_ranges(analysis.points, analysis.effects, roots, brief)
+    used = sorted((w for w in wishes if w.root in times.of), key=lambda w: (w.device, w.scope))
     residents = [
-        Resident(buffer=replace(w.buffer, live=time.live, steps=(time.first, time.last)), needs=w.sized.needs)
-        for w in wishes
-        for time in (times.of.get(w.root),)
-        if time is not None
+        Resident(buffer=wish.buffer(number, times.of[wish.root]), needs=wish.sized.needs)
+        for number, wish in enumerate(used)
     ]
-    unused = [_unplanned(w.buffer, "nothing uses it") for w in wishes if w.root not in times.of]
-    found, dynamic = homes(residents, sizes.known, times.steps)
-    numbered = tuple(replace(buffer, id=number) for number, buffer in enumerate(found))
-    return numbered, (*left, *unused, *(_unplanned(buffer, reason) for buffer, reason in dynamic))
-
-
-def _unplanned(buffer: Buffer, reason: str) -> Unplanned:
-    return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
+    unused = (w.unplanned("nothing uses it") for w in wishes if w.root not in times.of)
+    found, alone = homes(residents, times.steps)
+    dynamic = (used[buffer.id].unplanned(HELD) for buffer in alone)
+    numbered = tuple(b if b.id == i else replace(b, id=i) for i, b in enumerate(found))
+    return numbered, (*left, *unused, *dynamic)
 
 
 def _left_by_recursion(analysis: Analysis, sizes: Sizes) -> Iterator[Unplanned]:

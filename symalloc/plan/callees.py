@@ -1,4 +1,4 @@
-"""Functions that call each other: in which order they are planned, and the memory of callees.
+"""The memory of callees.
 
 A planned callee works in memory that its caller sets aside: one buffer of the caller for each arena that the
 callee reserves at its entry, live at the call alone.
@@ -6,27 +6,13 @@ callee reserves at its entry, live at the call alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from symalloc.plan.model import Arena, Plan
-from symalloc.program.call_graph import call_graph, callees_first, recursive
 from symalloc.program.casts import extent_pairs
-from symalloc.program.flow import Flow, flatten
-from symalloc.program.model import CallFunction, Function, Program
+from symalloc.program.model import CallFunction, Function
 from symalloc.program.operands import type_of
 from symalloc.size.expr import Expr
 
-__all__ = ["arenas_handed_down", "planning_order", "recursive_functions", "sizes_at_call"]
-
-
-def planning_order(program: Program) -> tuple[str, ...]:
-    """The functions of `program`, callees before callers; those that call each other in any order."""
-    return callees_first(call_graph({name: flatten(f) for name, f in program.functions.items()}))
-
-
-def recursive_functions(flows: Mapping[str, Flow]) -> frozenset[str]:
-    """The functions that can be called while they are under way."""
-    return recursive(call_graph(flows))
+__all__ = ["arenas_handed_down", "sizes_at_call"]
 
 
 def arenas_handed_down(plan: Plan) -> tuple[Arena, ...]:

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import TypeAlias
 
-from symalloc.plan.known import Definition, Known
+from symalloc.plan.known import Definition
 from symalloc.plan.model import Buffer
 
-__all__ = ["Resident", "homes"]
+__all__ = ["HELD", "Resident", "homes"]
 
 TOLERANCE = 1.05
 EXTENTS = (1, 64, 4096)
 MOST_SYMBOLS = 3
-
-Dynamic: TypeAlias = tuple[Buffer, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +32,8 @@ class Resident:
     needs: Definition | None
 
 
-def homes(
-    residents: Sequence[Resident], known: Known, steps: Sequence[int]
-) -> tuple[list[Buffer], list[Dynamic]]:
-    """The buffers, arena by arena, each with its `Buffer.after`; and what is left without an arena, with the
-    reason.
+def homes(residents: Sequence[Resident], steps: Sequence[int]) -> tuple[list[Buffer], list[Buffer]]:
+    """The buffers arena by arena, each with its `Buffer.after`; and those that are better off without one.
 
     `steps` gives the step of each moment.
     """
@@ -46,8 +41,8 @@ def homes(
     for resident in residents:
         places.setdefault((resident.buffer.device, resident.buffer.scope), []).append(resident)
     found: list[Buffer] = []
-    dynamic: list[Dynamic] = []
-    for _, members in sorted(places.items(), key=lambda item: item[0]):
+    alone: list[Buffer] = []
+    for members in places.values():
         cuts = _cuts(members)
         if not cuts:
             found += [member.buffer for member in members]
@@ -56,12 +51,12 @@ def homes(
         for home, after in enumerate((None, *(cut.var for cut in cuts))):
             at_home = (m for m, h in zip(members, chosen, strict=True) if h == home)
             found += [replace(member.buffer, after=after) for member in at_home]
-        dynamic += [(m.buffer, _REASON) for m, h in zip(members, chosen, strict=True) if h == _ALONE]
-    return found, dynamic
+        alone += [m.buffer for m, h in zip(members, chosen, strict=True) if h == _ALONE]
+    return found, alone
 
 
+HELD = "it lives across the point where a later size becomes known: an arena would be held with it"
 _ALONE = -1
-_REASON = "it lives across the point where a later size becomes known: an arena would be held with it"
 
 Homes: TypeAlias = tuple[int, ...]
 """For each buffer how many cuts its arena lies behind; _ALONE without an arena."""

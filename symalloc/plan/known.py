@@ -55,14 +55,15 @@ def known_symbols(flow: Flow) -> Known:
     later: dict[str, Definition] = {}
     depth = 0
     for index, step in enumerate(flow.steps):
-        depth += (step.mark is Mark.IF) - (step.mark is Mark.JOIN)
-        if step.mark is not Mark.PLAIN or step.instruction is None:
+        if step.mark is not Mark.PLAIN:
+            depth += (step.mark is Mark.IF) - (step.mark is Mark.JOIN)
             continue
-        for name, signed in _defined(step.instruction):
+        made = step.instruction
+        if made is None or (type(made) is not MatchCast and type(made.var.type) is not ScalarType):
+            continue
+        for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:
-                later[name] = Definition(
-                    step=index, var=step.instruction.var, nested=depth > 0, signed=signed
-                )
+                later[name] = Definition(step=index, var=made.var, nested=depth > 0, signed=signed)
     return Known(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
 
 
@@ -71,7 +72,7 @@ def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
     if isinstance(instruction, MatchCast):
         extents = frozenset(_bare(instruction.target, TensorType))
         yield from ((name, name not in extents) for name in sorted(instruction.defines))
-    elif isinstance(instruction.var.type, ScalarType):
+    else:
         yield from ((name, True) for name in _bare(instruction.var.type))
 
 

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from symalloc.plan.assemble import Regimes, assemble
 from symalloc.plan.buffers import buffers
-from symalloc.plan.callees import planning_order
 from symalloc.plan.certificate import plan_certificate, write_certificate
 from symalloc.plan.dominance import PATIENCE
 from symalloc.plan.fault import Fault
@@ -43,7 +42,7 @@ def plan_program(
     """
     analyses = analyse(program)
     plans: dict[str, Plan] = {}
-    for name in planning_order(program):
+    for name in analyses:
         function = program.functions[name]
         plans[name] = plan_function(
             function, program, prover, options=options, plans=plans, analyses=analyses

@@ -17,7 +17,7 @@ from symalloc.program.operands import operands_of
 
 __all__ = ["call_graph", "callees_first", "recursive"]
 
-_MAY_CALL_BACK = (CallPacked, NotUnderstood)
+_CALLS = frozenset({CallFunction, CallPacked, NotUnderstood})  # the last two may call what they are given
 
 
 def call_graph(flows: Mapping[str, Flow]) -> dict[str, set[str]]:
@@ -62,9 +62,11 @@ def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
 def _called(flow: Flow) -> set[str]:
     found: set[str] = set()
     for step in flow.steps:
+        if type(step.instruction) not in _CALLS:
+            continue
         if isinstance(step.instruction, CallFunction):
             found.add(step.instruction.name)
-        elif isinstance(step.instruction, _MAY_CALL_BACK):
+        elif step.instruction is not None:
             found.update(_referred(step.instruction))
     return found
 

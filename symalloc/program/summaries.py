@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from symalloc.program.call_graph import call_graph, callees_first
+from symalloc.program.call_graph import call_graph, callees_first, recursive
 from symalloc.program.effects import Effect, effects
 from symalloc.program.flow import Flow, flatten
 from symalloc.program.model import Program
@@ -21,11 +21,15 @@ __all__ = ["Analysis", "analyse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What is known of one function: its steps, where its variables point, what each step does to memory."""
+    """What is known of one function: its steps, where its variables point, what each step does to memory.
+
+    `recursive`: it can be called while it is under way.
+    """
 
     flow: Flow
     points: PointsTo
     effects: Sequence[Effect]
+    recursive: bool = False
 
 
 def analyse(program: Program) -> dict[str, Analysis]:
@@ -45,7 +49,8 @@ def analyse(program: Program) -> dict[str, Analysis]:
         if summary != summaries[name]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
-    return {name: found[name] for name in order}
+    under_way = recursive(callees)
+    return {name: replace(found[name], recursive=name in under_way) for name in order}
 
 
 def _analysis(
