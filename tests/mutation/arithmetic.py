@@ -31,14 +31,19 @@ class UndefinedError(Exception):
     """The expression has no value here: a symbol without one, or a division by zero."""
 
 
-def evaluate(expression: Any, binding: Mapping[str, int]) -> int:
-    """The value of `expression`, symbols bound by name; UndefinedError, or TypeError for an unknown node."""
+def evaluate(expression: Any, binding: Mapping[Any, int]) -> int:
+    """The value of `expression`; UndefinedError, or TypeError for an unknown node.
+
+    Symbols are bound by name, variables of the program that hold a number by themselves: names repeat.
+    """
     if isinstance(expression, int):
         return expression
     kind = type(expression).__name__
     if kind == "IntImm":
         return int(expression.value)
     if kind == "Var":
+        if expression in binding:
+            return binding[expression]
         if expression.name not in binding:
             raise UndefinedError(f"symbol {expression.name} has no value")
         return binding[expression.name]

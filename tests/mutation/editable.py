@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
 from tvm import relax
 
-__all__ = ["EditableFunction", "Sequence", "Step", "rebuild", "take_apart"]
+__all__ = ["EditableFunction", "Sequence", "Step", "inline_sizes", "rebuild", "take_apart"]
 
 
 @dataclass(eq=False, slots=True)
@@ -46,11 +46,17 @@ class Step:
 
 @dataclass(eq=False, slots=True)
 class EditableFunction:
-    """A function as a tree of steps.  `renamed` maps variables that a mutation gave another type."""
+    """A function as a tree of steps.
+
+    `renamed` maps variables that a mutation gave another type.  `kernels` holds the PrimFuncs of the module
+    by name; those that a mutation changes go into `changed`.
+    """
 
     original: Any
     body: Sequence
     renamed: dict[Any, Any] = field(default_factory=dict)
+    kernels: Mapping[str, Any] = field(default_factory=dict)
+    changed: dict[str, Any] = field(default_factory=dict)
 
     def sequences(self) -> Iterator[Sequence]:
         """The body and every branch in it."""
@@ -65,9 +71,9 @@ class EditableFunction:
         return [(s, i) for s in self.sequences() for i, step in enumerate(s.steps) if test(step)]
 
 
-def take_apart(function: Any) -> EditableFunction:
+def take_apart(function: Any, kernels: Mapping[str, Any] | None = None) -> EditableFunction:
     """The function as lists."""
-    return EditableFunction(original=function, body=_sequence(function.body))
+    return EditableFunction(original=function, body=_sequence(function.body), kernels=kernels or {})
 
 
 def _sequence(body: Any) -> Sequence:
@@ -129,3 +135,26 @@ def replace(expression: Any, names: dict[Any, Any]) -> Any:
 def with_arguments(call: Any, arguments: list[Any]) -> Any:
     """The same call of other arguments."""
     return relax.Call(call.op, arguments, call.attrs, call.ty_args)
+
+
+def inline_sizes(sequence: Sequence, known: Mapping[Any, Any] | None = None) -> None:
+    """Write out the offsets and shapes that variables hold: steps can then be moved about."""
+    held: dict[Any, Any] = dict(known or {})
+    for step in sequence.steps:
+        if type(step.value).__name__ == "Call" and step.operator:
+            step.value = with_arguments(step.value, [_written_out(a, held) for a in step.value.args])
+        elif isinstance(step.var.ty, tvm.ir.PrimType | relax.ShapeType) and step.cast is None:
+            held[step.var] = _written_out(step.value, held)
+        for side in step.branches or ():
+            inline_sizes(side, held)
+
+
+def _written_out(expression: Any, held: Mapping[Any, Any]) -> Any:
+    kind = type(expression).__name__
+    if kind == "Var":
+        return held.get(expression, expression)
+    if kind == "ShapeExpr":
+        return relax.ShapeExpr([_written_out(extent, held) for extent in expression.values])
+    if hasattr(expression, "a") and hasattr(expression, "b"):
+        return type(expression)(_written_out(expression.a, held), _written_out(expression.b, held))
+    return expression

@@ -25,7 +25,8 @@ FITTING: Mapping[str, frozenset[str]] = {
     "negative-extent": frozenset({"SYM103"}),
     "negative-size": frozenset({"SYM101", "SYM103"}),
     "misaligned": frozenset({"SYM104", "SYM108", "SYM110"}),
-    "byte-offset": frozenset({"SYM104", "SYM303"}),
+    "byte-offset": frozenset({"SYM104", "SYM112", "SYM303"}),
+    "offset-overlooked": frozenset({"SYM112"}),
     "kernel-argument": frozenset({"SYM303", "SYM106"}),
     "overwritten": frozenset({"SYM203"}),
     "use-after-kill": frozenset({"SYM201"}),
@@ -95,15 +96,19 @@ def mutants(subjects: Iterable[Subject], *, tries: int, seed: int) -> Iterator[M
 def _mutants_of(name: str, mod: tvm.IRModule, operator: str, tries: int, seed: int) -> Iterator[Mutant]:
     random = Random(f"{name} {operator} {seed}")
     functions = [g for g, f in mod.functions_items() if isinstance(f, relax.Function)]
+    kernels = {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     seen: set[str] = set()
     for _ in range(tries):
         target = random.choice(functions)
-        edited = take_apart(mod[target])
+        edited = take_apart(mod[target], kernels)
         change = OPERATORS[operator](edited, random)
         if change is None or change in seen:
             continue
         seen.add(change)
-        mutated = tvm.IRModule(dict(mod.functions_items()) | {target: rebuild(edited)}, attrs=mod.attrs)
+        changed = {mod.get_global_var(kernel): new for kernel, new in edited.changed.items()}
+        mutated = tvm.IRModule(
+            dict(mod.functions_items()) | changed | {target: rebuild(edited)}, attrs=mod.attrs
+        )
         yield Mutant(
             subject=name, operator=operator, change=change, function=str(target.name_hint), module=mutated
         )

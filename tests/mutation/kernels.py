@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Access", "Parameter", "parameters"]
+import tvm
+import tvm_ffi
+from tvm.tirx.buffer import BufferType
+
+__all__ = ["Access", "Parameter", "parameters", "takes_offset", "with_offset_factor"]
 
 
 @dataclass(slots=True)
@@ -26,14 +30,17 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A parameter of a kernel: a scalar where `shape` is None, otherwise a buffer."""
+    """A parameter of a kernel: a scalar where `shape` is None, otherwise a buffer.
+
+    `step`: the bytes that its offset must be a multiple of; 0 where it takes none.
+    """
 
     var: Any
     shape: tuple[Any, ...] | None
     dtype: str
     needs: bool = False
     written: bool = False
-    any_offset: bool = False
+    step: int = 0
 
 
 def parameters(function: Any) -> tuple[Parameter, ...]:
@@ -47,14 +54,15 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
 def _parameter(var: Any, access: Access | None) -> Parameter:
     if access is None:
         return Parameter(var=var, shape=None, dtype=str(var.ty.dtype))
-    offset = var.ty.elem_offset
+    kind = var.ty.dtype.dtype
+    free = type(var.ty.elem_offset).__name__ == "Var"
     return Parameter(
         var=var,
         shape=tuple(var.ty.shape),
         dtype=str(var.ty.dtype.dtype),
         needs=access.needs,
         written=access.written,
-        any_offset=type(offset).__name__ == "Var",
+        step=max(int(var.ty.offset_factor), 1) * ((kind.bits * kind.lanes + 7) // 8) if free else 0,
     )
 
 
@@ -102,3 +110,29 @@ def _walk_children(node: Any, accesses: dict[int, Access]) -> None:
     elif type(node).__name__ in ("Array", "list", "tuple"):
         for item in node:
             _walk(item, accesses)
+
+
+def takes_offset(param: Any) -> bool:
+    """Whether a parameter is a buffer at an offset that the caller chooses."""
+    return isinstance(param.ty, BufferType) and type(param.ty.elem_offset).__name__ == "Var"
+
+
+def with_offset_factor(kernel: Any, position: int, times: int | None) -> Any:
+    """`kernel` with one buffer declared at `times` its distance of offsets, or at byte 0 where that is
+    None.
+    """
+    old = kernel.params[position]
+    ty = old.ty
+    offset, factor = ty.elem_offset, int(ty.offset_factor) * (times or 1)
+    if times is None:
+        offset, factor = tvm.tirx.const(0, "int64"), 0
+    new = tvm.ir.Var(
+        old.name,
+        BufferType(
+            *(ty.dtype, ty.storage_scope, ty.shape, ty.strides),
+            *(offset, ty.data_alignment, factor, ty.layout, ty.allocated_addr),
+        ),
+    )
+    params = [new if index == position else param for index, param in enumerate(kernel.params)]
+    body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: new if var.same_as(old) else var))
+    return tvm.tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs, kernel.span)

@@ -15,7 +15,8 @@ import tvm
 from tvm import relax
 from tvm.script import relax as R  # noqa: N812
 
-from mutation.editable import EditableFunction, Sequence, Step, with_arguments
+from mutation.editable import EditableFunction, Sequence, Step, inline_sizes, with_arguments
+from mutation.kernels import takes_offset, with_offset_factor
 
 __all__ = ["OPERATORS", "Operator"]
 
@@ -85,6 +86,7 @@ def grow_storage(function: EditableFunction, random: Random) -> str | None:
 
 def grow_shape(function: EditableFunction, random: Random) -> str | None:
     """Make one extent of a tensor larger: by one, or twice."""
+    inline_sizes(function.body)
     found = _draw(
         function.find(lambda s: s.operator == _ALLOC_TENSOR and len(s.value.args[2].values) > 0), random
     )
@@ -101,6 +103,7 @@ def grow_shape(function: EditableFunction, random: Random) -> str | None:
 
 def swap_symbol(function: EditableFunction, random: Random) -> str | None:
     """Put another symbol, or a constant, for a symbol in the size of a storage or the shape of a tensor."""
+    inline_sizes(function.body)
     found = _draw(
         function.find(lambda s: s.operator in (_ALLOC_STORAGE, _ALLOC_TENSOR) and _symbols(s)), random
     )
@@ -109,7 +112,9 @@ def swap_symbol(function: EditableFunction, random: Random) -> str | None:
     step = found[2]
     index = 0 if step.operator == _ALLOC_STORAGE else 2
     old = random.choice(_symbols(step))
-    others = [v for v in relax.analysis.defined_symbolic_vars(function.original) if not v.same_as(old)]
+    params = function.original.params
+    known = [v for p in params for v in relax.analysis.tir_vars_in_type(p.ty)]
+    others = [v for v in known if not v.same_as(old)]
     new = random.choice([*others, tvm.tirx.const(4, "int64")])
     shape = [_substitute(e, old, new) for e in step.value.args[index].values]
     _set_argument(step, index, relax.ShapeExpr(shape))
@@ -149,21 +154,45 @@ def shift_offset(function: EditableFunction, random: Random) -> str | None:
 
 
 def share_offset(function: EditableFunction, random: Random) -> str | None:
-    """Give a view the offset of another one."""
+    """Give a tensor, or a view, the offset of another one."""
+    index, placed = 1, function.find(_named(_ALLOC_TENSOR))
     views = function.find(_named(*_VIEWS))
-    found = _draw(views, random)
+    if views and random.random() < 0.5:
+        index, placed = 3, views
+    found = _draw(placed, random)
     if found is None:
         return None
     step = found[2]
-    donor = random.choice([s.steps[i] for s, i in views])
-    if donor is step:
+    others = [s.steps[i] for s, i in placed]
+    donors = [d for d in others if str(d.value.args[index]) != str(step.value.args[index])]
+    donors = [d for d in donors if _is_outermost(function, d.value.args[index])]
+    if not donors:
         return None
-    _set_argument(step, 3, donor.value.args[3])
+    donor = random.choice(donors)
+    _set_argument(step, index, donor.value.args[index])
     return f"{step.var.name}: offset of {donor.var.name}"
+
+
+def _is_outermost(function: EditableFunction, offset: Any) -> bool:
+    """Whether an offset is known wherever a tensor may stand: no variable of its own holds it."""
+    held = {s.var for sequence in function.sequences() for s in sequence.steps}
+    return type(offset).__name__ != "Var" or offset not in held
+
+
+def shift_shared_offset(function: EditableFunction, random: Random) -> str | None:
+    """Change an offset that several tensors share: by 64, 32 or 1 bytes, or to nothing."""
+    found = _draw(function.find(lambda s: isinstance(s.var.ty, tvm.ir.PrimType)), random)
+    if found is None:
+        return None
+    step = found[2]
+    by = random.choice([64, 32, 1, -64, None])
+    step.value = relax.prim_value(0 if by is None else step.value + by)
+    return f"{step.var.name}: {'0' if by is None else f'{by:+}'}"
 
 
 def grow_view(function: EditableFunction, random: Random) -> str | None:
     """Make one extent of a view larger."""
+    inline_sizes(function.body)
     found = _draw(function.find(_named(*_VIEWS)), random)
     if found is None:
         return None
@@ -178,6 +207,7 @@ def grow_view(function: EditableFunction, random: Random) -> str | None:
 
 def change_dtype(function: EditableFunction, random: Random) -> str | None:
     """Give a tensor another element type."""
+    inline_sizes(function.body)
     found = _draw(function.find(_named(_ALLOC_TENSOR)), random)
     if found is None:
         return None
@@ -187,6 +217,47 @@ def change_dtype(function: EditableFunction, random: Random) -> str | None:
     _set_argument(step, 3, R.dtype(new))
     _retype(function, step, list(step.value.args[2].values), new)
     return f"{step.var.name}: {old} -> {new}"
+
+
+# -- offsets that users take -------------------------------------------------------------------------------
+
+
+def forget_to_settle(function: EditableFunction, random: Random) -> str | None:
+    """Leave out an ensure_zero_offset: whoever comes behind it gets the offset."""
+    found = _draw(function.find(_named("relax.memory.ensure_zero_offset")), random)
+    if found is None:
+        return None
+    step = found[2]
+    step.value = step.value.args[0]
+    return f"{step.var.name} not settled"
+
+
+def refuse_offset(function: EditableFunction, random: Random) -> str | None:
+    """Compile a kernel for tensors that begin at byte 0."""
+    return _recompile(function, random, None)
+
+
+def coarsen_offset(function: EditableFunction, random: Random) -> str | None:
+    """Compile a kernel for offsets at twice or four times the distance."""
+    return _recompile(function, random, random.choice([2, 4]))
+
+
+def _recompile(function: EditableFunction, random: Random, times: int | None) -> str | None:
+    """Declare one of the buffers that take an offset anew, in a kernel that the function calls."""
+    called = {s.steps[i].operator for s, i in function.find(Step.calls_global)}
+    choices = [
+        (name, position)
+        for name, kernel in sorted(function.kernels.items())
+        for position, param in enumerate(kernel.params)
+        if name in called and takes_offset(param)
+    ]
+    if not choices:
+        return None
+    name, position = random.choice(choices)
+    kernel = function.kernels[name]
+    function.changed[name] = with_offset_factor(kernel, position, times)
+    wanted = "no offset" if times is None else f"{times} times the offset"
+    return f"{name}: {kernel.params[position].name} takes {wanted}"
 
 
 # -- who lies where ----------------------------------------------------------------------------------------
@@ -232,6 +303,7 @@ def _allocate_first(sequence: Sequence) -> None:
 
 def swap_storages(function: EditableFunction, random: Random) -> str | None:
     """Two storages change places in all that is placed on them."""
+    inline_sizes(function.body)
     _drop_storage_kills(function)
     _allocate_first(function.body)
     storages = [s.var for s in function.body.steps if s.operator == _ALLOC_STORAGE]
@@ -266,6 +338,7 @@ def merge_storages(function: EditableFunction, random: Random) -> str | None:
 
 def alloc_in_other_branch(function: EditableFunction, random: Random) -> str | None:
     """Move an allocation from one side of an If to the other."""
+    inline_sizes(function.body)
     sides = [step.branches for s in function.sequences() for step in s.steps if step.branches]
     moves = [
         (a, b, i)
@@ -374,6 +447,7 @@ def replace_argument(function: EditableFunction, random: Random) -> str | None:
 
 def reorder_calls(function: EditableFunction, random: Random) -> str | None:
     """Exchange two calls that both have their arguments before the first."""
+    inline_sizes(function.body)
     _drop_storage_kills(function)
     places = []
     for sequence in function.sequences():
@@ -401,8 +475,12 @@ OPERATORS: Mapping[str, Operator] = {
     "swap symbol": swap_symbol,
     "shift offset": shift_offset,
     "share offset": share_offset,
+    "shift shared offset": shift_shared_offset,
     "grow view": grow_view,
     "change dtype": change_dtype,
+    "forget to settle": forget_to_settle,
+    "refuse offset": refuse_offset,
+    "coarsen offset": coarsen_offset,
     "retarget tensor": retarget_tensor,
     "retarget to live storage": retarget_to_live,
     "merge storages": merge_storages,

@@ -190,11 +190,18 @@ def _check_content(tensor: Tensor, reader: str, name: str) -> None:
         raise _FailedError("unwritten", f"{reader} reads {name}, which nobody wrote")
 
 
+def _check_at_pointer(tensor: Tensor, reader: str) -> None:
+    """What is read at the pointer alone must begin there, and hold what was written to it."""
+    if tensor.shift:
+        raise _FailedError("offset-overlooked", f"{reader} overlooks an offset of {tensor.shift}")
+    _check_content(tensor, reader, "its condition")
+
+
 class _Frame:
     """One activation of a Relax function."""
 
     def __init__(
-        self, machine: _Machine, function: relax.Function, arguments: list[Any], symbols: dict[str, int]
+        self, machine: _Machine, function: relax.Function, arguments: list[Any], symbols: dict[Any, int]
     ) -> None:
         self.machine, self.function, self.symbols = machine, function, symbols
         self.values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
@@ -207,7 +214,9 @@ class _Frame:
             return self.value(body)
         for block in body.blocks:
             for binding in block.bindings:
-                self.values[binding.var] = self.step(binding)
+                self.values[binding.var] = found = self.step(binding)
+                if isinstance(found, int):
+                    self.symbols[binding.var] = found
         return self.value(body.body)
 
     def step(self, binding: Any) -> Any:
@@ -223,7 +232,12 @@ class _Frame:
         return self.value(value)
 
     def branch(self, condition: Any) -> bool:
-        self.value(condition)
+        """Both branches are walked, one after the other: a tensor's value is not known, and a condition on
+        sizes may be otherwise for sizes that are too large to walk through.
+        """
+        test = self.use(condition, "an If") if type(condition).__name__ == "Var" else self.value(condition)
+        if isinstance(test, Tensor):
+            _check_at_pointer(test, "an If")
         taken = next(self.machine.branches)
         self.machine.taken.append(taken)
         return taken
@@ -430,8 +444,9 @@ def _admit(name: str, param: Parameter, argument: Any, scope: dict[str, int]) ->
         raise _FailedError("kernel-argument", f"{name} expects a tensor")
     if argument.dtype != param.dtype or len(argument.shape) != len(param.shape):
         raise _FailedError("kernel-argument", f"{name}: {argument.dtype} of rank {len(argument.shape)}")
-    if argument.shift and not param.any_offset:
-        raise _FailedError("byte-offset", f"{name} expects no byte offset, got {argument.shift}")
+    if argument.shift % param.step if param.step else argument.shift:
+        wanted = f"a multiple of {param.step} as byte offset" if param.step else "no byte offset"
+        raise _FailedError("byte-offset", f"{name} expects {wanted}, got {argument.shift}")
     for expression, extent in zip(param.shape, argument.shape, strict=True):
         if type(expression).__name__ == "Var":
             scope.setdefault(expression.name, extent)

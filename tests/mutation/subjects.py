@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import tvm
+from models.planned import CASES
 from models.zoo import MODELS
 from tvm import relax
 from tvm.relax import transform
 
+from mutation.views import with_views
+from symalloc.plan.options import PlanOptions
 from symalloc.relax.plan_pass import PlanMemory
 
-__all__ = ["OURS", "THEIRS", "Subject", "plan_ours", "plan_theirs", "subjects"]
+__all__ = ["OTHERS", "OURS", "THEIRS", "VIEWS", "Subject", "plan_ours", "plan_theirs", "subjects"]
 
 Subject = tuple[str, tvm.IRModule]
 
@@ -44,6 +47,8 @@ OURS = (
     "cross_attention",
     "branches",
     "nested_branches",
+    "computed_condition",
+    "callee",
     "tuple_in_and_out",
     "nested_tuples",
     "split_and_join",
@@ -52,6 +57,15 @@ OURS = (
     "many_element_types",
     "gru",
 )
+# planned in other ways
+OTHERS = (
+    ("storages", PlanOptions(flavour="storages"), ("mlp_residual", "nested_branches", "reshapes")),
+    ("fallback", PlanOptions(guards="fallback"), ("mlp_residual", "nested_branches", "inplace")),
+    ("unguarded", PlanOptions(guards="none"), ("element_types", "reshape_heads")),
+)
+
+# planned by this project, then written with views in place of tensors at offsets
+VIEWS = ("mlp_residual", "branches", "reshape_heads", "split_and_join")
 
 
 def _passes(planner: tvm.transform.Pass) -> list[tvm.transform.Pass]:
@@ -69,27 +83,35 @@ def _passes(planner: tvm.transform.Pass) -> list[tvm.transform.Pass]:
     ]
 
 
-def _plan(mod: tvm.IRModule, planner: tvm.transform.Pass) -> tvm.IRModule:
+def _plan(name: str, planner: tvm.transform.Pass) -> tvm.IRModule:
+    build: Callable[[], tvm.IRModule] = (MODELS[name] if name in MODELS else CASES[name]).build
     with tvm.target.Target("llvm"):
-        return tvm.transform.Sequential(_passes(planner))(mod)
+        return tvm.transform.Sequential(_passes(planner))(build())
 
 
 def plan_theirs(name: str) -> tvm.IRModule:
-    """A model of the zoo, planned by StaticPlanBlockMemory."""
-    return _plan(MODELS[name].build(), transform.StaticPlanBlockMemory())
+    """A model, planned by StaticPlanBlockMemory."""
+    return _plan(name, transform.StaticPlanBlockMemory())
 
 
-def plan_ours(name: str) -> tvm.IRModule:
-    """A model of the zoo, planned by symalloc.PlanMemory."""
-    return _plan(MODELS[name].build(), PlanMemory())
+def plan_ours(name: str, options: PlanOptions | None = None) -> tvm.IRModule:
+    """A model, planned by symalloc.PlanMemory."""
+    return _plan(name, PlanMemory(options or PlanOptions()))
 
 
-def subjects(theirs: tuple[str, ...] = THEIRS, ours: tuple[str, ...] = OURS) -> Iterator[Subject]:
+def subjects(
+    theirs: tuple[str, ...] = THEIRS,
+    ours: tuple[str, ...] = OURS,
+    others: tuple[tuple[str, PlanOptions, tuple[str, ...]], ...] = OTHERS,
+    views: tuple[str, ...] = VIEWS,
+) -> Iterator[Subject]:
     """All subjects, named after the model and the planner."""
-    makers: list[tuple[str, tuple[str, ...], Callable[[str], tvm.IRModule]]] = [
-        ("tvm", theirs, plan_theirs),
-        ("symalloc", ours, plan_ours),
-    ]
-    for planner, names, make in makers:
+    for name in theirs:
+        yield f"{name}/tvm", plan_theirs(name)
+    for name in ours:
+        yield f"{name}/symalloc", plan_ours(name)
+    for kind, options, names in others:
         for name in names:
-            yield f"{name}/{planner}", make(name)
+            yield f"{name}/{kind}", plan_ours(name, options)
+    for name in views:
+        yield f"{name}/views", with_views(plan_ours(name))

@@ -5,30 +5,31 @@ A part of what `benchmarks/mutation.py` runs.
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
 from mutation.editable import rebuild, take_apart
 from mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
 from mutation.operators import OPERATORS
 from mutation.subjects import plan_theirs, subjects
+from symalloc.plan.options import PlanOptions
 
 pytestmark = pytest.mark.slow
 
 THEIRS = ("mlp_dynamic_batch", "branch_then_only", "nested_tuples", "inplace", "slice_rows", "subroutines")
-OURS = ("branches", "split_and_join", "reshape_heads")
+OURS = ("branches", "split_and_join", "computed_condition", "callee")
+OTHERS = (("storages", PlanOptions(flavour="storages"), ("nested_branches",)),)
+VIEWS = ("reshape_heads",)
 
 
-@cache
-def _outcomes() -> tuple[Outcome, ...]:
-    planted = mutants(subjects(THEIRS, OURS), tries=1, seed=7)
+@pytest.fixture(scope="module")
+def outcomes() -> tuple[Outcome, ...]:
+    planted = mutants(subjects(THEIRS, OURS, OTHERS, VIEWS), tries=1, seed=7)
     return tuple(judge(m) for m in planted)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_linter_and_interpreter_agree(operator: str) -> None:
-    mine = [o for o in _outcomes() if o.mutant.operator == operator]
+def test_linter_and_interpreter_agree(operator: str, outcomes: tuple[Outcome, ...]) -> None:
+    mine = [o for o in outcomes if o.mutant.operator == operator]
     assert mine, "the operator found nothing to change"
     for outcome in mine:
         words = (
@@ -43,13 +44,13 @@ def test_linter_and_interpreter_agree(operator: str) -> None:
             assert not outcome.rules, words
 
 
-def test_enough_of_either_kind() -> None:
-    assert sum(o.real for o in _outcomes()) >= 60
-    assert sum(o.harmless for o in _outcomes()) >= 20
+def test_enough_of_either_kind(outcomes: tuple[Outcome, ...]) -> None:
+    assert sum(o.real for o in outcomes) >= 60
+    assert sum(o.harmless for o in outcomes) >= 20
 
 
-def test_every_kind_of_fault_has_rules_or_is_out_of_scope() -> None:
-    kinds = {f.kind for o in _outcomes() for f in o.faults}
+def test_every_kind_of_fault_has_rules_or_is_out_of_scope(outcomes: tuple[Outcome, ...]) -> None:
+    kinds = {f.kind for o in outcomes for f in o.faults}
     assert kinds <= FITTING.keys() | OUT_OF_SCOPE
 
 
@@ -60,7 +61,7 @@ def test_same_seed_same_mutants() -> None:
 
 
 def test_taking_apart_and_rebuilding_changes_nothing() -> None:
-    for _, mod in subjects(("branch_then_only", "subroutines"), ("nested_branches",)):
+    for _, mod in subjects(("branch_then_only", "subroutines"), ("nested_branches",), (), ("branches",)):
         for name, function in mod.functions_items():
             if type(function).__name__ == "Function":
                 assert rebuild(take_apart(function)).script() == function.script(), name
