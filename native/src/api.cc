@@ -119,6 +119,20 @@ ffi::Array<ffi::Any> Holders(PoolRef pool) {
   return holders;
 }
 
+void Record(PoolRef pool, bool on) {
+  if (on) {
+    pool->pool.recorder().Start();
+  } else {
+    pool->pool.recorder().Stop();
+  }
+}
+
+// Three int64 for each event, as Recorder::Event.
+ffi::Bytes Recorded(PoolRef pool) {
+  std::vector<Recorder::Event> events = pool->pool.recorder().Events();
+  return ffi::Bytes(reinterpret_cast<const char*>(events.data()), events.size() * sizeof(Recorder::Event));
+}
+
 // A tensor's memory; the pool lives as long as its last tensor.
 struct PooledData {
   PoolRef pool;
@@ -149,6 +163,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.holders", Holders)
+      .def("symalloc.pool.record", Record)
+      .def("symalloc.pool.recorded", Recorded)
       .def("symalloc.pool.empty", Empty)
       .def("symalloc.pool.vm_type", VmType);
 }

@@ -104,6 +104,7 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
     ++retired_allocs_;
     retired_live_ += nbytes;
   }
+  if (recorder_.on()) recorder_.Allocated(block, nbytes);
   return block;
 }
 
@@ -113,6 +114,7 @@ void Pool::Free(void* block, int64_t nbytes) {
   if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0) {
     throw BadFree("what is freed is no block of this pool");
   }
+  if (recorder_.on()) recorder_.Freed(block);
   Local* mine = local();
   if (mine == nullptr) {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -12,6 +12,7 @@
 #include "bins.h"
 #include "holes.h"
 #include "pages.h"
+#include "recorder.h"
 
 namespace symalloc {
 
@@ -74,6 +75,8 @@ class Pool {
 
   // range * capacity + offset: what the reference calls an address.
   int64_t Address(const void* block) const;
+
+  Recorder& recorder() { return recorder_; }
 
   const Options& options() const { return options_; }
 
@@ -138,6 +141,8 @@ class Pool {
   std::atomic<uint64_t> flush_wish_{0};
   int range_count_;
   char* bases_[2];
+
+  Recorder recorder_;
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Range>> ranges_;

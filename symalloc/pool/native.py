@@ -7,6 +7,7 @@ was installed, `NativeMissingError` says so; the policy and `symalloc replay` wo
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -19,6 +20,7 @@ import tvm_ffi
 from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolError, PoolUsageError
 from symalloc.pool.policy import ALIGNMENT, Options
 from symalloc.pool.statistics import Statistics
+from symalloc.pool.trace import Alloc, Free, Trace
 
 __all__ = ["NativeMissingError", "NativePool", "installed_library", "load_library"]
 
@@ -123,6 +125,20 @@ class NativePool:
         """Tag and bytes of every handle that is held."""
         flat = list(_function("holders")(self.object))
         return [(str(tag), int(nbytes)) for tag, nbytes in zip(flat[::2], flat[1::2], strict=True)]
+
+    def start_recording(self) -> None:
+        """Records what is allocated and freed from now on, by any thread; forgets what was recorded."""
+        _function("record")(self.object, True)
+
+    def stop_recording(self) -> Trace:
+        """Records no more; what was recorded.  What was live before is not in it, nor are calls."""
+        _function("record")(self.object, False)
+        numbers = array("q", bytes(_function("recorded")(self.object)))
+        rows = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+        return Trace(
+            name="recorded",
+            events=tuple(Alloc(block=b, nbytes=n) if kind else Free(block=b) for kind, b, n in rows),
+        )
 
     @property
     def reserved(self) -> int:

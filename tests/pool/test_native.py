@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.native import NativeMissingError, NativePool, load_library
 from symalloc.pool.policy import Options, PagedPool
-from symalloc.pool.trace import Alloc, Free
+from symalloc.pool.trace import Alloc, Free, Trace, read_trace, trace_as_json
 from symalloc.pool.workloads import WORKLOADS, make_trace
 from tests.pool.steps import STEPS, Step
 from tests.pool.test_policy import OPTIONS
@@ -296,3 +296,32 @@ def test_out_of_memory_names_who_holds_most() -> None:
     assert said.endswith("; held: `weights` 5242880 bytes in 2 blocks, `cache` 1048576 bytes in 1 block")
     pool.free(kept[0])
     pool.alloc(2 * MIB)
+
+
+def test_what_was_allocated_is_recorded(tmp_path: Path) -> None:
+    pool = NativePool()
+    before = pool.alloc(10)
+    pool.start_recording()
+    first = pool.alloc(100)
+    tensor = pool.empty((3,), "int64")
+    pool.free(before)
+    pool.free(first)
+    again = pool.alloc(100)
+    del tensor
+    trace = pool.stop_recording()
+    pool.free(again)
+    assert trace == Trace(
+        name="recorded",
+        events=(
+            Alloc(block=1, nbytes=100),
+            Alloc(block=2, nbytes=24),
+            Free(block=1),
+            Alloc(block=3, nbytes=100),
+            Free(block=2),
+        ),
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace_as_json(trace))
+    assert read_trace(path) == trace
+    pool.start_recording()
+    assert pool.stop_recording().events == ()

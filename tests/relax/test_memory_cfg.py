@@ -14,6 +14,7 @@ from tvm import relax
 from symalloc.pool.errors import OutOfMemoryError
 from symalloc.pool.native import NativePool
 from symalloc.pool.policy import Options
+from symalloc.pool.replay import replay
 from symalloc.relax.memory_cfg import memory_cfg
 from symalloc.relax.run_load import load_one
 from tests.pool.library import need_native
@@ -121,3 +122,16 @@ def test_pools_are_told_apart(program: Any) -> None:
     assert memory_cfg(first) == memory_cfg(first) != memory_cfg(second)
     _call(_machine(program, second), _input(8))
     assert (first.statistics().allocs, second.statistics().allocs > 0) == (0, True)
+
+
+def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
+    pool = NativePool()
+    machine = _machine(program, pool)
+    pool.start_recording()
+    for n in SIZES:
+        _call(machine, _input(n))
+    del machine
+    trace = pool.stop_recording()
+    assert 8 * 4 * max(SIZES) <= trace.peak_live <= 5 * 8 * 4 * max(SIZES)
+    result = replay(trace, "pool", Options())
+    assert (result.left, result.peak_live) == (0, trace.peak_live)
