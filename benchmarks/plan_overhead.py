@@ -1,0 +1,199 @@
+"""What a call costs on the virtual machine: modules planned by symalloc beside TVM's own plan.
+
+Small kernels, so that what the machine does around them counts.  Each model is built with
+StaticPlanBlockMemory and with PlanMemory in the same pipeline; calls are timed in turns, and the ratio of
+each turn is taken, so that what else the computer does hits both.  `offset` is the way that symalloc places
+tensors on this target; `settled` folds every offset with R.memory.ensure_zero_offset before a kernel
+sees it, as other targets do.
+
+    python benchmarks/plan_overhead.py [--rounds 25] [--calls 200] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.relax.frontend import nn
+
+from symalloc.relax.pipeline import Flavour, finishing_pipeline, lower, pipeline
+from symalloc.relax.plan_pass import plan_lowered
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from models.zoo.llama import Layer, Shape
+
+LIMIT = 1.00
+WIDTH = 8
+TARGET = "llvm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Microseconds are medians of a call; the ratios are medians of one turn's time over TVM's in that
+    turn.
+    """
+
+    model: str
+    pipeline: str
+    tvm_us: float
+    offset_us: float
+    settled_us: float
+    offset_ratio: float
+    settled_ratio: float
+
+
+# -- models --------------------------------------------------------------------------------------------------
+
+
+def elementwise(dynamic: bool) -> tvm.IRModule:
+    """Twelve elementwise operations, each reading the two results before it."""
+    builder = relax.BlockBuilder()
+    rows = tirx.Var("n", "int64") if dynamic else 4
+    x = relax.Var("x", relax.TensorType((rows, WIDTH), "float32"))
+    operators = (relax.op.add, relax.op.multiply, relax.op.subtract)
+    with builder.function("forward", [x]):
+        with builder.dataflow():
+            new = old = x
+            for i in range(12):
+                new, old = builder.emit(operators[i % 3](new, old)), new
+            result = builder.emit_output(relax.op.exp(new))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+class Layers(nn.Module):
+    """Six linear layers, each with a bias and a rectifier."""
+
+    def __init__(self) -> None:
+        self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(6)])
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        for layer in self.layers:
+            x = nn.relu(layer(x))
+        return x
+
+
+def perceptron(dynamic: bool) -> tvm.IRModule:
+    """A multilayer perceptron at one row."""
+    module, _ = Layers().export_tvm(
+        {"forward": {"x": nn.spec.Tensor(["n" if dynamic else 1, WIDTH], "float32")}}
+    )
+    return module
+
+
+def transformer(dynamic: bool) -> tvm.IRModule:
+    """One Llama-style block at one token."""
+    shape = Shape(hidden=16, heads=2, kv_heads=2, inner=16)
+    x = nn.spec.Tensor([1, "n" if dynamic else 1, shape.hidden], "float32")
+    module, _ = Layer(shape).export_tvm({"forward": {"x": x}})
+    return module
+
+
+MODELS: Mapping[str, Callable[[bool], tvm.IRModule]] = {
+    "elementwise": elementwise,
+    "perceptron": perceptron,
+    "transformer": transformer,
+}
+
+# -- measuring -----------------------------------------------------------------------------------------------
+
+
+def arguments(module: tvm.IRModule) -> list[Any]:
+    """Random tensors for `forward`, every symbol 1."""
+    source = np.random.default_rng(0)
+    shapes = (
+        [int(e) if isinstance(e, tirx.IntImm) else 1 for e in p.ty.shape] for p in module["forward"].params
+    )
+    return [tvm.runtime.tensor(source.random(shape, dtype="float32")) for shape in shapes]
+
+
+def machines(module: tvm.IRModule, base: Flavour) -> dict[str, relax.VirtualMachine]:
+    """The module built by TVM's planner, by ours, and by ours without offsets into kernels."""
+    theirs = "default" if base == "default" else relax.get_default_pipeline(tvm.target.Target(TARGET))
+    elsewhere = tvm.target.Target("opencl", host=TARGET)
+    settled = plan_lowered(lower(module, TARGET, flavour=base), target=elsewhere)
+    built = {
+        "tvm": relax.build(module, TARGET, relax_pipeline=theirs),
+        "offset": relax.build(module, TARGET, relax_pipeline=pipeline(TARGET, pipeline=base)),
+        "settled": relax.build(
+            settled.module, TARGET, relax_pipeline=finishing_pipeline(TARGET, flavour=base)
+        ),
+    }
+    return {name: relax.VirtualMachine(executable, tvm.cpu()) for name, executable in built.items()}
+
+
+def one_turn(functions: Mapping[str, Any], given: Sequence[Any], calls: int) -> dict[str, float]:
+    """Microseconds a call, each machine once."""
+    found = {}
+    for name, function in functions.items():
+        started = time.perf_counter()
+        for _ in range(calls):
+            function(*given)
+        found[name] = (time.perf_counter() - started) / calls * 1e6
+    return found
+
+
+def measured(name: str, dynamic: bool, base: Flavour, rounds: int, calls: int) -> Result:
+    """The result for one model."""
+    module = MODELS[name](dynamic)
+    given = arguments(module)
+    functions = {key: machine["forward"] for key, machine in machines(module, base).items()}
+    one_turn(functions, given, calls)
+    turns = [one_turn(functions, given, calls) for _ in range(rounds)]
+    middle = {key: statistics.median(t[key] for t in turns) for key in functions}
+    ratio = {key: statistics.median(t[key] / t["tvm"] for t in turns) for key in functions}
+    return Result(
+        model=f"{name}, {'dynamic' if dynamic else 'static'}",
+        pipeline=base,
+        tvm_us=middle["tvm"],
+        offset_us=middle["offset"],
+        settled_us=middle["settled"],
+        offset_ratio=ratio["offset"],
+        settled_ratio=ratio["settled"],
+    )
+
+
+def show(results: Sequence[Result]) -> str:
+    """The table for a person."""
+    heads = f"{'tvm us':>9}{'offset us':>11}{'settled us':>12}{'ratio':>8}{'settled':>9}"
+    lines = [f"{'model':<24}{'pipeline':<10}{heads}"]
+    lines += [
+        f"{r.model:<24}{r.pipeline:<10}{r.tvm_us:>9.2f}{r.offset_us:>11.2f}{r.settled_us:>12.2f}"
+        f"{r.offset_ratio:>8.2f}{r.settled_ratio:>9.2f}"
+        for r in results
+    ]
+    worst = max(r.offset_ratio for r in results)
+    return "\n".join([*lines, f"worst ratio {worst:.2f}, wanted at most {LIMIT:.2f}"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    results = [
+        measured(name, dynamic, base, given.rounds, given.calls)
+        for base in ("default", "target")
+        for name in MODELS
+        for dynamic in (True, False)
+    ]
+    print(json.dumps([asdict(r) for r in results], indent=2) if given.json else show(results))
+    return 0 if max(r.offset_ratio for r in results) <= LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
