@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from symalloc.plan.magnitude import Magnitudes
 from symalloc.plan.model import Plan
@@ -14,9 +15,9 @@ from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.atoms import Atom, Select
-from symalloc.size.condition import Condition, disjunction, le, negate
+from symalloc.size.condition import Condition, Relation, disjunction, le, negate
 from symalloc.size.defined import divisors
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr, symbol
 from symalloc.size.rewrite import rewrite
 
 __all__ = ["Judge"]
@@ -69,7 +70,20 @@ class Judge:
         """Whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
         bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
-        return bound is not None and self._proved(le(bound[0], bound[1] * INT64_MAX), domain)
+        if bound is None:
+            return False
+        excess = bound[0] - bound[1] * INT64_MAX
+        return any(_follows(excess, expr) for expr in self._limits(domain)) or self._proved(
+            le(excess, 0), domain
+        )
+
+    def _limits(self, domain: Domain) -> Iterator[Expr]:
+        """The assumptions `expr <= 0` over symbols that are never negative."""
+        for assumption in domain.assumptions:
+            if isinstance(assumption, Relation) and assumption.operator == "<=":
+                names = assumption.symbols
+                if all(self.sight.at_most(ZERO, symbol(name)) for name in names):
+                    yield assumption.expr
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Whether one of `sides` is proved to hold throughout, or in each case of a choice."""
@@ -145,6 +159,19 @@ def _regime(expr: Expr) -> Select | None:
         if found is not None:
             return found
     return None
+
+
+def _follows(low: Expr, known: Expr) -> bool:
+    """Whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
+
+    Both are polynomials over symbols that are >= 0, with no negative term but the constant ones.
+    """
+    if not known.is_polynomial or any(c < 0 for m, c in known.terms.items() if m):
+        return False
+    if any(m and m not in known.terms for m in low.terms):
+        return False
+    factor = max((Fraction(c, known.terms[m]) for m, c in low.terms.items() if m), default=Fraction(0))
+    return low.terms.get((), 0) <= factor * known.terms.get((), 0)
 
 
 def _symbols(plan: Plan) -> frozenset[str]:

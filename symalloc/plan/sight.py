@@ -16,6 +16,7 @@ from symalloc.size.expr import Expr
 __all__ = ["Sight", "alternatives", "candidates"]
 
 MOST_ALTERNATIVES = 256
+MOST_QUOTIENTS = 6  # that are replaced by their bounds in one difference
 
 
 class Sight:
@@ -34,7 +35,11 @@ class Sight:
         def below(expr: Expr) -> bool:
             return any(self._terms_at_most(expr.terms, node.terms) for node in nodes)
 
-        return below(low) or all(map(below, candidates(low)))
+        if below(low) or all(map(below, candidates(low))):
+            return True
+        if low.is_polynomial and high.is_polynomial:
+            return False
+        return all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Whether each term of `high - low` is >= 0."""
@@ -43,6 +48,16 @@ class Sight:
             if rest < 0 or (rest and not self._monomial(monomial)):
                 return False
         return all(c >= 0 and self._monomial(m) for m, c in high.items() if m not in low)
+
+    def _roughly_at_most(self, low: Expr, high: Expr) -> bool:
+        """The same once quotients in the difference are replaced by the bounds that rounding leaves them."""
+        difference = high - low
+        for _ in range(MOST_QUOTIENTS):
+            relaxed = _without_quotient(difference)
+            if relaxed is None:
+                break
+            difference = relaxed
+        return self._expr(difference)
 
     def _monomial(self, monomial: Monomial) -> bool:
         return all(power % 2 == 0 or self._atom(atom) for atom, power in monomial)
@@ -75,6 +90,23 @@ class Sight:
 def alternatives(expr: Expr) -> tuple[Expr, ...]:
     """Expressions whose maximum is `expr`: its other terms are added to each operand of a maximum in it."""
     return _expanded(expr)[1]
+
+
+def _without_quotient(expr: Expr) -> Expr | None:
+    """A positive multiple of something that is at most `expr`, with one `a // d` less; None where there is
+    none.
+
+    a // d lies between (a - d + 1) / d and a / d.
+    """
+    for monomial, coefficient in expr.terms.items():
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], FloorDiv):
+            atom = monomial[0][0]
+            divisor = atom.denominator.as_constant or 0
+            if divisor > 0:
+                rest = expr - Expr({monomial: coefficient})
+                bound = atom.numerator - (divisor - 1) if coefficient > 0 else atom.numerator
+                return divisor * rest + coefficient * bound
+    return None
 
 
 @lru_cache(maxsize=8192)

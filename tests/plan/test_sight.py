@@ -91,6 +91,15 @@ def test_the_usual_questions_are_seen() -> None:
     assert not sight.at_most(constant(0), N - 1)
 
 
+def test_rounding_is_seen() -> None:
+    sight = Sight(Domain())
+    packed = floordiv(N + 7, 8)
+    assert sight.at_most(packed, round_up(packed, 64))
+    assert sight.at_most(round_up(4 * N, 64), 4 * N + 63)
+    assert not sight.at_most(round_up(4 * N, 64), 4 * N + 62)
+    assert sight.at_most(round_up(4 * N, 64) + 64 * M, maximum(4 * N + 63, 5) + 64 * M)
+
+
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
     assert not Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
     assert Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)

@@ -94,3 +94,13 @@ def test_a_refusal_names_the_pair_and_the_binding() -> None:
         PlanRefusedError, match=r"plan for `f` is refused: `a`, `b`: .* at m = 1, n = \d+ \(and 1 more"
     ):
         raise PlanRefusedError.of("f", validate(wrong, DOMAIN, PROVER))
+
+
+def test_a_guard_on_a_symbol_that_can_be_negative_is_not_stretched() -> None:
+    """With m at -2**62 the guard holds, and n*2**10 can be past 64 bits all the same."""
+    guard = parse_condition("1024*n + 1024*m <= 2**62")
+    wide = plan(0, 0, 0, size=1024 * N, guarded=False)
+    arena = replace(wide.arenas[0], placements=())
+    judged = replace(wide, arenas=(arena,), guards=(Guard(condition=guard, check=guard),))
+    assert validate(judged, Domain(lower={"m": -(2**62)}), PROVER)
+    assert validate(judged, DOMAIN, PROVER) == ()
