@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from symalloc.program.casts import read_cast
 from symalloc.program.flow import Flow, Mark, Step
-from symalloc.program.kernel_call import arguments_of, kernel_facts
+from symalloc.program.kernel_call import arguments_of, asserted, kernel_facts
 from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.shapes import TypeNumbers
 from symalloc.program.types import ShapeType, TensorType, TupleType, Type
@@ -96,7 +96,7 @@ class _Collector:
         """What is known behind a step."""
         match step.instruction:
             case CallKernel() | CallTIR() as call:
-                return facts.with_calls(self.compared(call))
+                return facts.with_calls(self.compared(call)).with_guards(self.asserted(call))
             case Assert(condition=condition) if condition is not None:
                 return facts.with_guards(_parts(condition.substitute(self.definitions)))
             case MatchCast() as cast:
@@ -114,6 +114,14 @@ class _Collector:
             compared = kernel_facts(kernel, arguments_of(call))
             facts = self.known[key] = tuple(fact.substitute(self.definitions) for fact in compared)
         return facts
+
+    def asserted(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
+        """What a kernel asserts."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None or not kernel.asserts:
+            return ()
+        found = asserted(kernel, arguments_of(call))
+        return tuple(part for one in found for part in _parts(one.substitute(self.definitions)))
 
     def test(self, step: Step, *, holds: bool) -> tuple[Condition, ...]:
         """What is known on one side of an If."""

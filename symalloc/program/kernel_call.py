@@ -25,7 +25,7 @@ from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr
 
-__all__ = ["Comparison", "arguments_of", "bind_kernel", "comparisons", "kernel_facts"]
+__all__ = ["Comparison", "arguments_of", "asserted", "bind_kernel", "comparisons", "kernel_facts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,14 @@ def kernel_facts(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Conditio
     """What holds once the kernel was entered: its comparisons, without those that hold by themselves."""
     facts = (eq(c.actual, c.expected) for c in comparisons(kernel, arguments) if c.actual != c.expected)
     return tuple(fact for fact in facts if fact.as_bool is None)
+
+
+def asserted(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
+    """What holds behind a call because the kernel asserts it, where the arguments tell."""
+    if not kernel.asserts:
+        return ()
+    bound = bind_kernel(kernel, arguments)
+    return tuple(c.substitute(bound) for c in kernel.asserts if c.symbols <= bound.keys())
 
 
 def _scalar(argument: Operand) -> Expr | None:

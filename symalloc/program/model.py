@@ -362,12 +362,13 @@ class Kernel:
     """A PrimFunc, seen from outside.
 
     `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
-    as `n`).
+    as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.
     """
 
     name: str
     parameters: tuple[KernelBuffer | KernelScalar, ...]
     undefined: frozenset[str] = frozenset()
+    asserts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

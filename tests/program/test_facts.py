@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from program.build import KERNELS, Body, buffer, param, scalar_kernel, size
 from symalloc.program.facts import FunctionFacts, facts_of
 from symalloc.program.flow import Mark, flatten
 from symalloc.program.kernel_call import bind_kernel, comparisons
 from symalloc.program.model import Function, Operand, Scalar
 from symalloc.program.shapes import TypeNumbers
+from symalloc.size.parse import parse_condition
 
 
 def facts(function: Function) -> FunctionFacts:
@@ -70,3 +73,14 @@ def test_the_first_extent_that_stands_alone_binds() -> None:
     arguments = tuple(param(name, extent) for name, extent in (("x", "p"), ("y", "q"), ("z", "r")))
     found = [(str(c.actual), str(c.expected)) for c in comparisons(kernel, arguments)]
     assert found == [("p", "q + 1"), ("q", "q"), ("r", "q")]
+
+
+def test_what_a_kernel_asserts_holds_behind_its_call() -> None:
+    guard = replace(
+        scalar_kernel("guard", "k", "j"), asserts=(parse_condition("k <= 4"), parse_condition("z >= 1"))
+    )
+    body = Body(param("x", "n"))
+    body.call("guard", Scalar(size("2*n")), Scalar(size("n")))
+    body.call("read", body.params[0])
+    found = facts_of(flatten(body.finish()), {**KERNELS, "guard": guard}, TypeNumbers()).before
+    assert [[str(c) for c in one.guards] for one in found] == [[], ["n <= 2"], ["n <= 2"]]

@@ -51,13 +51,15 @@ class Head(TypedDict):
 class ModuleFacts:
     """What a function must know of its module.
 
-    `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for.  `lowered`:
-    whether operators were lowered to calls already, so that a remaining R.reshape is a view and not a copy.
+    `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for, `symbols`
+    the kernels by the symbol that they are exported as.  `lowered`: whether operators were lowered to calls
+    already, so that a remaining R.reshape is a view and not a copy.
     """
 
     kernels: Mapping[str, Kernel]
     functions: frozenset[str]
     externs: Mapping[str, str] = field(default_factory=dict)
+    symbols: Mapping[str, str] = field(default_factory=dict)
     lowered: bool = False
     devices: tuple[Any, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.types import to_dtype
 from symalloc.relax.tir_form import NotASizeError, TirForm
+from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 __all__ = ["extract_kernel"]
@@ -33,8 +35,19 @@ def extract_kernel(name: str, function: Any) -> Kernel:
         _define(param, symbols)
     effects = _effects(function.body)
     parameters = tuple(_parameter(param, form, symbols, effects) for param in params)
+    asserts = tuple(_asserted(function.body, form))
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
-    return Kernel(name=name, parameters=parameters, undefined=undefined)
+    return Kernel(name=name, parameters=parameters, undefined=undefined, asserts=asserts)
+
+
+def _asserted(body: Any, form: TirForm) -> Iterator[Condition]:
+    """The conditions of assertions that stand at the top of the body, where those are about sizes."""
+    for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
+        if type(statement) is tirx.AssertStmt:
+            try:
+                yield form.condition(statement.condition)
+            except NotASizeError:
+                continue
 
 
 def _define(param: Any, symbols: Symbols) -> None:

@@ -56,6 +56,7 @@ def _program(
         kernels=kernels,
         functions=frozenset(relax_functions),
         externs={n: str(f.global_symbol) for n, f in kinds.items() if isinstance(f, relax.ExternFunc)},
+        symbols={_symbol(f): n for n, f in kinds.items() if n in kernels and _symbol(f)},
         lowered=any(_is_lowered(f.body, kernels) for f in relax_functions.values()),
         devices=_devices(mod),
     )
@@ -64,6 +65,11 @@ def _program(
         places = NO_PLACES if text is None else text.places(function_name)
         functions[function_name] = extract_function(function_name, function, facts, places)
     return Program(name=name, functions=functions, kernels=kernels, stage=stage, source=source)
+
+
+def _symbol(function: Any) -> str:
+    """What a kernel is exported as; empty for a private one."""
+    return str((function.attrs or {}).get("global_symbol", ""))
 
 
 def _devices(mod: ir.IRModule) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from symalloc.program.model import (
     Alias,
     Assert,
     CallFunction,
+    CallKernel,
     CallPacked,
     Instruction,
     MakeTuple,
@@ -39,6 +40,9 @@ def call_packed(
     special = _SPECIAL.get(name)
     if special is not None:
         return special(context, head, None, arguments)
+    kernel = context.module.symbols.get(name)
+    if kernel is not None:
+        return CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
     if name in _CLOSURES:
         return context.not_understood(head, "a call of a closure", arguments)
     return CallPacked(

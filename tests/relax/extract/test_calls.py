@@ -197,3 +197,19 @@ def test_shapes_are_read_as_values(program: Read) -> None:
     assert isinstance(call, m.CallOperator)
     assert not isinstance(call.var.type, ScalarType)
     assert isinstance(first(program, "R.shape_to_tensor(s)"), m.CallOperator)
+
+
+EXPORTED_KERNEL = """
+        @T.prim_func
+        def check(k: T.int64):
+            T.func_attr({"global_symbol": "other"})
+            T.evaluate(k)
+"""
+
+
+def test_a_kernel_may_be_called_by_the_symbol_that_it_is_exported_as(program: Read) -> None:
+    call = first(program, 'R.call_packed("other", m, ty_args=R.Tuple())', EXPORTED_KERNEL)
+    assert isinstance(call, m.CallKernel)
+    assert (call.kernel, call.arguments) == ("check", (m.Scalar(N),))
+    call = first(program, 'R.call_packed("check", m, ty_args=R.Tuple())', EXPORTED_KERNEL)
+    assert isinstance(call, m.CallPacked)

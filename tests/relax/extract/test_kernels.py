@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from symalloc.program.model import KernelBuffer, KernelScalar, Program
+from symalloc.size.condition import le
 from symalloc.size.expr import symbol
 
 Read = Callable[[str], Program]
@@ -95,3 +96,17 @@ def test_parameters(program: Read) -> None:
     assert (b.shape, b.offset_factor, b.reads, b.writes) == ((2 * symbol("n"),), None, False, False)
     assert k == KernelScalar(name="k")
     assert kernel.undefined == {"n"}
+
+
+def test_assertions_at_the_top_hold_behind_a_call(program: Read) -> None:
+    kernel = program(
+        """
+        @T.prim_func(s_tir=True)
+        def k(n: T.int64, a: T.Buffer((16,), "int8")):
+            assert n <= 7, "too large"
+            if n > 3:
+                assert n <= 5, "not always reached"
+            a[0] = T.int8(1)
+        """
+    ).kernels["k"]
+    assert kernel.asserts == (le(symbol("n"), 7),)
