@@ -4,7 +4,6 @@ less.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from symalloc.plan.model import Buffer
@@ -37,13 +36,15 @@ def _live_counts(buffers: Sequence[Buffer], kinds: Mapping[int, int]) -> Iterato
     for buffer in buffers:
         for begin, end in buffer.live:
             if begin < end:
-                begins.setdefault(begin, []).append((end, buffer.id))
+                begins.setdefault(begin, []).append((end, kinds[buffer.id]))
     active: list[tuple[int, int]] = []
     width = len(set(kinds.values()))
     for position in sorted(begins):
-        active = [(end, id_) for end, id_ in active if end > position] + begins[position]
-        counted = Counter(kinds[id_] for id_ in {id_ for _, id_ in active})
-        yield tuple(counted[kind] for kind in range(width))
+        active = [one for one in active if one[0] > position] + begins[position]
+        counts = [0] * width
+        for _, kind in active:
+            counts[kind] += 1
+        yield tuple(counts)
 
 
 def _maximal(counts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
