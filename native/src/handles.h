@@ -29,6 +29,8 @@ class HandleTable {
   // Drops one reference; true when it was the last: then `*gone` is what the handle named.
   bool Release(int64_t handle, Held* gone);
 
+  std::mutex* mutex() { return &mutex_; }
+
   // What is held, in the order of the indices.
   std::vector<Held> All();
 

@@ -53,19 +53,29 @@ int64_t Pool::Range::DecommitFree(int64_t nbytes) {
   return given;
 }
 
-Pool::Pool(const Options& options)
+Pool::Pool(const Options& options, std::mutex* held_too)
     : options_(options),
-      id_(Registry::Global().Add(this)),
+      id_(Registry::Global().NewId()),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
-      range_count_(options.apart ? 2 : 1) {
+      range_count_(options.apart ? 2 : 1),
+      held_at_fork_{recorder_.mutex(), &mutex_} {
   // a process may have been given less address space than a machine has
   while (!ReserveRanges()) {
     options_.capacity /= 2;
     if (options_.capacity < kLeastCapacity) {
-      Registry::Global().Remove(id_);
       throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool");
     }
   }
+  if (held_too != nullptr) held_at_fork_.push_back(held_too);
+  Registry::Global().Add(id_, this);
+}
+
+void Pool::LockAll() {
+  for (std::mutex* mutex : held_at_fork_) mutex->lock();
+}
+
+void Pool::UnlockAll() {
+  for (std::mutex* mutex : held_at_fork_) mutex->unlock();
 }
 
 bool Pool::ReserveRanges() {
@@ -197,6 +207,9 @@ Pool::Local* Pool::FindLocal() {
     if (id == id_) found = local;
   }
   if (found == nullptr) {
+    auto gone = [](const auto& entry) { return !Registry::Global().Has(entry.first); };
+    auto& entries = directory.entries;
+    entries.erase(std::remove_if(entries.begin(), entries.end(), gone), entries.end());
     auto fresh = std::make_unique<Local>();
     found = fresh.get();
     directory.entries.emplace_back(id_, found);

@@ -53,7 +53,8 @@ struct BadFree : std::invalid_argument {
 // Thread-safe.  Blocks may be freed by another thread than allocated them.
 class Pool {
  public:
-  explicit Pool(const Options& options);
+  // `held_too`: a mutex to be held while the process forks, never taken together with one of the pool.
+  explicit Pool(const Options& options, std::mutex* held_too = nullptr);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -113,6 +114,8 @@ class Pool {
     }
   };
 
+  void LockAll();
+  void UnlockAll();
   bool ReserveRanges();
   // The range that `block` lies in, or -1.
   int RangeOf(const void* block) const {
@@ -143,6 +146,7 @@ class Pool {
   char* bases_[2];
 
   Recorder recorder_;
+  std::vector<std::mutex*> held_at_fork_;
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Range>> ranges_;

@@ -13,10 +13,10 @@ namespace symalloc {
 
 class PoolObj : public tvm::ffi::Object {
  public:
-  explicit PoolObj(const Options& options) : pool(options) {}
+  explicit PoolObj(const Options& options) : pool(options, handles.mutex()) {}
 
+  HandleTable handles;  // the pool holds its mutex while the process forks
   Pool pool;
-  HandleTable handles;
 
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.Pool", PoolObj, tvm::ffi::Object);

@@ -42,6 +42,8 @@ class Recorder {
     blocks_.erase(found);
   }
 
+  std::mutex* mutex() { return &mutex_; }
+
   std::vector<Event> Events() {
     std::lock_guard<std::mutex> lock(mutex_);
     return events_;

@@ -14,10 +14,9 @@ Registry& Registry::Global() {
 // A fork copies memory as it is; nobody may be in the middle of changing it, nor hold a lock in the child.
 Registry::Registry() { pthread_atfork(BeforeFork, AfterFork, AfterFork); }
 
-uint64_t Registry::Add(Pool* pool) {
+void Registry::Add(uint64_t id, Pool* pool) {
   std::lock_guard<std::mutex> lock(mutex_);
-  pools_[next_] = pool;
-  return next_++;
+  pools_[id] = pool;
 }
 
 void Registry::Remove(uint64_t id) {
@@ -25,15 +24,20 @@ void Registry::Remove(uint64_t id) {
   pools_.erase(id);
 }
 
+bool Registry::Has(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return pools_.count(id) != 0;
+}
+
 void Registry::BeforeFork() {
   Registry& registry = Global();
   registry.mutex_.lock();
-  for (auto& [_, pool] : registry.pools_) pool->mutex_.lock();
+  for (auto& [_, pool] : registry.pools_) pool->LockAll();
 }
 
 void Registry::AfterFork() {
   Registry& registry = Global();
-  for (auto& [_, pool] : registry.pools_) pool->mutex_.unlock();
+  for (auto& [_, pool] : registry.pools_) pool->UnlockAll();
   registry.mutex_.unlock();
 }
 

@@ -1,6 +1,7 @@
 // All pools of the process, so that threads that end and processes that fork find them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -13,8 +14,14 @@ class Registry {
  public:
   static Registry& Global();
 
-  uint64_t Add(Pool* pool);
+  // Never the same twice, and never 0.
+  uint64_t NewId() { return next_.fetch_add(1); }
+
+  // Adds a pool that is wholly made.
+  void Add(uint64_t id, Pool* pool);
   void Remove(uint64_t id);
+
+  bool Has(uint64_t id);
 
   // Calls use(pool) while the pool cannot go; nothing where it is gone.
   template <typename Use>
@@ -30,7 +37,7 @@ class Registry {
   static void AfterFork();
 
   std::mutex mutex_;  // taken before a pool's own
-  uint64_t next_ = 1;
+  std::atomic<uint64_t> next_{1};
   std::map<uint64_t, Pool*> pools_;
 };
 

@@ -4,11 +4,12 @@ import ctypes
 import gc
 import os
 import resource
+import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from time import sleep
 
 import pytest
@@ -267,6 +268,30 @@ def test_a_library_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     file.write_text("no library")
     with pytest.raises(NativeMissingError, match="cannot be loaded"):
         load_library(file)
+
+
+def test_forking_amid_other_threads_does_not_hang_the_child() -> None:
+    pool, stop = NativePool(), Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            for handle in [pool.alloc(n, tag="x") for n in range(0, 100_000, 9973)]:
+                pool.free(handle)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # ends the child where it hangs
+                pool.free(pool.alloc(2**20))
+                pool.trim()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_less_address_space_makes_a_smaller_pool() -> None:
