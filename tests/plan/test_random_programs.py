@@ -19,6 +19,7 @@ from symalloc.plan.options import Flavour, PlanOptions
 from symalloc.plan.planner import plan_program
 from symalloc.plan.validate import validate
 from symalloc.program.model import Program
+from symalloc.prove.budget import Budget
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
@@ -141,3 +142,12 @@ def _binds(binding: dict[str, int], placement: Placement) -> bool:
 def _span(placement: Placement, binding: dict[str, int]) -> tuple[int, int]:
     begin = placement.offset.evaluate(binding)
     return begin, begin + placement.buffer.size.evaluate(binding)
+
+
+def test_a_weak_prover_costs_bytes_and_never_a_plan() -> None:
+    """What cannot be proved is laid out so that it can be seen: no plan hangs on the solver's luck."""
+    weak = Prover(Budget(z3_milliseconds=0, z3_steps=0, sampling_steps=50, cases=1, work=1))
+    for seed in SEEDS:
+        plans = plan_program(random_program(seed), weak)
+        assert all(validate(plan, DOMAIN, PROVER) == () for plan in plans.values())
+    assert weak.solver.asked == 0
