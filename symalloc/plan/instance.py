@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from symalloc.plan.grid import Grid, Ranges, Values, score_grid
 from symalloc.plan.model import Buffer, LiveRange
 from symalloc.size.expr import Expr
@@ -18,8 +16,8 @@ __all__ = ["Instance"]
 class Instance:
     """Buffers are numbered by their place in `ids`.
 
-    `sizes` holds the distinct sizes and `kinds` which of them each buffer has; `table[i, g]` is the size of
-    buffer i at point g of the grid, `floors[g]` the floor there (at least 1 byte).
+    `sizes` holds the distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th
+    size at point g of the grid, `floors[g]` the floor there (at least 1 byte).
     """
 
     ids: tuple[int, ...]
@@ -30,7 +28,7 @@ class Instance:
     sizes: tuple[Expr, ...]
     kinds: tuple[int, ...]
     grid: Grid
-    table: Values
+    values: Values
     floors: Values
 
     @classmethod
@@ -57,12 +55,17 @@ class Instance:
             sizes=sizes,
             kinds=kinds,
             grid=grid,
-            table=grid.values(sizes)[list(kinds)] if kinds else np.zeros((0, len(grid))),
+            values=grid.values(sizes),
             floors=floors,
         )
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def relative(self, point: int) -> list[float]:
+        """The size of each buffer at a point of the grid, in multiples of the floor there."""
+        values: list[float] = (self.values[:, point] / self.floors[point]).tolist()
+        return [values[kind] for kind in self.kinds]
 
     def sizes_at(self, point: int) -> list[int]:
         """The exact size of each buffer at a point of the grid, in bytes."""

@@ -41,8 +41,8 @@ def improve(
 
     Stops when the worst ratio at the points is at most `target`, after `steps`, or when time has expired.
     """
-    relative = problem.table[:, list(points)] / problem.floors[list(points)]
-    search = _Search(adjacent=problem.adjacent, columns=relative.T.tolist(), random=random)
+    columns = [problem.relative(point) for point in points]
+    search = _Search(adjacent=problem.adjacent, columns=columns, random=random)
     current = best = list(order)
     heights = lowest = search.heights(current)
     for step in range(steps):

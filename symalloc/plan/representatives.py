@@ -36,8 +36,7 @@ def _typical(low: int, high: int | None) -> int:
 
 def _groups(problem: Instance) -> Sequence[list[int]]:
     """The points of the grid by the order of the sizes there, most frequent first."""
-    values = problem.grid.values(problem.sizes)
     groups: dict[bytes, list[int]] = {}
-    for point, order in enumerate(np.argsort(values, axis=0, kind="stable").T):
+    for point, order in enumerate(np.argsort(problem.values, axis=0, kind="stable").T):
         groups.setdefault(order.tobytes(), []).append(point)
     return sorted(groups.values(), key=lambda group: -len(group))

@@ -30,7 +30,7 @@ __all__ = ["Effort", "Found", "search"]
 PERFECT = 1.0 + 1e-9
 HARD_POINTS = 6  # at which the local search starts to work; the whole grid judges what it finds
 ROUNDS = 6  # of local search, each with the point added where the last one left the ratio worst
-SCREENED = 16  # packings that are judged over the whole grid, of those that are good where it was packed
+KEPT = 16  # candidates that local search learns from and regimes are chosen from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,17 +136,10 @@ class _Attempt:
 
     def run(self, points: Sequence[int]) -> None:
         """Fills `candidates`; stops at the first that is perfect."""
-        screened = []
         for order in self.greedy(points):
-            screen = score(ratios(self.problem, order, points))
             self.steps += 1
-            screened.append((screen, self.steps, order))
-            if screen.worst <= PERFECT and self.add(order):
+            if self.add(order):
                 return
-            if self.expired():
-                break
-        for _, _, order in sorted(screened)[:SCREENED]:
-            self.add(order)
         hard = self.hard(points)
         if self.effort.work and self.local(hard):
             return
@@ -161,6 +154,7 @@ class _Attempt:
         values = ratios(self.problem, order)
         self.candidates.append(_Candidate(order=order, values=values, score=score(values)))
         self.candidates.sort(key=lambda c: c.score)
+        del self.candidates[KEPT:]
         return self.candidates[0].score.worst <= PERFECT or self.expired()
 
     def greedy(self, points: Sequence[int]) -> Iterator[list[int]]:
@@ -215,10 +209,10 @@ class _Attempt:
 
     def different(self, points: Sequence[int]) -> list[int]:
         """`points`, of those that are alike but for the scale only the first."""
-        table, floors = self.problem.table, self.problem.floors
+        values, floors = self.problem.values, self.problem.floors
         seen: dict[bytes, int] = {}
         for point in points:
-            seen.setdefault((table[:, point] / floors[point]).round(9).tobytes(), point)
+            seen.setdefault((values[:, point] / floors[point]).round(9).tobytes(), point)
         return list(seen.values())
 
     def found(self, buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], point: int) -> Found:
