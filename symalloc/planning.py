@@ -37,7 +37,8 @@ RUN_JOB = "symalloc.relax.run_file:run_file"
 class Planned:
     """A file's module, planned: a summary for each function, and what the linter says of what came out.
 
-    `text` is the planned module as it is written; `staged` holds the certificates, until `write` moves them.
+    `text` is the planned module in the form that was asked for, or empty; `staged` holds the certificates,
+    until `write` moves them.
     """
 
     text: str
@@ -62,13 +63,14 @@ def planned_file(
     request: PlanRequest,
     *,
     options: PlanOptions,
-    form: Literal["json", "script"] = "json",
+    form: Literal["json", "script"] | None = None,
     samples: Sequence[Mapping[str, int]] = (),
     compare: bool = False,
 ) -> Iterator[Planned]:
     """The plan of a module, made in a child process, and linted; nothing is written before `Planned.write`.
 
-    With `compare` TVM's own planner is asked, too, in a child of its own: it may crash.  Raises UsageError.
+    `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
+    is asked, too, in a child of its own: it may crash.  Raises UsageError.
     """
     _require_file(request.path)
     with _staging(options.certificate) as staged:

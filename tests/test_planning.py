@@ -13,6 +13,7 @@ from symalloc.errors import UsageError
 from symalloc.plan.options import PlanOptions
 from symalloc.planning import planned_file
 from symalloc.relax.plan_request import PlanRequest
+from symalloc.relax.read_json import load_module
 from symalloc.relax.run_isolated import isolated
 
 MODULE = """\
@@ -50,8 +51,10 @@ def test_nothing_is_written_before_it_is_asked_for(request_: PlanRequest) -> Non
 def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> None:
     Path("proofs").mkdir()
     Path("proofs/notes.txt").write_text("mine")
-    with planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned:
+    options = PlanOptions(certificate=Path("proofs"))
+    with planned_file(request_, options=options, form="json") as planned:
         planned.write(Path("planned.json"))
+    assert load_module(Path("planned.json").read_bytes()).get_global_vars()
     written = names()
     assert {"planned.json", "proofs/index.json", "proofs/notes.txt"} <= written
     assert not [name for name in written if name.startswith(".")]
@@ -65,7 +68,7 @@ def test_an_output_that_cannot_be_written_leaves_no_certificate(request_: PlanRe
     before = names()
     with (
         pytest.raises(UsageError, match=r"cannot write planned\.json"),
-        planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned,
+        planned_file(request_, options=PlanOptions(certificate=Path("proofs")), form="json") as planned,
     ):
         planned.write(Path("planned.json"))
     assert names() == before

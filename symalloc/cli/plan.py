@@ -116,9 +116,9 @@ def _refused(report: Report, file: Path) -> int:
     return 1
 
 
-def _form(output: Path | None) -> Literal["json", "script"]:
+def _form(output: Path | None) -> Literal["json", "script"] | None:
     if output is None:
-        return "json"
+        return None
     if output.suffix not in FORMS:
         raise UsageError(f"{output}: the name must end in .json or .py, which says how the module is written")
     if not output.parent.is_dir():

@@ -36,20 +36,21 @@ def plan_file(
     request: PlanRequest,
     *,
     options: PlanOptions,
-    form: Form,
+    form: Form | None,
     samples: Sequence[Mapping[str, int]],
     comparison: Mapping[str, Comparison] | str | None,
 ) -> PlannedFile:
     """Loads a module, lowers and plans it; raises RunError.
 
-    The plan is shown at the bindings `samples`, or at standard ones, beside `comparison`: TVM's plans by
-    function, why there are none, or None where nobody asked.
+    `form`: how the planned module is to be written down, None for not at all.  The plan is shown at the
+    bindings `samples`, or at standard ones, beside `comparison`: TVM's plans by function, why there are
+    none, or None where nobody asked.
     """
     loaded, lowered = _lowered(request)
-    planned = _planned(lowered, options)
+    planned = _planned(lowered, request.target, options)
     name = request.module or request.path.stem
     return PlannedFile(
-        text=written(planned.module, form),
+        text="" if form is None else written(planned.module, form),
         program=locate(planned.module, name=name, stage=STAGE, file=str(request.path)),
         original=extract(loaded, name=name),
         summaries=summaries(
@@ -71,7 +72,7 @@ def plan_module(
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> PlannedModule:
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
-    return _planned(lower_or_refuse(module, target, pipeline), options)
+    return _planned(lower_or_refuse(module, target, pipeline), target, options)
 
 
 def summaries(
@@ -130,7 +131,7 @@ def _lowered(request: PlanRequest) -> tuple[tvm.IRModule, tvm.IRModule]:
     return loaded, lower_or_refuse(loaded, request.target, request.pipeline)
 
 
-def _planned(lowered: tvm.IRModule, options: PlanOptions) -> PlannedModule:
+def _planned(lowered: tvm.IRModule, target: str, options: PlanOptions) -> PlannedModule:
     """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
-    planned = plan_or_refuse(lowered, options)
+    planned = plan_or_refuse(lowered, target, options)
     return replace(planned, module=transform.LowerAllocTensor()(planned.module))

@@ -51,7 +51,7 @@ class Runner:
         self._seen = extract(module, name="module").functions[self.name]
         self._target, self._pipeline = target, pipeline
         self._lowered = lower_or_refuse(module, target, pipeline)
-        self._module = plan_or_refuse(self._lowered, options)
+        self._module = plan_or_refuse(self._lowered, target, options)
         self.plan = self._module.plans[self.name]
 
     def run(

@@ -239,6 +239,24 @@ def test_a_full_disk(run: Run) -> None:
     assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_plan_that_cannot_be_shown_or_written_leaves_nothing(run: Run, folder: Path) -> None:
+    Path("full.json").symlink_to("/dev/full")
+    before = sorted(folder.rglob("*"))
+    status, _, err = run("plan", "model.py", "-o", "full.json", "--certificate", "proofs")
+    assert (status, err) == (2, "error: cannot write full.json: No space left on device\n")
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*SYMALLOC, "plan", "model.py", "-o", "p.json", "--certificate", "proofs"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_closed_streams(closed: str) -> None:
     code = f"import sys; sys.{closed} = None; from symalloc.cli.main import main; main(['prove', 'm >= 0'])"
