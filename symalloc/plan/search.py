@@ -48,7 +48,7 @@ class Effort:
     seed: int = 0
     points: int = 8
     heuristics: int = 4
-    work: int = 100_000
+    work: int = 200_000
     regimes: int = 3
     target: float = 1.01
     exact_seconds: float = 0.2
