@@ -89,8 +89,6 @@ class PagedPool:
     An address is `range * capacity + offset`: range 0 for what stays in its call, 1 for what escapes.
     """
 
-    name = "pool"
-
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
         self._ranges = [_Range(self.options) for _ in range(2 if self.options.apart else 1)]

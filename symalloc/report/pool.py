@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from symalloc.pool.replay import Replayed, Total, total
-from symalloc.report.plan import human_bytes
+from symalloc.report.amounts import human_bytes
 
 __all__ = ["replays_as_json", "replays_as_text"]
 
@@ -67,7 +67,7 @@ def _summary(totals: Sequence[Total], count: int) -> Iterator[str]:
     yield _row("policy", "mean", "worst")
     for t in totals:
         yield _row(t.policy, f"{t.mean:.3f}", f"{t.worst:.3f}")
-    yield "mean: geometric; reserved: bytes of backed pages; seconds: simulated in Python"
+    yield "mean: geometric; reserved: bytes of backed pages; seconds: of the policy, driven from Python"
 
 
 def _row(name: str, *cells: str) -> str:
