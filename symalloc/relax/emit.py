@@ -23,6 +23,7 @@ from symalloc.program.model import AllocFresh, Block, CallFunction, Function, If
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit_guards import Check
+from symalloc.relax.extract.arrays import elements
 from symalloc.relax.symbols import paired
 from symalloc.relax.tir_emit import PrimBuilder
 from symalloc.size.atoms import Select
@@ -214,7 +215,7 @@ class _Writer:
         if isinstance(block, relax.DataflowBlock):
             raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
         written: list[relax.Binding] = []
-        for binding in block.bindings:
+        for binding in elements(block.bindings):
             instruction = next(instructions, None)
             if instruction is None:
                 raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
@@ -274,7 +275,7 @@ class _Writer:
         if not places:
             return [binding]
         ((index, placement),) = places
-        shape, dtype, device, *_ = value.args
+        shape, dtype, device, *_ = elements(value.args)
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
         placed = self.homes[index].place(offset, shape, dtype, device, binding.var.ty)

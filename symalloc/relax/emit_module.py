@@ -52,7 +52,7 @@ class _Emitter:
     guards: GuardKind
     shift: bool
     check: Check = field(init=False)
-    builder: relax.BlockBuilder = field(init=False)
+    written: tvm.IRModule = field(init=False)
     globals: dict[str, GlobalVar] = field(init=False)
     callees: dict[str, GlobalVar] = field(default_factory=dict)
     kernels: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Emitter:
     def __post_init__(self) -> None:
         self.globals = {v.name_hint: v for v in self.module.get_global_vars()}
         self.check = Check(kind=self.guards, taken=set(self.globals))
-        self.builder = relax.BlockBuilder(self.module.clone())
+        self.written = self.module.clone()
 
     def function(self, name: str, plan: Plan) -> None:
         """Writes the plan of one function into it, and into a variant where callers lend their arenas."""
@@ -71,7 +71,7 @@ class _Emitter:
         if name in self.lent_to:
             self.callees[name] = self.variant(function, seen, plan, around)
         planned = emit_function(function, seen, plan, entry_symbols(function, seen), around)
-        self.builder.update_func(variable, planned)
+        self.written.update_func(variable, planned)
 
     @property
     def lent_to(self) -> frozenset[str]:
@@ -122,11 +122,15 @@ class _Emitter:
 
     def add(self, name: str, function: Any) -> GlobalVar:
         """Adds a function that only the module itself calls."""
-        return self.builder.add_func(function.without_attr("global_symbol"), self.check.free_name(name))
+        private = function.without_attr("global_symbol")
+        # a builder gives the variable its type; one that held the module would look through all of it
+        variable = relax.BlockBuilder().add_func(private, self.check.free_name(name))
+        self.written.update_func(variable, private)
+        return variable
 
     def finished(self) -> tvm.IRModule:
         """The module, with the kernels that were found wanting, less what nothing refers to any more."""
-        module = self.builder.get()
+        module = self.written
         for name, kernel in self.check.kernels.items():
             module[name] = kernel
         for name, positions in self.shifted.items():

@@ -7,6 +7,7 @@ takes a kernel without effects for dead code.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import tvm
@@ -14,6 +15,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, TupleType
 
 from symalloc.relax.emit_guards import ASSERT
+from symalloc.relax.extract.arrays import elements
 
 __all__ = ["LowerGuards"]
 
@@ -27,13 +29,20 @@ class LowerGuards:
         guarded = [(v, f) for v, f in module.functions_items() if _guard(f) is not None]
         if not guarded:
             return module
-        builder = relax.BlockBuilder(module.clone())
+        lowered = module.clone()
         for variable, function in guarded:
             kernel, symbols = _kernel(_guard(function))
-            check = builder.add_func(kernel, f"{variable.name_hint}_check")
-            call = builder.normalize(Call(check, symbols, ty_args=[TupleType([])]))
-            builder.update_func(variable, _with_first(function, call))
-        return builder.get()
+            name = _free_name(f"{variable.name_hint}_check", lowered)
+            check = relax.BlockBuilder().add_func(kernel, name)
+            lowered.update_func(check, kernel)
+            call = Call(check, symbols, ret_ty=TupleType([]))
+            lowered.update_func(variable, _with_first(function, call))
+        return lowered
+
+
+def _free_name(wanted: str, module: tvm.IRModule) -> str:
+    taken = {v.name_hint for v in module.get_global_vars()}
+    return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
 
 
 def _guard(function: Any) -> Any | None:
@@ -68,7 +77,7 @@ def _kernel(guard: Any) -> tuple[tirx.PrimFunc, list[Any]]:
 def _with_first(function: relax.Function, value: Any) -> relax.Function:
     """`function` with another value in its first binding."""
     first, *blocks = function.body.blocks
-    old, *bindings = first.bindings
+    old, *bindings = elements(first.bindings)
     kind = type(first)
     renewed = kind([relax.VarBinding(old.var, value), *bindings])
     body = relax.SeqExpr([renewed, *blocks], function.body.body)

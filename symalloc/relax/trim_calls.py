@@ -17,6 +17,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, Op
 
 from symalloc.relax.emit_guards import ASSERT
+from symalloc.relax.extract.arrays import elements
 
 __all__ = ["TrimCalls"]
 
@@ -77,8 +78,8 @@ class _Names:
 
 def _flat(seq: relax.SeqExpr) -> Iterator[Any]:
     """The values that `seq` binds in the order of the text, those of branches in front of their If."""
-    for block in seq.blocks:
-        for binding in block.bindings:
+    for block in elements(seq.blocks):
+        for binding in elements(block.bindings):
             value = binding.value
             if type(value) is relax.If:
                 yield from _flat(value.true_branch)
@@ -129,7 +130,7 @@ class _Trimmer:
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
     def sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [relax.BindingBlock(list(self.bindings(block.bindings))) for block in seq.blocks]
+        blocks = [relax.BindingBlock(list(self.bindings(elements(block.bindings)))) for block in seq.blocks]
         return self.builder.normalize(
             relax.SeqExpr(blocks, self.instead.get(seq.body.__chandle__(), seq.body))
         )
@@ -159,7 +160,7 @@ class _Trimmer:
         return relax.VarBinding(binding.var, self.builder.normalize(chosen))
 
     def call(self, binding: relax.VarBinding, call: Any) -> Iterator[relax.VarBinding]:
-        op, arguments = call.op, list(call.args)
+        op, arguments = call.op, elements(call.args)
         if op.__chandle__() == _KILL and arguments[0].__chandle__() in self.needless:
             return
         name = self.names(op) if type(op) is relax.ExternFunc else ""
