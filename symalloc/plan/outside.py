@@ -32,7 +32,7 @@ from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.size.expr import Expr, symbol
 from symalloc.size.operations import maximum
 
-__all__ = ["KernelUse", "Made", "Outside", "Returned", "outside"]
+__all__ = ["KernelUse", "Made", "Outside", "Returned", "outside", "values_at_call"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class _Walk:
                     yield from self.block(otherwise, bound, callers)
                 case CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
-                    values = _composed(_arguments(callee, instruction), bound)
+                    values = _composed(values_at_call(callee, instruction), bound)
                     yield from self.block(callee.body, values, (*callers, name))
 
 
@@ -136,7 +136,7 @@ def _in_symbols_of_caller(taken: Scratch, values: Mapping[str, Expr]) -> Scratch
     return Scratch(problem="its workspace depends on extents that the call leaves open")
 
 
-def _arguments(callee: Function, call: CallFunction) -> dict[str, Expr]:
+def values_at_call(callee: Function, call: CallFunction) -> dict[str, Expr]:
     """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
     found: dict[str, Expr] = {}
     for param, argument in zip(callee.params, call.arguments, strict=False):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import tvm
 from tvm import relax
 from tvm.relax import transform
 
 from symalloc.plan.comparison import Comparison, TvmPlan
-from symalloc.plan.outside import outside
+from symalloc.plan.outside import outside, values_at_call
 from symalloc.program.allocations import allocations
-from symalloc.program.model import AllocStorage, Block, If, Program
+from symalloc.program.flow import Mark
+from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program
 from symalloc.program.summaries import Analysis, analyse
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.tvm_error import error_text
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import maximum
 
 __all__ = ["compare_with_tvm"]
 
@@ -57,17 +59,44 @@ def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
         failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)
     analyses = analyse(program)
-    return {name: _plan(program, analyses[name]) for name in names}
+    return {name: _plan(program, analyses, name, ()) for name in names}
 
 
-def _plan(program: Program, analysis: Analysis) -> TvmPlan:
+def _plan(program: Program, analyses: Mapping[str, Analysis], name: str, callers: tuple[str, ...]) -> TvmPlan:
+    """The plan of the function `name`; recursion is not followed."""
+    analysis = analyses[name]
     body = analysis.flow.function.body
-    returned = frozenset(v for r in outside(program, analysis, {}).returned for v in r.allocations)
-    fresh = (a for a in allocations(body) if a.var not in returned)
+    around = outside(program, analysis, {})
+    returned = frozenset(v for r in around.returned for v in r.allocations)
+    left = (a for a in allocations(body) if a.var not in returned)
+    made = (m.nbytes for m in around.made if m.by in program.functions)
     return TvmPlan(
         storages=tuple(_storages(body)),
-        fresh=tuple(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in fresh),
+        fresh=(*(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in left), *made),
+        calls=tuple(
+            _reserved_by(call, program, analyses, (*callers, name))
+            for call in _calls(analysis)
+            if call.name in program.functions and call.name not in (*callers, name)
+        ),
     )
+
+
+def _calls(analysis: Analysis) -> Iterator[CallFunction]:
+    for step in analysis.flow.steps:
+        if step.mark is Mark.PLAIN and isinstance(step.instruction, CallFunction):
+            yield step.instruction
+
+
+def _reserved_by(
+    call: CallFunction, program: Program, analyses: Mapping[str, Analysis], callers: tuple[str, ...]
+) -> tuple[Expr | None, ...]:
+    """What `call` reserves, in symbols of the caller; the largest of what is called in turn is one size."""
+    plan = _plan(program, analyses, call.name, callers)
+    values = values_at_call(program.functions[call.name], call)
+    sums = [None if None in sizes else sum(filter(None, sizes), start=ZERO) for sizes in plan.calls]
+    deeper = (None if None in sums else maximum(*filter(None, sums)),) if sums else ()
+    sizes = (*plan.storages, *plan.fresh, *deeper)
+    return tuple(None if size is None else size.substitute(values) for size in sizes)
 
 
 def _storages(block: Block) -> Iterator[Expr | None]:

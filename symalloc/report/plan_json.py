@@ -125,6 +125,7 @@ def _tvm_plan(plan: TvmPlan | None) -> dict[str, Any] | None:
     return {
         "storages": [_size(size) for size in plan.storages],
         "fresh": [_size(size) for size in plan.fresh],
+        "calls": [[_size(size) for size in sizes] for sizes in plan.calls],
         "problem": plan.problem,
     }
 

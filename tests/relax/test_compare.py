@@ -37,6 +37,15 @@ def test_what_tvm_leaves_by_itself_counts() -> None:
     assert found.unbounded.reserved({"n": 5}) == sum(s.evaluate({"n": 5}) for s in sizes if s is not None)
 
 
+def test_what_called_functions_reserve_counts() -> None:
+    found = compare_with_tvm(lower(load_one(SCRIPT, module="Calls"), "llvm"))
+    plan, callee = found["main"].unbounded, found["layer"].unbounded
+    assert [str(size) for size in callee.storages] == ["64*m"]
+    assert [[str(size) for size in sizes] for sizes in plan.calls] == [["64*n"], ["128*n"]]
+    own = sum(size.evaluate({"n": 4}) for size in (*plan.storages, *plan.fresh) if size is not None)
+    assert plan.reserved({"n": 4}) == own + 128 * 4
+
+
 def test_a_module_is_not_changed() -> None:
     module = lower(load_one(SCRIPT, module="Attention"), "llvm")
     before = module.script()
