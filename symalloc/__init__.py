@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from symalloc.errors import SymallocError, UsageError
     from symalloc.instrument import VerifyMemory
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+    from symalloc.packing import pack
     from symalloc.pipelines import pipeline
     from symalloc.prove.verdict import Proof, Verdict
     from symalloc.relax.plan_pass import PlanMemory
@@ -37,6 +38,7 @@ __all__ = [
     "VerifyMemory",
     "__version__",
     "lint",
+    "pack",
     "pipeline",
     "plan",
     "prove",
@@ -55,6 +57,7 @@ _HOMES = {
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
+    "pack": "symalloc.packing",
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
     "prove": "symalloc.api",

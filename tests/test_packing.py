@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.errors import UsageError
-from symalloc.packing import pack
+from symalloc import UsageError, pack
 
 PROBLEM = {
     "symbols": {"n": {}},
