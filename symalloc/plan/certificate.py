@@ -27,13 +27,19 @@ __all__ = ["INDEX", "plan_certificate", "write_certificate"]
 INDEX = "index.json"
 
 
-def plan_certificate(plans: Iterable[Plan], domain: Domain, prover: Prover) -> dict[str, str]:
-    """The scripts and the index that prove `plans` over `domain`, by file name."""
+def plan_certificate(
+    plans: Iterable[Plan], domain: Domain, prover: Prover, *, machine: bool = True
+) -> dict[str, str]:
+    """The scripts and the index that prove `plans` over `domain`, by file name.
+
+    `machine` is that of `obligations`.
+    """
     files: dict[str, str] = {}
     entries = []
     for number, plan in enumerate(plans):
         folder = f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '_', plan.function)}"
-        rows = list(_rows(plan, folder, domain, prover, files))
+        asked = obligations(plan, machine=machine)
+        rows = list(_rows(plan, folder, asked, Judge.of(plan, domain, prover), files))
         guards = [str(guard.condition) for guard in plan.guards]
         entries.append({"function": plan.function, "guards": guards, "obligations": rows})
     files[INDEX] = json.dumps({"version": 1, "plans": entries}, indent=1) + "\n"
@@ -49,11 +55,10 @@ def write_certificate(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _rows(
-    plan: Plan, folder: str, domain: Domain, prover: Prover, files: dict[str, str]
+    plan: Plan, folder: str, asked: Iterable[Obligation], judge: Judge, files: dict[str, str]
 ) -> Iterator[Mapping[str, Any]]:
-    """The index's rows for `plan`; its scripts go into `files`."""
-    judge = Judge.of(plan, domain, prover)
-    for number, obligation in enumerate(obligations(plan)):
+    """The index's rows for what is `asked` of `plan`; the scripts go into `files`."""
+    for number, obligation in enumerate(asked):
         proof = judge.proof(obligation)
         name = f"{folder}/{number:04d}-{obligation.kind}.smt2"
         files[name] = _script(plan, obligation, judge.domain_of(obligation), proof)

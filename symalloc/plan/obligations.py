@@ -57,13 +57,16 @@ class _Class:
     alignment: int
 
 
-def obligations(plan: Plan) -> Iterator[Obligation]:
-    """All that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits."""
+def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
+    """All that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits.
+
+    Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
+    """
     for arena in plan.arenas:
         classes = [_class_of(p) for p in arena.placements]
         yield from _alone(arena, classes)
         yield from _pairs(arena.placements, classes)
-        yield from _machine(arena, classes)
+        yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
 
 
 def _class_of(placement: Placement) -> _Class:

@@ -24,10 +24,10 @@ __all__ = ["Fault", "PlanRefusedError", "validate"]
 def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[Fault, ...]:
     """Every fault of `plan` over `domain`; empty where all of it is proved.
 
-    Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
+    `machine` is that of `obligations`.
     """
     judge = Judge.of(plan, domain, prover)
-    asked = (o for o in obligations(plan) if machine or not o.guarded)
+    asked = obligations(plan, machine=machine)
     return tuple(fault for obligation in asked for fault in _faults(obligation, judge))
 
 

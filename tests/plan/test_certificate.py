@@ -106,6 +106,15 @@ def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None
     assert all(any("t1" in names for names in row["buffers"]) for row in wrong if row["buffers"] != [[]])
 
 
+def test_a_plan_over_the_integers_says_nothing_of_64_bits() -> None:
+    unguarded = replace(plan(), guards=())
+    for machine, kinds in ((True, {"range"}), (False, set())):
+        files = plan_certificate([unguarded], DOMAIN, Prover(), machine=machine)
+        rows = json.loads(files[INDEX])["plans"][0]["obligations"]
+        assert {row["kind"] for row in rows if row["expected"] != "unsat"} == kinds
+        assert any(row["kind"] == "apart" for row in rows)
+
+
 def test_functions_of_odd_names_get_folders_of_their_own() -> None:
     first, second = (replace(plan(), function=name, arenas=()) for name in ("../f", "f g"))
     files = plan_certificate([replace(plan(), function="../f"), second, first], DOMAIN, Prover())
