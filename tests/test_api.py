@@ -147,6 +147,18 @@ def test_prove_imports_sympy_for_sympy_only() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:
+    planned = symalloc.plan(SOUND, flavour="storages", guards="none", certificate=tmp_path / "proofs")
+    (plan,) = planned.plans.values()
+    assert plan.function == "main" and all(p.offset == 0 for a in plan.arenas for p in a.placements)
+    assert (tmp_path / "proofs" / "index.json").exists()
+    result = symalloc.run(SOUND, {"n": 3}, check=True, pipeline="target")
+    assert result.difference is None and result.checked
+    assert (result.output_bytes, result.ratio) == (3 * 64 * 4, 1.0)
+    with pytest.raises(symalloc.SymallocError, match="no value for `n`"):
+        symalloc.run(SOUND, {})
+
+
 def test_the_public_names_are_there_and_documented() -> None:
     for name in symalloc.__all__:
         value = getattr(symalloc, name)
