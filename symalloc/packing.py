@@ -54,6 +54,8 @@ def pack_known(
         packing = pack_problem(problem, effort=wanted, capacity=capacity, certify=certificate is not None)
     except ProblemError as error:
         raise UsageError(f"{where}: {error}") from None
+    except OverflowError:
+        raise UsageError(f"{where}: a size goes beyond what a float can hold; nothing is so large") from None
     except PlanRefusedError as error:
         raise SymallocError(f"{where}: {error}") from None
     if certificate is not None and packing.certificate is not None:

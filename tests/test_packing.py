@@ -55,3 +55,9 @@ def test_a_certificate_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write the certificate"):
         pack(PROBLEM, certificate=tmp_path / "file" / "proof")
+
+
+def test_absurd_sizes_are_refused() -> None:
+    with pytest.raises(UsageError, match="a size goes beyond"):
+        pack({"symbols": {"n": {}}, "buffers": [{"id": "x", "size": "n * 2**4000", "lower": 0, "upper": 1}]})
+    assert pack({"buffers": [{"id": "x", "size": "2**70", "lower": 0, "upper": 1}]}).arena == 2**70
