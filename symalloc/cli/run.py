@@ -66,6 +66,8 @@ def _described(result: RunResult) -> list[str]:
 def _arena(result: RunResult) -> str:
     if not result.planned:
         return "arena: none, there was no tensor to plan"
+    if result.ratio is None:
+        return f"arena: for {result.planned} tensors; its size depends on what becomes known during the run"
     return (
         f"arena: {result.arena_bytes} B for {result.planned} tensors, floor: {result.floor_bytes} B, "
         f"arena / floor: {result.ratio:.3f}"

@@ -71,12 +71,15 @@ def chosen(
     return tuple(Shown.of(binding, function) for binding in fitting)
 
 
-def check_wanted(wanted: Sequence[Mapping[str, int]], functions: Mapping[str, Iterable[str]]) -> None:
+def check_wanted(
+    wanted: Sequence[Mapping[str, int]], functions: Mapping[str, Iterable[str]], later: Iterable[str] = ()
+) -> None:
     """Raises SampleError where a binding names a symbol of none of `functions`, or lacks one of all of them.
 
-    `functions` holds, by name, the symbols that a binding must give.
+    `functions` holds, by name, the symbols that a binding must give; `later` those that it may give, because
+    they become known only during the call.
     """
-    known = sorted(frozenset().union(*functions.values()))
+    known = sorted(frozenset(later).union(*functions.values()))
     for binding in wanted:
         for name in (name for name in binding if name not in known):
             close = get_close_matches(name, known, n=1)

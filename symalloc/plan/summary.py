@@ -17,7 +17,7 @@ from symalloc.program.model import Function
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
-__all__ = ["Floor", "Sample", "Summary", "plan_symbols", "summarise"]
+__all__ = ["Floor", "Sample", "Summary", "floors", "highest", "plan_symbols", "summarise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def summarise(
     left = _not_returned(plan, around)
     symbols = plan_symbols(plan, around)
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
-    floor = _floor(plan)
+    floor = floors(plan)
     sums = tuple(reserved) if reserved is not None else (_sum(arena.size for arena in plan.arenas),)
     samples = tuple(_sample(plan, sums, left, around, floor, comparison, at) for at in shown)
     return Summary(
@@ -169,7 +169,8 @@ def _not_returned(plan: Plan, around: Outside) -> tuple[Unplanned, ...]:
     return tuple(u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned))
 
 
-def _floor(plan: Plan) -> tuple[Floor, ...]:
+def floors(plan: Plan) -> tuple[Floor, ...]:
+    """The floor of the planned tensors on each device and scope."""
     buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
     return tuple(
         Floor(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
@@ -196,18 +197,18 @@ def _sample(
 ) -> Sample:
     at = shown.binding
     bounded = None if comparison is None else comparison.bounded
-    floors = [_highest(each.sums, at) for each in floor]
+    lowest = [highest(each.sums, at) for each in floor]
     known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in around.kernels)
     return Sample(
         binding=at,
         label=shown.label,
-        arena=_highest(reserved, at),
-        floor=None if None in floors else sum(each for each in floors if each is not None),
+        arena=highest(reserved, at),
+        floor=None if None in lowest else sum(each for each in lowest if each is not None),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in around.returned), at),
         made=total((m.nbytes for m in around.made), at),
         unplanned=total((u.nbytes for u in left), at),
-        workspace=_highest([use.scratch.peak for use in around.kernels], at) if known else None,
+        workspace=highest([use.scratch.peak for use in around.kernels], at) if known else None,
         pool=pool_bytes(around.calls, at) if known else None,
         bounded=None if bounded is None else bounded.reserved(at),
         unbounded=None if comparison is None else comparison.unbounded.reserved(at),
@@ -215,7 +216,7 @@ def _sample(
     )
 
 
-def _highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
+def highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
     """The largest value, 0 of nothing; None where one of them is not known."""
     found = [evaluated(each, binding) for each in sums]
     return None if None in found else max((value for value in found if value is not None), default=0)

@@ -95,6 +95,7 @@ def summaries(
         check_wanted(
             samples,
             {n: _needed(p, program.functions[n], around[n]) for n, p in planned.plans.items()},
+            later=frozenset().union(*(plan_symbols(p, around[n]) for n, p in planned.plans.items())),
         )
         return tuple(
             summarise(

@@ -16,9 +16,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
+from symalloc.plan.sampling import total
+from symalloc.plan.summary import floors, highest
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import finishing_pipeline
 from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
@@ -72,7 +73,7 @@ class Runner:
                 Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found[-1].outputs
             ),
             planned=sum(len(arena.placements) for arena in self.plan.arenas),
-            arena_bytes=self.plan.arena_bytes(binding),
+            arena_bytes=total((arena.size for arena in self.plan.arenas), binding),
             floor_bytes=_floor(self.plan, binding),
             seconds=tuple(f.seconds for f in found),
             checked=check,
@@ -129,8 +130,9 @@ def _public(function: Any) -> bool:
     return isinstance(function, relax.Function) and bool(function.attrs and "global_symbol" in function.attrs)
 
 
-def _floor(plan: Plan, binding: Mapping[str, int]) -> int:
-    return sum(floor_bytes(live_sums([p.buffer for p in a.placements]), binding) for a in plan.arenas)
+def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:
+    found = [highest(floor.sums, binding) for floor in floors(plan)]
+    return None if None in found else sum(each for each in found if each is not None)
 
 
 # -- execution ----------------------------------------------------------------------------------------------

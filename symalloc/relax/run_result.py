@@ -34,24 +34,27 @@ class Output:
 class RunResult:
     """What a run gave.
 
-    `planned` counts the tensors in arenas; `arena_bytes` and `floor_bytes` are those of the function that
-    was run, under its binding.  `difference` says where the unplanned module gave other bits, None where
-    it gave the same; `checked` whether it was asked at all.  `seconds` holds the time of each repetition.
+    `planned` counts the tensors in arenas; `arena_bytes` (of all arenas) and `floor_bytes` are those of the
+    function that was run, under its binding; None where they depend on what becomes known only later.
+    `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
+    whether it was asked at all.  `seconds` holds the time of each repetition.
     """
 
     function: str
     binding: Mapping[str, int]
     outputs: tuple[Output, ...]
     planned: int
-    arena_bytes: int
-    floor_bytes: int
+    arena_bytes: int | None
+    floor_bytes: int | None
     seconds: tuple[float, ...]
     checked: bool = False
     difference: str | None = None
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """Arena over floor; 1 where nothing is live."""
+        if self.arena_bytes is None or self.floor_bytes is None:
+            return None
         return self.arena_bytes / self.floor_bytes if self.floor_bytes else 1.0
 
     @property

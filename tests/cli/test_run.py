@@ -25,10 +25,25 @@ PACKED = MODULE.replace(
 ).replace('("n", 16)', "(4, 16)")
 
 
+# the second arena is sized by what nonzero finds
+LATE = MODULE.replace(
+    """        a = R.exp(x)
+        b = R.add(a, x)
+        return R.multiply(a, b)
+""",
+    """        n, k = T.int64(), T.int64()
+        found = R.match_cast(R.nonzero(R.exp(x)), R.Tensor((2, k), "int64"))
+        a = R.astype(found, "float32")
+        return R.multiply(x, R.mean(R.exp(a)))
+""",
+)
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "module.py").write_text(MODULE)
     (tmp_path / "packed.py").write_text(PACKED)
+    (tmp_path / "late.py").write_text(LATE)
     monkeypatch.chdir(tmp_path)
 
 
@@ -53,6 +68,13 @@ def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_dimension_of_zero_runs(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "module.py", "--bind", "n=0", "--check")
     assert status == 0 and "float32[0, 16]" in out
+
+
+def test_an_arena_that_is_sized_later_has_no_figure_at_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "late.py", "--bind", "n=3", "--check")
+    assert (status, err) == (0, "")
+    assert "its size depends on what becomes known during the run\n" in out
+    assert out.endswith("the same as the unplanned module, bit for bit\n")
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_names_that_fit_nothing_are_told() -> None:
         check_wanted([{"b": 1, "lenght": 2}], functions)
     with pytest.raises(SampleError, match="length = 4 gives no function all that it takes: `prefill` takes"):
         check_wanted([{"length": 4}], functions)
+    check_wanted([{"b": 1, "k": 7}], functions, later=["k"])
     with pytest.raises(SampleError, match="there are none"):
         check_wanted([{"n": 4}], {"f": []})
 
