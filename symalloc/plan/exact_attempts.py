@@ -17,7 +17,7 @@ __all__ = ["Attempts", "luby"]
 STEPS = 800  # of the shortest attempt
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
 FORGET = 0.5  # what is left of the weights of failures in the next attempt
-RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "fewest")
+RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "contested")
 
 
 class Attempts:

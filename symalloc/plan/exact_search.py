@@ -1,8 +1,8 @@
 """Depth-first search over partial packings, with decomposition by time and a memory of what has failed.
 
-Which clique is decided next: one with a single buffer that can come next, then (rule "lowest") the lowest, or
-(rule "fewest") the one with the fewest; among equals the one that has been the reason of most failures
-(dom/wdeg: Boussemart and others 2004).
+Which clique is decided next, by rule.  "lowest": one with a single buffer that can come next, then the
+lowest, then the one that has been the reason of most failures.  "contested": the one with the fewest such
+buffers per failure (dom/wdeg: Boussemart and others 2004).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from symalloc.plan.exact_state import State
 
 __all__ = ["Outcome", "Rule", "Search"]
 
-Rule: TypeAlias = Literal["lowest", "fewest"]
+Rule: TypeAlias = Literal["lowest", "contested"]
 _Parts: TypeAlias = list[tuple[int, ...]]
 _Solving: TypeAlias = Generator[tuple[int, ...], bool, bool]
+UNTRIED = 0.01  # the weight of a clique that has never failed
 MOST_REMEMBERED = 1 << 20  # 16 bytes each, and the set's own
 
 
@@ -148,8 +149,8 @@ class Search:
         choices, floors, weights = self.state.choices, self.state.floors, self.state.weights
         members = self.state.members
         cliques = (c for c in range(first, last + 1) if members[c])
-        if self._rule == "fewest":
-            return min(cliques, key=lambda c: (choices[c], -weights[c]))
+        if self._rule == "contested":
+            return min(cliques, key=lambda c: choices[c] / (weights[c] + UNTRIED))
         return min(cliques, key=lambda c: (choices[c] > 1, floors[c], -weights[c]))
 
     def _key(self, left: tuple[int, ...]) -> bytes:
