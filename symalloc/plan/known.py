@@ -84,7 +84,7 @@ def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
                 yield from _bare(field, only)
         case TensorType(shape=extents) | ShapeType(values=extents) if extents is not None:
             if only is None or isinstance(kind, only):
-                yield from (e.as_symbol for e in extents if e.as_symbol is not None)
+                yield from (name for name in (extent.as_symbol for extent in extents) if name is not None)
         case ScalarType(value=value) if value is not None and only is None:
             if value.as_symbol is not None:
                 yield value.as_symbol
