@@ -4,7 +4,7 @@ less.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from symalloc.plan.model import Buffer
 from symalloc.size.expr import ZERO, Expr
@@ -19,7 +19,8 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     """
     distinct: dict[Expr, int] = {}
     kinds = {b.id: distinct.setdefault(b.size, len(distinct)) for b in buffers}
-    sums = {_sum(counts, tuple(distinct)) for counts in _maximal(set(_live_counts(buffers, kinds)))}
+    sizes = tuple(distinct)
+    sums = {sum((sizes[k] * n for k, n in c.items()), ZERO) for c in _maximal(_live_counts(buffers, kinds))}
     return tuple(sorted(sums, key=lambda e: e.key))
 
 
@@ -28,7 +29,7 @@ def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
     return max((s.evaluate(binding) for s in sums), default=0)
 
 
-def _live_counts(buffers: Sequence[Buffer], kinds: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+def _live_counts(buffers: Sequence[Buffer], kinds: Mapping[int, int]) -> Iterator[dict[int, int]]:
     """How many buffers of each kind are live, where an interval begins: the live set only shrinks until the
     next one begins.
     """
@@ -38,23 +39,23 @@ def _live_counts(buffers: Sequence[Buffer], kinds: Mapping[int, int]) -> Iterato
             if begin < end:
                 begins.setdefault(begin, []).append((end, kinds[buffer.id]))
     active: list[tuple[int, int]] = []
-    width = len(set(kinds.values()))
     for position in sorted(begins):
         active = [one for one in active if one[0] > position] + begins[position]
-        counts = [0] * width
+        counts: dict[int, int] = {}
         for _, kind in active:
-            counts[kind] += 1
-        yield tuple(counts)
+            counts[kind] = counts.get(kind, 0) + 1
+        yield counts
 
 
-def _maximal(counts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Those that no other reaches in every kind."""
-    kept: list[tuple[int, ...]] = []
-    for candidate in sorted(counts, key=lambda c: (-sum(c), c)):
-        if not any(all(a <= b for a, b in zip(candidate, other, strict=True)) for other in kept):
-            kept.append(candidate)
+def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
+    """Those that no other reaches in every kind, each once."""
+    unique = {frozenset(counts.items()): counts for counts in found}
+    kept: list[dict[int, int]] = []
+    holding: dict[int, list[dict[int, int]]] = {}  # those of `kept` that have some of a kind
+    for counts in sorted(unique.values(), key=lambda c: -sum(c.values())):
+        others = min((holding.get(kind, []) for kind in counts), key=len)
+        if not any(all(other.get(kind, 0) >= n for kind, n in counts.items()) for other in others):
+            kept.append(counts)
+            for kind in counts:
+                holding.setdefault(kind, []).append(counts)
     return kept
-
-
-def _sum(counts: Sequence[int], sizes: Sequence[Expr]) -> Expr:
-    return sum((size * count for size, count in zip(sizes, counts, strict=True) if count), start=ZERO)

@@ -30,6 +30,7 @@ COARSE = tuple(2**k for k in range(14))
 TYPICAL = 192  # sequence models are mostly at the floor when they are packed with this extent
 MOST_POINTS = 256  # of three or more symbols together
 MOST_CROSSINGS = 24
+MOST_SIZES = 128  # that are compared with each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
     for line in _lines(names, lows):
-        points.update(dict.fromkeys(_crossings(line, sizes)))
+        points.update(dict.fromkeys(_crossings(line, sizes[:MOST_SIZES])))
     return Grid(names=names, points=tuple(points))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["Split", "split"]
 Mask: TypeAlias = NDArray[np.bool_]
 
 MOST_CONDITIONS = 200
+MOST_TRIED = 1000  # many hold at the same points as another
 PROMISING = 6  # conditions that are followed up, by either measure
 
 
@@ -101,7 +103,7 @@ def _conditions(problem: Instance) -> Iterator[tuple[Condition, Mask]]:
     """Conditions that tell points of the grid apart, with the points where they hold; simple ones first."""
     columns, count = problem.grid.columns, len(problem.grid)
     seen: set[bytes] = set()
-    for test in _tests(problem):
+    for test in islice(_tests(problem), MOST_TRIED):
         mask = holds(test, columns, count)
         if mask.any() and not mask.all() and mask.tobytes() not in seen:
             seen.add(mask.tobytes())

@@ -220,7 +220,7 @@ class _Attempt:
         conditions: tuple[Condition | None, ...] = (None,)
         chosen: tuple[Sequence[int], ...] = (best.order,)
         value = best.score
-        if best.score.worst > self.effort.target and self.effort.regimes > 1:
+        if best.score.worst > self.effort.target and self.effort.regimes > 1 and self.problem.grid.names:
             parts = split(self.problem, [c.values for c in self.candidates], self.effort.regimes)
             conditions, value = (*parts.conditions, None), parts.score
             chosen = tuple(self.candidates[k].order for k in parts.choices)
