@@ -19,7 +19,17 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
 from symalloc.plan.model import Arena, Guard, Placement, Plan
-from symalloc.program.model import AllocFresh, Block, CallFunction, Function, If, Instruction, MatchCast, Var
+from symalloc.program.model import (
+    AllocFresh,
+    Block,
+    CallFunction,
+    Function,
+    If,
+    Instruction,
+    MatchCast,
+    Var,
+    View,
+)
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit_guards import Check
@@ -36,6 +46,9 @@ __all__ = ["EmissionError", "Surroundings", "emit_function"]
 # the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
 VIEW = "runtime.TVMTensorCreateView"
 
+RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
+
+_RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
@@ -233,9 +246,19 @@ class _Writer:
                 return [self.branches(binding, instruction)]
             case MatchCast():
                 return [*self.cast(binding, instruction), binding]
+            case View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
+                return [self.reshape(binding)]
             case CallFunction(var=var, name=name) if var in self.places:
                 return self.callee(binding, self.places[var], self.around.callees[name])
         return [binding]
+
+    def reshape(self, binding: relax.VarBinding) -> relax.VarBinding:
+        """A view as the packed call it becomes: LegalizeOps, run again, would make it a kernel without
+        offsets.
+        """
+        source, shape = elements(binding.value.args)
+        call = Call(relax.ExternFunc(RESHAPE), [source, shape], ty_args=[binding.var.ty])
+        return relax.VarBinding(binding.var, self.builder.normalize(call))
 
     def cast(self, binding: relax.MatchCast, seen: MatchCast) -> Iterator[relax.VarBinding]:
         """Takes up the symbols that a cast binds, and checks what it says of those that were known.

@@ -1,0 +1,173 @@
+"""Planned modules outside of the process that planned them, on several devices, and without Python's half of
+TVM.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import symalloc
+from symalloc.lint.diagnostic import Severity
+from symalloc.relax.emit_file import Form, written
+from symalloc.relax.run_load import load_one
+
+SCRIPT = Path(__file__).parent / "modules_to_plan.py"
+
+
+def ran(program: str, *arguments: Path) -> str:
+    """What another Python process prints."""
+    found = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+# -- saved and loaded -------------------------------------------------------------------------------------
+
+_LOAD = """
+import sys
+from pathlib import Path
+import numpy as np, tvm
+from tvm import relax
+path = Path(sys.argv[1])
+if path.suffix == ".json":
+    module = tvm.ir.load_json(path.read_text())
+else:
+    lines = path.read_text().splitlines()  # TVM's parser takes its own scripts without their imports
+    module = tvm.script.from_source("\\n".join(l for l in lines if not l.startswith("from ")))
+assert "symalloc" not in sys.modules
+x = np.load(sys.argv[2])
+machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
+np.save(sys.argv[3], machine["main"](tvm.runtime.tensor(x)).numpy())
+"""
+
+
+@pytest.mark.parametrize(("form", "name"), [("json", "Reshapes"), ("json", "Chain"), ("script", "Chain")])
+def test_a_saved_module_runs_in_another_process_without_symalloc(
+    form: Form, name: str, tmp_path: Path
+) -> None:
+    module = load_one(SCRIPT, module=name)
+    saved = tmp_path / ("planned_module" + (".json" if form == "json" else ".py"))
+    saved.write_text(written(symalloc.plan(module).module, form))
+    extents = [11 if isinstance(e, tvm.ir.Var) else int(e) for e in module["main"].params[0].ty.shape]
+    x = np.random.default_rng(0).random(extents, dtype="float32")
+    given, result = tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(given, x)
+    ran(_LOAD, saved, given, result)
+    machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
+    assert np.load(result).tobytes() == machine["main"](tvm.runtime.tensor(x)).numpy().tobytes()
+
+
+# -- without Python's half of TVM -------------------------------------------------------------------------
+
+_RUNTIME_ONLY = """
+import ctypes, importlib.util, sys
+from pathlib import Path
+import numpy as np, tvm_ffi
+folder = Path(importlib.util.find_spec("tvm").submodule_search_locations[0])
+ctypes.CDLL(str(folder / "lib" / "libtvm_runtime.so"), ctypes.RTLD_GLOBAL)
+assert "tvm" not in sys.modules
+assert tvm_ffi.get_global_func("relax.run.assert_op", allow_missing=True) is None
+machine = tvm_ffi.load_module(sys.argv[1])["vm_load_executable"]()
+machine["vm_initialization"](1, 0, 2)  # cpu(0), the pooled allocator
+main = machine["main"]
+print(np.from_dlpack(main(tvm_ffi.from_dlpack(np.zeros((3, 0), "float32")))))
+try:
+    main(tvm_ffi.from_dlpack(np.zeros((2**56, 0), "float32")))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("g++") is None or sys.platform != "linux",
+    reason="g++ links the library",
+)
+def test_native_guards_hold_where_there_is_no_python_function_to_call(tmp_path: Path) -> None:
+    module = load_one(SCRIPT, module="FromEmpty")
+    library = tmp_path / "module.so"
+    relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", guards="native")).export_library(
+        str(library)
+    )
+    good, bad = ran(_RUNTIME_ONLY, library).splitlines()
+    assert good == "384.0"
+    assert bad == (
+        "ValueError main: these shapes need more bytes than 64 bits count; need n <= 18014398509481983"
+    )
+
+
+# -- several devices --------------------------------------------------------------------------------------
+
+
+_TWO_DEVICES = """
+@I.ir_module
+class TwoDevices:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0, "global"), I.vdevice("llvm", 1, "global")]})
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32", "llvm:0")) -> R.Tensor(("n", 8), "float32", "llvm:1"):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.add(a, x)
+            c = R.multiply(b, a)
+            moved = R.to_vdevice(c, "llvm:1")
+            d = R.exp(moved)
+            e = R.add(d, moved)
+            f = R.multiply(e, d)
+            R.output(f)
+        return f
+"""
+
+
+def test_each_device_has_its_arena() -> None:
+    module = tvm.script.from_source(_TWO_DEVICES)
+    planned = symalloc.plan(module)
+    assert sorted(arena.device for arena in planned.plans["main"].arenas) == [0, 1]
+    report = symalloc.lint(planned.module, stage="as-is")
+    assert [d.message for d in report if d.severity is Severity.ERROR] == []
+    built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
+    machine = relax.VirtualMachine(built, [tvm.cpu(0), tvm.cpu(1)])
+    for n in (1, 5, 64):
+        x = np.random.default_rng(n).random((n, 8), dtype="float32")
+        result = machine["main"](tvm.runtime.tensor(x, tvm.cpu(0)))
+        assert result.device == tvm.cpu(1)
+        np.testing.assert_allclose(result.numpy(), _expected(x), rtol=1e-5)
+
+
+def _expected(x: np.ndarray) -> np.ndarray:
+    c = (np.exp(x) + x) * np.exp(x)
+    found: np.ndarray = (np.exp(c) + c) * np.exp(c)
+    return found
+
+
+# -- both ways of executing -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Branches", "Nested", "Chain"])
+def test_compiled_mode_gives_the_same(name: str) -> None:
+    module = load_one(SCRIPT, module=name)
+    arguments = _arguments(module)
+    results = []
+    for mode in ("bytecode", "compiled"):
+        built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline(), exec_mode=mode)
+        results.append(relax.VirtualMachine(built, tvm.cpu())["main"](*arguments).numpy().tobytes())
+    assert results[0] == results[1]
+
+
+def _arguments(module: tvm.IRModule) -> Sequence[tvm.runtime.Tensor]:
+    found = []
+    for param in module["main"].params:
+        extents = [6 if isinstance(e, tvm.ir.Var) else int(e) for e in param.ty.shape]
+        values = np.random.default_rng(1).random(extents)
+        found.append(tvm.runtime.tensor(values.astype("float32") if extents else np.array(True)))
+    return found
