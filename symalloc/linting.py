@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symalloc.collector import no_collections
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.lint.diagnostic import Diagnostic, Report
 from symalloc.lint.fix import Relint, with_fixes
 from symalloc.lint.fix_apply import Rewrite, rewrite
 from symalloc.lint.run import Linter, Settings, matches_file
+from symalloc.program.collector import no_collections
 from symalloc.program.model import Origin
 from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.prove.prover import Prover

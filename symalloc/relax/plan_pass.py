@@ -12,6 +12,7 @@ from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.planner import plan_program
 from symalloc.plan.validate import PlanRefusedError
+from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.emit_module import emit_module
@@ -35,6 +36,7 @@ class PlannedModule:
     program: Program
 
 
+@no_collections()
 def plan_lowered(
     module: tvm.IRModule,
     prover: Prover | None = None,
