@@ -24,7 +24,7 @@ struct Options {
   int64_t limit = -1;  // bytes; -1: none
   int64_t page = 64 << 10;
   int64_t bin_largest = kBinLargest;
-  int64_t bin_capacity = 1 << 20;  // bytes that a thread holds back
+  int64_t bin_capacity = 2 << 20;  // bytes that a thread holds back
   int64_t capacity = int64_t{1} << 40;
   bool apart = false;
   bool huge = true;

@@ -47,7 +47,7 @@ class Options:
     page: int = 64 * KIB
     apart: bool = False
     bin_largest: int = 64 * KIB
-    bin_capacity: int = 1024 * KIB
+    bin_capacity: int = 2048 * KIB
     capacity: int = 2**40
 
     def __post_init__(self) -> None:
