@@ -57,10 +57,10 @@ class Result:
 def examine(case: Case) -> Result:
     """Build and run one model."""
     variants = Variants(case)
-    report = symalloc.lint(variants.planned.module, stage="as-is")
-    findings = tuple(f"{d.rule} {d.message}" for d in report if d.severity != "note")
+    reports = (symalloc.lint(m, stage="as-is") for m in (variants.planned.module, variants.settled))
+    findings = dict.fromkeys(f"{d.rule} {d.message}" for r in reports for d in r if d.severity != "note")
     rows = tuple(compare(variants, binding) for binding in case.bindings)
-    return Result(case=case, rows=rows, findings=findings)
+    return Result(case=case, rows=rows, findings=tuple(findings))
 
 
 def shown(row: Row) -> str:

@@ -133,11 +133,11 @@ class _Dense(nn.Module):
 class _Branchy(nn.Module):
     """Inception blocks, then a dense one: many tensors of different size alive together."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: int = 2, layers: int = 4) -> None:
         self.stem = nn.Conv2D(3, 16, 3, padding=1)
-        self.inception = nn.ModuleList([_Inception(16), _Inception(40)])
-        self.dense = _Dense(40)
-        self.head = nn.Linear(72, 64)
+        self.inception = nn.ModuleList([_Inception(40 if block else 16) for block in range(blocks)])
+        self.dense = _Dense(40, layers)
+        self.head = nn.Linear(40 + 8 * layers, 64)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         x = op.relu(self.stem(x))
@@ -199,7 +199,7 @@ def bert() -> tvm.IRModule:
     return _exported(encoder.Bert(width=64), tokens=ids, positions=ids, mask=mask)
 
 
-@case(bind("n", *_LENGTHS, b=2), function="forward", flavour="target")
+@case(bind("n", *_LENGTHS, b=2), function="forward", flavour="target", large=True)
 def bert_fused() -> tvm.IRModule:
     """The same behind the target's own pipeline, which fuses operators."""
     return bert()
@@ -213,20 +213,38 @@ def resnet50() -> tvm.IRModule:
 
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
 def resnet() -> tvm.IRModule:
-    """Three bottlenecks in two stages."""
-    return declared(_image(_ResNet((2, 1), width=8), 16), "forward", b=16)
+    """Two bottlenecks, each a stage."""
+    return declared(_image(_ResNet((1, 1), width=8), 16), "forward", b=16)
 
 
 @case(bind("b", *_BATCHES), function="forward")
+def unet_shallow() -> tvm.IRModule:
+    """One level down and up, any batch."""
+    return _image(_UNet(levels=1), 16)
+
+
+@case(bind("b", *_BATCHES), function="forward", large=True)
 def unet() -> tvm.IRModule:
     """Three levels down and up, any batch."""
     return _image(_UNet(), 16)
 
 
-@case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
+@case(bind("b", *_BATCHES), function="forward")
+def inception() -> tvm.IRModule:
+    """One inception block and two dense layers, any batch."""
+    return _image(_Branchy(blocks=1, layers=2), 12)
+
+
+@case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
 def branchy() -> tvm.IRModule:
     """Inception and dense blocks; b declared to be at most 16."""
     return declared(_image(_Branchy(), 12), "forward", b=16)
+
+
+@case(bind("b", *_BATCHES), function="forward", flavour="target")
+def mlp_fused() -> tvm.IRModule:
+    """The next one behind the target's own pipeline, which fuses operators."""
+    return mlp()
 
 
 @case(bind("b", *_BATCHES), function="forward")

@@ -12,6 +12,7 @@ from tvm.relax import transform
 
 from models.measure import ALLOCATOR
 from models.planned.case import Case
+from symalloc.plan.options import PlanOptions
 from symalloc.relax.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered
 
@@ -40,10 +41,16 @@ class Variants:
         return self._machine(self.module, pipeline(TARGET, pipeline=self.case.flavour))
 
     @cached_property
+    def unguarded(self) -> Machine:
+        """The same without checks at entry."""
+        passes = pipeline(TARGET, pipeline=self.case.flavour, options=PlanOptions(guards="none"))
+        return self._machine(self.module, passes)
+
+    @cached_property
     def unplanned(self) -> Machine:
         """Every tensor has a storage of its own, freed behind its last use."""
         lowered = lower(self.module, TARGET, flavour=self.case.flavour)
-        return self._machine(lowered, finishing_pipeline(TARGET, pipeline=self.case.flavour))
+        return self._machine(lowered, finishing_pipeline(TARGET, flavour=self.case.flavour))
 
     @cached_property
     def theirs(self) -> tuple[Machine, Machine | None]:
