@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench clean
+.PHONY: help demo test check fuzz bench sanitize clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(NATIVE)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "symalloc needs Python 3.11 or later; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
@@ -32,8 +33,12 @@ check: $(STAMP) ## ruff, mypy --strict, import directions
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python benchmarks/fuzz_prove.py --count $(or $(COUNT),20000)
 
-bench: $(STAMP) ## lint time against relax.build, and what the prover's layers decided
+bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, pools, models
 	$(BIN)/python benchmarks/lint_llama.py
+	$(BIN)/python benchmarks/plan_llama.py
+	$(BIN)/python benchmarks/plan_overhead.py
+	$(BIN)/python benchmarks/pack.py --count 20
+	$(BIN)/python benchmarks/plan_models.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
