@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from symalloc.pool.native import installed_library, load_library
+from symalloc.pool.native import LIBRARY, installed_library, load_library
 
 ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "native"
+BUILD = ROOT / "build" / "native-tests"
 
 
 def need_native() -> None:
     """Loads the native core; skips the test where there is none and no cmake to build it."""
-    if installed_library() is not None:
+    found = installed_library()
+    if found is not None and _current(found):
         load_library()
         return
-    load_library(built("symalloc_pool", ROOT / "build" / "native-tests") / "libsymalloc_pool.so")
+    with _alone():
+        if not _current(BUILD / LIBRARY):
+            built("symalloc_pool", BUILD)
+    load_library(BUILD / LIBRARY)
 
 
 def built(target: str, folder: Path, *options: str) -> Path:
     """`folder`, with `target` built in it."""
     if shutil.which("cmake") is None:
         pytest.skip("there is no cmake to build the native core with")
-    configure = ["cmake", "-S", ROOT / "native", "-B", folder, f"-DPython_EXECUTABLE={sys.executable}"]
+    configure = ["cmake", "-S", SOURCES, "-B", folder, f"-DPython_EXECUTABLE={sys.executable}"]
     for command in ([*configure, *options], ["cmake", "--build", folder, "--target", target]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def _current(library: Path) -> bool:
+    """Whether `library` is there, and no older than what it is built from."""
+    if not library.exists():
+        return False
+    sources = [SOURCES / "CMakeLists.txt", *(SOURCES / "src").iterdir()]
+    return library.stat().st_mtime >= max(source.stat().st_mtime for source in sources)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keeps other test processes from building meanwhile."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,19 +1,27 @@
-"""The native core under threads: as it is built, and under the sanitizers."""
+"""The native core under threads: from Python, and in C++ under the sanitizers."""
 
 from __future__ import annotations
 
+import ctypes
+import random
 import re
 import subprocess
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 import pytest
 
+from symalloc.pool.errors import OutOfMemoryError
+from symalloc.pool.native import NativePool
+from symalloc.pool.policy import Options
 from tests.pool.library import ROOT, built
 
+THREADS, OPERATIONS = 8, 2_500
 BUILDS = {"plain": 100_000, "address": 20_000, "thread": 5_000}  # operations of each thread
 
 
-@pytest.mark.slow
+@pytest.mark.sanitize
 @pytest.mark.parametrize("build", BUILDS)
 def test_threads_lose_nothing(build: str) -> None:
     options = [] if build == "plain" else [f"-DSYMALLOC_SANITIZE={build}"]
@@ -27,3 +35,66 @@ def test_threads_lose_nothing(build: str) -> None:
     assert counts is not None, done.stdout
     assert int(counts[1]) > 7 * BUILDS[build]
     assert int(counts[2]) > 0, "the limit has been met"
+
+
+class _Worker(Thread):
+    """Allocates, stamps, hands over, checks and frees blocks at random."""
+
+    def __init__(self, pool: NativePool, others: SimpleQueue[tuple[int, int, int]], seed: int) -> None:
+        super().__init__()
+        self.pool, self.others, self.random = pool, others, random.Random(seed)
+        self.refused, self.lost = 0, 0
+
+    def run(self) -> None:
+        kept: list[tuple[int, int, int]] = []
+        for step in range(OPERATIONS):
+            if step % 500 == 499:
+                self.pool.trim()
+            if len(kept) < 32 and self.random.random() < 0.6:
+                self._make(kept, step)
+                continue
+            if not kept:
+                continue
+            block = kept.pop(self.random.randrange(len(kept)))
+            if self.random.random() < 0.25:
+                self.others.put(block)
+                block = self.others.get()  # another thread's, or the same
+            self._drop(*block)
+        for block in kept:
+            self._drop(*block)
+
+    def _make(self, kept: list[tuple[int, int, int]], step: int) -> None:
+        nbytes = 16 + self.random.randrange(16 << self.random.randrange(17))
+        try:
+            handle = self.pool.alloc(nbytes)
+        except OutOfMemoryError:
+            self.refused += 1
+            return
+        stamp = hash((id(self), step)) & (2**63 - 1)
+        for at in _ends(self.pool.pointer(handle), nbytes):
+            at.value = stamp
+        kept.append((handle, nbytes, stamp))
+
+    def _drop(self, handle: int, nbytes: int, stamp: int) -> None:
+        self.lost += any(at.value != stamp for at in _ends(self.pool.pointer(handle), nbytes))
+        self.pool.free(handle)
+
+
+def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
+    return ctypes.c_uint64.from_address(pointer), ctypes.c_uint64.from_address(pointer + nbytes - 8)
+
+
+@pytest.mark.usefixtures("native")
+def test_python_threads_lose_nothing() -> None:
+    pool = NativePool(Options(limit=3 << 20, apart=True))
+    others: SimpleQueue[tuple[int, int, int]] = SimpleQueue()
+    workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.lost for worker in workers] == [0] * THREADS
+    assert sum(worker.refused for worker in workers) > 0, "the limit has been met"
+    counted = pool.statistics()
+    assert counted.live == 0
+    assert counted.allocs == counted.frees > THREADS * OPERATIONS / 4
