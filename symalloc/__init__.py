@@ -2,6 +2,7 @@
 
     report = symalloc.lint("model.py", assume=["n <= 2048"])
     proof = symalloc.prove("4*m <= 16", assume=["m >= 1"])
+    machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(symalloc.Pool()))
 
 Names are imported when they are first used: `import symalloc` loads neither TVM nor a solver.
 """
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
     from symalloc.packing import pack
     from symalloc.pipelines import pipeline
+    from symalloc.pool.native import NativePool as Pool
+    from symalloc.pool.policy import Options as PoolOptions
     from symalloc.prove.verdict import Proof, Verdict
+    from symalloc.relax.memory_cfg import memory_cfg
     from symalloc.relax.plan_pass import PlanMemory
 
 __all__ = [
     "Diagnostic",
     "Fix",
     "PlanMemory",
+    "Pool",
+    "PoolOptions",
     "Proof",
     "Report",
     "Severity",
@@ -38,6 +44,7 @@ __all__ = [
     "VerifyMemory",
     "__version__",
     "lint",
+    "memory_cfg",
     "pack",
     "pipeline",
     "plan",
@@ -45,10 +52,12 @@ __all__ = [
     "run",
 ]
 
-_HOMES = {
+_HOMES = {  # the module, and the name there where that is another
     "Diagnostic": "symalloc.lint.diagnostic",
     "Fix": "symalloc.lint.diagnostic",
     "PlanMemory": "symalloc.relax.plan_pass",
+    "Pool": "symalloc.pool.native:NativePool",
+    "PoolOptions": "symalloc.pool.policy:Options",
     "Proof": "symalloc.prove.verdict",
     "Report": "symalloc.lint.diagnostic",
     "Severity": "symalloc.lint.diagnostic",
@@ -57,6 +66,7 @@ _HOMES = {
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
+    "memory_cfg": "symalloc.relax.memory_cfg",
     "pack": "symalloc.packing",
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
@@ -73,7 +83,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `symalloc` has no attribute `{name}`")
-    value = getattr(import_module(home), name)
+    module, _, there = home.partition(":")
+    value = getattr(import_module(module), there or name)
     globals()[name] = value
     return value
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import tvm_ffi
 
@@ -58,18 +59,38 @@ def load_library(path: Path | None = None) -> None:
     tvm_ffi.register_error("BadFreeError", BadFreeError)
 
 
+class Choices(TypedDict, total=False):
+    """The fields of `Options`, one by one."""
+
+    soft_limit: Fraction | int | None
+    limit: int | None
+    page: int
+    apart: bool
+    bin_largest: int
+    bin_capacity: int
+    capacity: int
+
+
 class NativePool:
     """A pool of real memory on the CPU.  Thread-safe.
 
-    Blocks are named by handles, which are counted and know when they are stale.  Raises NativeMissingError
-    where the native core is not installed, OutOfMemoryError where there is no address space.
+        pool = symalloc.Pool(limit=2**30)
+
+    Blocks are named by handles, which are counted and know when they are stale.  `huge`: blocks of 2 MiB
+    and more may lie on huge pages.  `choices` are fields of `Options`, sizes in bytes; they go before those
+    of `options`.
+
+    Raises NativeMissingError where the native core is not installed, PoolUsageError for options that make
+    no sense, OutOfMemoryError where there is no address space.
     """
 
     __slots__ = ("_address", "_alloc", "_empty", "_free", "_pointer", "_statistics", "object", "options")
 
-    def __init__(self, options: Options | None = None, *, huge: bool = True) -> None:
+    def __init__(
+        self, options: Options | None = None, *, huge: bool = True, **choices: Unpack[Choices]
+    ) -> None:
         load_library()
-        self.options = options or Options()
+        self.options = replace(options or Options(), **choices)
         self.object = _create(self.options, huge)
         self._alloc = _function("alloc")
         self._free = _function("free")

@@ -28,8 +28,13 @@ class HookError(RuntimeError):
 def memory_cfg(pool: NativePool) -> dict[Any, int]:
     """What `relax.VirtualMachine(..., memory_cfg=…)` needs so that its storages come from `pool`.
 
-    The pool stays for as long as the process, and may serve any number of virtual machines and threads.
-    Raises HookError where this version of TVM does not take it.
+        machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
+
+    Storages have the bytes that the program asks for and no more, at multiples of 64.  The pool serves
+    cpu(0), and any number of virtual machines and threads, for as long as the process lives.
+
+    Raises HookError where this version of TVM takes no foreign allocator.  What the pool refuses reaches
+    the caller of the machine as OutOfMemoryError.
     """
     _try_hook()
     return {tvm.cpu(): _vm_type(pool)}

@@ -350,3 +350,12 @@ def test_what_was_allocated_is_recorded(tmp_path: Path) -> None:
     assert read_trace(path) == trace
     pool.start_recording()
     assert pool.stop_recording().events == ()
+
+
+def test_options_by_name_go_before_those_given_as_a_whole() -> None:
+    pool = NativePool(Options(limit=MIB, page=PAGE), limit=2 * MIB)
+    assert pool.options == Options(limit=2 * MIB, page=PAGE)
+    with pytest.raises(OutOfMemoryError, match="limit of 2097152"):
+        pool.alloc(3 * MIB)
+    with pytest.raises(PoolUsageError, match="power of two"):
+        NativePool(page=5000)
