@@ -243,7 +243,7 @@ def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
 def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
     """Compare random verdicts with brute force and z3."""
     rng = random.Random(seed)
-    prover, judge = Prover(Budget(z3_milliseconds=50)), Solver(Budget(z3_milliseconds=50))
+    prover, judge = Prover(), Solver(Budget())
     verdicts: Counter[str] = Counter()
     contradictions = 0
     seconds: list[float] = []

@@ -11,14 +11,15 @@ __all__ = ["Budget", "Meter"]
 class Budget:
     """Limits of one proof; a proof that reaches them is reported as unknown.
 
-    `z3_milliseconds`: wall time of all questions to z3 (0: never ask).  `z3_steps`: the resource limit of
-    one, which makes most answers independent of the machine's load.  `sampling_steps`: points evaluated in
+    `z3_steps`: resources that z3 may spend in vain on one proof (0: never ask), the same on every machine and
+    under any load.  `z3_milliseconds`: wall time of all its questions, a far ceiling for what z3 does not
+    count.  `sampling_steps`: points evaluated in
     search of a witness.  `cases`: branches of a case distinction.  `work`: machine-word operations of the
     exact simplex in one attempt at a refutation.
     """
 
-    z3_milliseconds: int = 75
-    z3_steps: int = 3_000_000
+    z3_steps: int = 100_000
+    z3_milliseconds: int = 5_000
     sampling_steps: int = 4_000
     cases: int = 96
     work: int = 80_000

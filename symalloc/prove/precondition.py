@@ -29,7 +29,7 @@ __all__ = ["equivalent", "precondition"]
 
 MAX_SPANS = 3
 MAX_LENGTH = 120
-SMALL = Budget(z3_milliseconds=0, cases=24, work=30_000)
+SMALL = Budget(z3_steps=0, cases=24, work=30_000)
 
 
 def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:

@@ -7,7 +7,7 @@ of products.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, permutations
 
 from symalloc.prove.bounds import Box, decide
@@ -20,7 +20,7 @@ from symalloc.prove.region import Region, absorb
 from symalloc.prove.residues import residue_classes
 from symalloc.size.atoms import Atom, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, symbol
 
 __all__ = ["refute", "refute_by_residues"]
 
@@ -139,34 +139,48 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
 def _without_factor(fact: Relation, box: Box) -> list[Relation]:
     """`fact` divided by the symbols that every term has and that are at least 1.
 
-    `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1.
+    `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1; and where M is only
+    known to be at least 0, also that it is at least 1.
     """
     offset = fact.expr.terms.get((), 0) if fact.operator == "<=" else 0
     terms = {m: c for m, c in fact.expr.terms.items() if m or offset <= 0}
     common = frozenset.intersection(*(frozenset(a for a, _ in m) for m in terms))
-    positive = {a for a in common if isinstance(a, Symbol) and box.lower[a.name] >= 1}
+    least = 0 if offset > 0 else 1
+    positive = {a for a in common if isinstance(a, Symbol) and box.lower[a.name] >= least}
     if not positive:
         return [fact]
-    least: dict[Atom, int] = {a: min(p for m in terms for b, p in m if b == a) for a in positive}
+    powers: dict[Atom, int] = {a: min(p for m in terms for b, p in m if b == a) for a in positive}
     divided = Expr(
-        {tuple((a, p - least.get(a, 0)) for a, p in m if p > least.get(a, 0)): c for m, c in terms.items()}
+        {tuple((a, p - powers.get(a, 0)) for a, p in m if p > powers.get(a, 0)): c for m, c in terms.items()}
     )
     changed = relation(fact.operator, divided + 1 if offset > 0 else divided)
     if not isinstance(changed, Relation):
         return [fact]
-    return [changed] if offset <= 1 else [changed, fact]
+    raised = (ge(symbol(a.name), 1) for a in sorted(positive) if box.lower[a.name] < 1)
+    found = [changed, *(r for r in raised if isinstance(r, Relation))]
+    return found if offset <= 1 else [*found, fact]
 
 
 def _ordered_quotients(
     quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region
 ) -> list[Relation]:
-    """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts."""
+    """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts, and `q <= n`
+    for quotients `(n + c) // d`.
+    """
     found: list[Relation] = []
-    for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
-        if below != divisor:
-            continue
-        greater = region.reduce(ge(above, other + 1))
-        if contradiction((*facts, greater), region.box, Meter(LEMMA_WORK)):
-            ordered = region.reduce(le(p, q))
+    for lesser, greater, refuted in _orders(quotients):
+        if contradiction((*facts, region.reduce(refuted)), region.box, Meter(LEMMA_WORK)):
+            ordered = region.reduce(le(lesser, greater))
             found += [ordered] if isinstance(ordered, Relation) else []
     return found
+
+
+def _orders(quotients: Sequence[Quotient]) -> Iterator[tuple[Expr, Expr, Condition]]:
+    """Pairs that may be ordered, with what must be impossible for that."""
+    for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
+        if below == divisor:
+            yield p, q, ge(above, other + 1)
+    for q, above, below in quotients[:MAX_PAIRS]:
+        whole = above - above.terms.get((), 0)
+        if below.as_constant is not None and whole.as_symbol is not None:
+            yield q, whole, ge(q, whole + 1)

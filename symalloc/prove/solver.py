@@ -13,7 +13,8 @@ from symalloc.size.condition import Condition
 __all__ = ["Answer", "Solver"]
 
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
-SHARE = 2 / 3  # of the time left that one question may take: the other side of a claim is asked next
+SHARE = 2 / 3  # of the steps left that one question may take: the other side of a claim is asked next
+FEWEST = 500  # steps for which a question is worth asking
 
 
 class Answer:
@@ -31,33 +32,39 @@ class Solver:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.asked = 0
-        self._left = float(budget.z3_milliseconds)
         self._tactic: Any = None
+        self.begin()
 
     def begin(self) -> None:
-        """Start another proof: the questions from here on share one budget of time."""
-        self._left = float(self.budget.z3_milliseconds)
+        """Start another proof: the questions from here on share one budget."""
+        self._steps = self.budget.z3_steps
+        self._milliseconds = float(self.budget.z3_milliseconds)
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
-        """Whether some point of `box` satisfies all `conditions`; a point is checked by exact evaluation."""
-        milliseconds = int(self._left * SHARE)
-        if milliseconds <= 0:
+        """Whether some point of `box` satisfies all `conditions`; a point is checked by exact evaluation.
+
+        What ends a question in vain is the number of its steps, which no load changes, and only in the last
+        resort the clock; such a question costs the proof its share of the steps.
+        """
+        steps = int(self._steps * SHARE)
+        if steps < FEWEST or self._milliseconds < 1:
             return Answer()
         self.asked += 1
         self._tactic = self._tactic or _tactic()  # before the clock starts: importing z3 takes a while
         start = perf_counter()
-        try:
-            return self._ask(conditions, box, milliseconds)
-        finally:
-            self._left -= 1e3 * (perf_counter() - start)
+        answer = self._ask(conditions, box, steps)
+        self._milliseconds -= 1e3 * (perf_counter() - start)
+        if answer.point is None and not answer.unsatisfiable:
+            self._steps -= steps
+        return answer
 
-    def _ask(self, conditions: Sequence[Condition], box: Box, milliseconds: int) -> Answer:
+    def _ask(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
         import z3
 
         from symalloc.prove.z3_form import Translator
 
         translator = Translator()
-        solver = self._solver(milliseconds)
+        solver = self._solver(steps)
         for name, low in box.lower.items():
             solver.add(*translator.bounds(name, low, box.upper[name]))
         solver.add(*map(translator.condition, conditions))
@@ -76,10 +83,10 @@ class Solver:
             else Answer()
         )
 
-    def _solver(self, milliseconds: int) -> Any:
+    def _solver(self, steps: int) -> Any:
         solver = self._tactic.solver()
         # with z3's own handler an interrupt would only end the question, and the program would go on
-        solver.set("timeout", milliseconds, "ctrl_c", False, "rlimit", self.budget.z3_steps)
+        solver.set("timeout", int(self._milliseconds), "ctrl_c", False, "rlimit", steps)
         return solver
 
 

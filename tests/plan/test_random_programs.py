@@ -146,7 +146,7 @@ def _span(placement: Placement, binding: dict[str, int]) -> tuple[int, int]:
 
 def test_a_weak_prover_costs_bytes_and_never_a_plan() -> None:
     """What cannot be proved is laid out so that it can be seen: no plan hangs on the solver's luck."""
-    weak = Prover(Budget(z3_milliseconds=0, z3_steps=0, sampling_steps=50, cases=1, work=1))
+    weak = Prover(Budget(z3_steps=0, sampling_steps=50, cases=1, work=1))
     for seed in SEEDS:
         plans = plan_program(random_program(seed), weak)
         assert all(validate(plan, DOMAIN, PROVER) == () for plan in plans.values())

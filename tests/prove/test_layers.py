@@ -23,7 +23,7 @@ from symalloc.prove.univariate import complement, nonpositive, solve, solve_exac
 from symalloc.size import Condition, Expr, Relation, parse_condition, parse_expr
 from tests.prove.brute import boxes, conditions, points, polynomials, sizes
 
-NO_SOLVER = Budget(z3_milliseconds=0)
+NO_SOLVER = Budget(z3_steps=0)
 HUGE = 2**63 - 1
 
 
@@ -142,6 +142,24 @@ def test_refutation_by_layer(text: str, layer: str | None) -> None:
     assert (found is None) is (layer is None)
     if layer not in (None, "products"):
         assert found == layer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "b*((n - 1) // 2 + 1) != b*((n + 1) // 2)",
+        "max(128*b*n, 64*((n + 1)//2)*b + 64*((16*((n + 1)//2)*b + 63)//64) + 256) < 128*((n + 1)//2)*b",
+        "b*n < (16*((n + 1) // 2)*b + 63) // 64",
+        "b*((n + 2) // 3) > b*n",
+    ],
+)
+def test_strided_extents_need_no_solver_even_where_they_may_be_empty(text: str) -> None:
+    assert refute((parse_condition(text),), box(lower=0, names="bn"), NO_SOLVER) is not None
+
+
+@pytest.mark.parametrize("text", ["b*((n + 3) // 2) > b*n", "b*n - b*m <= -2", "b*n + 1 <= b*m"])
+def test_factors_that_may_be_zero_are_not_divided_away(text: str) -> None:
+    assert refute((parse_condition(text),), box(upper=4, lower=0, names="bmn"), NO_SOLVER) is None
 
 
 def test_residues_refute_what_folds() -> None:

@@ -17,7 +17,7 @@ from symalloc.prove.bounds import Box
 from symalloc.prove.budget import Budget
 from symalloc.prove.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prove.prover import Prover
-from symalloc.prove.solver import Solver
+from symalloc.prove.solver import FEWEST, Solver
 from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size import Condition, parse_condition
 from tests.prove.brute import boxes, conditions, points
@@ -207,7 +207,7 @@ def test_precondition(text: str, assume: tuple[str, ...], precondition: str) -> 
 @settings(max_examples=250)
 def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition], there: Box) -> None:
     domain = Domain(lower=there.lower, upper=there.upper, assumptions=tuple(assume))
-    proof = Prover(Budget(z3_milliseconds=200)).prove(constraint, domain)
+    proof = Prover().prove(constraint, domain)
     truths = {constraint.evaluate(p) for p in points(there) if all(a.evaluate(p) for a in assume)}
     expected = {frozenset(): Verdict.VACUOUS, frozenset({True}): VALID, frozenset({False}): INVALID}
     assert proof.unknown or proof.verdict is expected.get(frozenset(truths), CHECK)
@@ -218,7 +218,7 @@ def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition],
 
 def test_without_z3_what_is_open_is_unknown() -> None:
     text = parse_condition("n*n*n + m*m*m != k*k*k")
-    proof = Prover(Budget(z3_milliseconds=0)).prove(text, Domain(default_lower=1))
+    proof = Prover(Budget(z3_steps=0)).prove(text, Domain(default_lower=1))
     assert proof.verdict is CHECK
     assert proof.unknown
     assert proof.reason is not None
@@ -227,7 +227,7 @@ def test_without_z3_what_is_open_is_unknown() -> None:
 
 
 def test_questions_to_z3_share_one_budget() -> None:
-    solver = Solver(Budget(z3_milliseconds=30))
+    solver = Solver(Budget(z3_steps=20_000))
     box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
     hard = parse_condition("n*n*n + m*m*m == k*k*k")
     answers = [solver.ask((hard,), box) for _ in range(40)]
@@ -239,6 +239,20 @@ def test_questions_to_z3_share_one_budget() -> None:
     assert solver.asked == spent + 1
 
 
+def test_a_question_ends_by_its_steps_not_by_the_clock() -> None:
+    box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
+    hard = parse_condition("n*n*n + m*m*m == k*k*k")
+    easy = parse_condition("n*n == 9 and n < k")
+    few = Solver(Budget(z3_steps=FEWEST))
+    enough = Solver(Budget(z3_steps=20_000, z3_milliseconds=3_600_000))
+    assert few.ask((easy,), box).point is None
+    assert few.asked == 0
+    assert enough.ask((easy,), box).point is not None
+    before = enough.asked
+    assert enough.ask((hard,), box).point is None
+    assert enough.asked == before + 1
+
+
 def test_answers_do_not_depend_on_the_hash_seed() -> None:
     program = """
 from symalloc.prove.budget import Budget
@@ -246,7 +260,7 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size import parse_condition
 for text in ("(n // m) // k == n // (m*k)", "a*b*c >= a + b + c - 2"):
-    proof = Prover(Budget(z3_milliseconds=0)).prove(parse_condition(text), Domain(default_lower=1))
+    proof = Prover(Budget(z3_steps=0)).prove(parse_condition(text), Domain(default_lower=1))
     print(proof.decided_by, proof.verdict, proof.counterexample, proof.witness, proof.precondition)
 """
     answers = {
