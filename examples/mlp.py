@@ -1,4 +1,4 @@
-"""A multi-layer perceptron over any batch: what `symalloc plan` and `symalloc run` are shown on."""
+"""A multi-layer perceptron over any batch: small enough to read its plan at a glance."""
 from tvm.script import ir as I, relax as R
 
 
