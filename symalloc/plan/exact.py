@@ -9,6 +9,7 @@ from time import monotonic
 
 from symalloc.plan.exact_attempts import Attempts
 from symalloc.plan.exact_greedy import greedy
+from symalloc.plan.exact_native import load_library
 from symalloc.plan.exact_problem import Instance, StaticBuffer, cliques, floor_of, height_of, instance_of
 from symalloc.plan.exact_search import Outcome
 
@@ -96,7 +97,7 @@ class _Run:
     def within(self, capacity: int) -> Exact:
         """Searches for a packing within `capacity` bytes."""
         if self.height > capacity:
-            outcome = self.attempt(Attempts(self.instance, capacity, self.seed), None)
+            outcome = self.attempt(self.attempts(capacity), None)
             if outcome is not Outcome.FOUND:
                 proved = outcome is Outcome.NONE
                 floor = max(self.floor, capacity + 1) if proved else self.floor
@@ -112,7 +113,7 @@ class _Run:
         while self.floor < self.height and not self.is_over():
             for height in self.heights():
                 if height not in open_:
-                    open_[height] = Attempts(self.instance, height, self.seed)
+                    open_[height] = self.attempts(height)
                 outcome = self.attempt(open_[height], limit)
                 if outcome is Outcome.NONE:
                     self.floor = height + self.grain
@@ -141,6 +142,9 @@ class _Run:
         if outcome is Outcome.FOUND:
             self.take({b.id: 0 for b in self.buffers} | attempts.search.offsets)
         return outcome
+
+    def attempts(self, capacity: int) -> Attempts:
+        return Attempts(self.instance, capacity, self.seed, load_library())
 
     def take(self, offsets: dict[int, int]) -> None:
         height = height_of(self.buffers, offsets)

@@ -5,10 +5,12 @@ Restarts follow Luby, Sinclair and Zuckerman (1993): run times of such searches 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from random import Random
 from time import monotonic
 
+from symalloc.plan.exact_native import NativeSearch, fits
 from symalloc.plan.exact_problem import Instance
 from symalloc.plan.exact_search import Outcome, Rule, Search
 
@@ -16,15 +18,21 @@ __all__ = ["Attempts", "luby"]
 
 STEPS = 800  # of the shortest attempt
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
-FORGET = 0.5  # what is left of the weights of failures in the next attempt
 RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "contested")
 
 
 class Attempts:
     """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts."""
 
-    def __init__(self, instance: Instance, capacity: int, seed: int) -> None:
-        self.search = Search(instance, capacity)
+    def __init__(
+        self, instance: Instance, capacity: int, seed: int, library: ctypes.CDLL | None = None
+    ) -> None:
+        """On `library` (from `exact_native.load_library`), where there is one and the numbers fit it."""
+        self.search: Search | NativeSearch = (
+            Search(instance, capacity)
+            if library is None or not fits(instance, capacity)
+            else NativeSearch(library, instance, capacity)
+        )
         self._plans = _plans(instance, Random(seed))
 
     def run(self, *, limit: int | None, until: float) -> Outcome:
@@ -34,7 +42,6 @@ class Attempts:
         while outcome is Outcome.CUT and monotonic() < until and (end is None or self.search.steps < end):
             priorities, rule, steps = next(self._plans)
             outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps, until=until)
-            self.search.state.weights = [FORGET * weight for weight in self.search.state.weights]
         return outcome
 
 
@@ -45,14 +52,15 @@ def luby(number: int) -> int:
     return (number + 1) >> 1
 
 
-def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[float], Rule, int]]:
+def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[int], Rule, int]]:
     """Priorities, rule and number of steps of one attempt after another."""
     orders, number = _orders(instance), 0
     while True:
         turn, place = divmod(number, len(RULES))
         ranks = orders[(number + turn) % len(orders)]
         noise = NOISE * len(ranks) if turn else 0.0
-        yield [r + noise * chance.random() for r in ranks], RULES[place], STEPS * luby(number + 1)
+        moved = [rank + noise * chance.random() for rank in ranks]
+        yield _ranks(len(ranks), moved.__getitem__), RULES[place], STEPS * luby(number + 1)
         number += 1
 
 
@@ -69,7 +77,7 @@ def _orders(instance: Instance) -> list[list[int]]:
     return [_ranks(len(sizes), score) for score in scores]
 
 
-def _ranks(count: int, score: Callable[[int], tuple[int, ...]]) -> list[int]:
+def _ranks(count: int, score: Callable[[int], float | tuple[int, ...]]) -> list[int]:
     """The place of each of `count` buffers in the order of `score`, the least first."""
     ranks = [0] * count
     for rank, buffer in enumerate(sorted(range(count), key=score)):

@@ -17,11 +17,12 @@ from typing import Literal, TypeAlias
 from symalloc.plan.exact_problem import Instance
 from symalloc.plan.exact_state import State
 
-__all__ = ["Outcome", "Rule", "Search"]
+__all__ = ["FORGET", "Outcome", "Rule", "Search"]
 
 Rule: TypeAlias = Literal["lowest", "contested"]
 _Parts: TypeAlias = list[tuple[int, ...]]
 _Solving: TypeAlias = Generator[tuple[int, ...], bool, bool]
+FORGET = 0.5  # what is left of the weights of failures in the next attempt
 UNTRIED = 0.01  # the weight of a clique that has never failed
 MOST_REMEMBERED = 1 << 20  # 16 bytes each, and the set's own
 
@@ -56,13 +57,15 @@ class Search:
         unit = self.instance.unit
         return {id_: unit * at for id_, at in zip(self.instance.ids, self.state.lowest, strict=True)}
 
-    def attempt(self, *, priorities: Sequence[float], rule: Rule, limit: int, until: float) -> Outcome:
+    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int, until: float) -> Outcome:
         """Searches on for at most `limit` steps, or until the monotonic clock says `until`.
 
-        Of the buffers that may come next at the place chosen, the one of the highest priority is tried first.
+        Of the buffers that may come next at the place chosen, the one of the highest priority is tried
+        first; priorities are all different.
         """
         self._priorities, self._rule = priorities, rule
         self._last, self._until = self.steps + limit, until
+        self.state.weights = [FORGET * weight for weight in self.state.weights]
         self.state.clear()
         everything = tuple(range(len(self.instance.ids)))
         try:
