@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from symalloc.pool.policy import Options as PoolOptions
     from symalloc.prove.verdict import Proof, Verdict
     from symalloc.relax.memory_cfg import memory_cfg
+    from symalloc.relax.name_tensors import NameTensors
     from symalloc.relax.plan_pass import PlanMemory
 
 __all__ = [
     "Diagnostic",
     "Fix",
+    "NameTensors",
     "PlanMemory",
     "Pool",
     "PoolOptions",
@@ -55,6 +57,7 @@ __all__ = [
 _HOMES = {  # the module, and the name there where that is another
     "Diagnostic": "symalloc.lint.diagnostic",
     "Fix": "symalloc.lint.diagnostic",
+    "NameTensors": "symalloc.relax.name_tensors",
     "PlanMemory": "symalloc.relax.plan_pass",
     "Pool": "symalloc.pool.native:NativePool",
     "PoolOptions": "symalloc.pool.policy:Options",

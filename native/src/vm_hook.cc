@@ -12,22 +12,16 @@
 #include <string>
 #include <vector>
 
+#include "vm_layout.h"
+#include "vm_tensor.h"
+
 namespace symalloc {
 
 namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr int kFirstType = 17;  // 1 and 2 are TVM's own
 constexpr int64_t kAlignment = 64;
-
-// As tvm::runtime::memory::Buffer.
-struct VmBuffer {
-  void* data;
-  size_t size;
-  DLDevice device;
-  int alloc_type;
-};
 
 // As tvm::runtime::memory::Allocator: the same virtual functions in the same order, then the type.
 class VmAllocator {
@@ -95,6 +89,7 @@ int64_t VmType(PoolRef pool) {
   if (hook.pools.empty()) {
     auto make = [](DLDevice device, int64_t type) { return Hook::Global().Make(device, type); };
     ffi::Function::SetGlobal("DeviceAllocator.", ffi::Function::FromTyped(make), true);
+    CheckTensors();
   }
   for (size_t i = 0; i < hook.pools.size(); ++i) {
     if (hook.pools[i].same_as(pool)) return kFirstType + static_cast<int64_t>(i);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadFreeError", "OutOfMemoryError", "PoolError", "PoolUsageError"]
+__all__ = ["BadFreeError", "BoundsError", "OutOfMemoryError", "PoolError", "PoolUsageError"]
 
 
 class PoolError(Exception):
@@ -19,3 +19,7 @@ class BadFreeError(PoolError, ValueError):
 
 class OutOfMemoryError(PoolError, MemoryError):
     """An allocation does not fit under the limit, or in the address space, whatever is given back."""
+
+
+class BoundsError(PoolError, IndexError):
+    """A tensor would lie outside its storage, for some byte of it."""

@@ -18,7 +18,7 @@ from typing import Any, TypedDict, Unpack
 
 import tvm_ffi
 
-from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolError, PoolUsageError
+from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, PoolError, PoolUsageError
 from symalloc.pool.policy import ALIGNMENT, Options
 from symalloc.pool.statistics import Statistics
 from symalloc.pool.trace import Alloc, Free, Trace
@@ -53,10 +53,10 @@ def load_library(path: Path | None = None) -> None:
         )
     try:
         ctypes.CDLL(str(file), ctypes.RTLD_LOCAL)
-    except OSError as error:
-        raise NativeMissingError(f"the pool's native core cannot be loaded: {error}") from None
-    tvm_ffi.register_error("OutOfMemoryError", OutOfMemoryError)
-    tvm_ffi.register_error("BadFreeError", BadFreeError)
+    except OSError as said:
+        raise NativeMissingError(f"the pool's native core cannot be loaded: {said}") from None
+    for error in (BadFreeError, BoundsError, OutOfMemoryError):
+        tvm_ffi.register_error(error.__name__, error)
 
 
 class Choices(TypedDict, total=False):

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.errors import OutOfMemoryError
+from symalloc.pool.errors import BoundsError, OutOfMemoryError
 from symalloc.pool.native import NativePool
 from symalloc.pool.policy import Options
 from symalloc.pool.replay import replay
@@ -85,7 +85,7 @@ def test_a_storage_ends_with_its_last_byte() -> None:
     for m in (0, 1, 4):
         assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
     for m in (5, 1024):
-        with pytest.raises(Exception, match="region that is 16"):
+        with pytest.raises(BoundsError, match="a storage of 16 bytes"):
             machine["main"](tvm.runtime.tensor(np.zeros(m, "float32")))
 
 
