@@ -1,0 +1,44 @@
+"""Mutation operators: each plants one fault in a function taken apart, at places drawn at random.
+
+An operator gets the function and a source of randomness, changes the lists in place and says what it did, or
+returns None where it finds nothing to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from mutation.editable import EditableFunction
+from mutation.operators import calls, handing_over, kills, sizes, storages
+
+__all__ = ["OPERATORS", "Operator"]
+
+Operator = Callable[[EditableFunction, Random], str | None]
+
+OPERATORS: Mapping[str, Operator] = {
+    "shrink storage": sizes.shrink_storage,
+    "grow storage": sizes.grow_storage,
+    "grow shape": sizes.grow_shape,
+    "swap symbol": sizes.swap_symbol,
+    "shift offset": sizes.shift_offset,
+    "share offset": sizes.share_offset,
+    "shift shared offset": sizes.shift_shared_offset,
+    "grow view": sizes.grow_view,
+    "change dtype": sizes.change_dtype,
+    "forget to settle": handing_over.forget_to_settle,
+    "refuse offset": handing_over.refuse_offset,
+    "coarsen offset": handing_over.coarsen_offset,
+    "retarget tensor": storages.retarget_tensor,
+    "retarget to live storage": storages.retarget_to_live,
+    "merge storages": storages.merge_storages,
+    "swap storages": storages.swap_storages,
+    "alloc in other branch": storages.alloc_in_other_branch,
+    "kill earlier": kills.kill_earlier,
+    "kill later": kills.kill_later,
+    "duplicate kill": kills.duplicate_kill,
+    "drop kill": kills.drop_kill,
+    "use after kill": kills.use_after_kill,
+    "replace argument": calls.replace_argument,
+    "reorder calls": calls.reorder_calls,
+}

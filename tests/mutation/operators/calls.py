@@ -1,0 +1,54 @@
+"""Faults in what is called with what, and in which order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from tvm import relax
+
+from mutation.editable import EditableFunction, Sequence, Step, inline_sizes
+from mutation.operators.places import allocate_first, draw, drop_storage_kills, set_argument
+
+__all__ = ["reorder_calls", "replace_argument"]
+
+
+def replace_argument(function: EditableFunction, random: Random) -> str | None:
+    """Hand a call another tensor that is in scope."""
+    found = draw(function.find(Step.calls_global), random)
+    if found is None:
+        return None
+    sequence, index, step = found
+    tensors = [s.var for s in sequence.steps[:index] if isinstance(s.var.ty, relax.TensorType)]
+    arguments = [i for i, a in enumerate(step.value.args) if isinstance(a.ty, relax.TensorType)]
+    if not tensors or not arguments:
+        return None
+    position, other = random.choice(arguments), random.choice(tensors)
+    if other.same_as(step.value.args[position]):
+        return None
+    old = step.value.args[position]
+    set_argument(step, position, other)
+    return f"{step.operator}: argument {position}, {getattr(old, 'name', 'a constant')} -> {other.name}"
+
+
+def reorder_calls(function: EditableFunction, random: Random) -> str | None:
+    """Exchange two calls that both have their arguments before the first."""
+    inline_sizes(function.body)
+    drop_storage_kills(function)
+    places = []
+    for sequence in function.sequences():
+        allocate_first(sequence)
+        calls = [i for i, s in enumerate(sequence.steps) if s.calls_global()]
+        places += [(sequence, one, two) for one, two in pairwise(calls) if _free(sequence, one, two)]
+    if not places:
+        return None
+    sequence, one, two = random.choice(places)
+    steps = sequence.steps
+    steps[one], steps[two] = steps[two], steps[one]
+    return f"{steps[two].operator} <-> {steps[one].operator}"
+
+
+def _free(sequence: Sequence, one: int, two: int) -> bool:
+    """Whether nothing that the steps from `one` on define is an argument of step `two`."""
+    defined = {s.var for s in sequence.steps[one:two]}
+    return not any(type(a).__name__ == "Var" and a in defined for a in sequence.steps[two].value.args)

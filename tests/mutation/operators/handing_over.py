@@ -1,0 +1,49 @@
+"""Faults in how a tensor at an offset reaches its users."""
+
+from __future__ import annotations
+
+from random import Random
+
+from mutation.editable import EditableFunction, Step
+from mutation.kernels import takes_offset, with_offset_factor
+from mutation.operators.places import draw, named
+
+__all__ = ["coarsen_offset", "forget_to_settle", "refuse_offset"]
+
+
+def forget_to_settle(function: EditableFunction, random: Random) -> str | None:
+    """Leave out an ensure_zero_offset: whoever comes behind it gets the offset."""
+    found = draw(function.find(named("relax.memory.ensure_zero_offset")), random)
+    if found is None:
+        return None
+    step = found[2]
+    step.value = step.value.args[0]
+    return f"{step.var.name} not settled"
+
+
+def refuse_offset(function: EditableFunction, random: Random) -> str | None:
+    """Compile a kernel for tensors that begin at byte 0."""
+    return _recompile(function, random, None)
+
+
+def coarsen_offset(function: EditableFunction, random: Random) -> str | None:
+    """Compile a kernel for offsets at twice or four times the distance."""
+    return _recompile(function, random, random.choice([2, 4]))
+
+
+def _recompile(function: EditableFunction, random: Random, times: int | None) -> str | None:
+    """Declare one of the buffers that take an offset anew, in a kernel that the function calls."""
+    called = {s.steps[i].operator for s, i in function.find(Step.calls_global)}
+    choices = [
+        (name, position)
+        for name, kernel in sorted(function.kernels.items())
+        for position, param in enumerate(kernel.params)
+        if name in called and takes_offset(param)
+    ]
+    if not choices:
+        return None
+    name, position = random.choice(choices)
+    kernel = function.kernels[name]
+    function.changed[name] = with_offset_factor(kernel, position, times)
+    wanted = "no offset" if times is None else f"{times} times the offset"
+    return f"{name}: {kernel.params[position].name} takes {wanted}"
