@@ -178,6 +178,22 @@ EXHIBITS = (
         on_line="alloc = R.memory.alloc_tensor",
     ),
     Exhibit(
+        name="storage_of_other_device",
+        origin="seen on TVM 0.27",
+        rule="SYM106",
+        verdict=None,
+        stage=PLANNER,
+        proof="error",
+    ),
+    Exhibit(
+        name="condition_at_offset",
+        origin="seen on TVM 0.27",
+        rule="SYM112",
+        verdict="always-invalid",
+        on_line="if yes",
+        proof="wrong numbers",
+    ),
+    Exhibit(
         name="take_last_row",
         origin="TVM's torch importer",
         rule="SYM305",

@@ -34,11 +34,13 @@ def load(name: str) -> tvm.IRModule:
 
 def call(name: str, *arguments: Any, function: str = "main") -> Any:
     """The result of the compiled exhibit, or the text of the error that it raises."""
-    machine = relax.VirtualMachine(relax.build(load(name), target="llvm"), tvm.cpu())
+    mod = load(name)
+    devices = [tvm.cpu(index) for index in range(max(1, len(mod.global_infos.get("vdevice", []))))]
+    machine = relax.VirtualMachine(relax.build(mod, target="llvm"), devices)
     tensors = [tvm.runtime.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
     try:
         return machine[function](*tensors)
-    except (tvm.error.InternalError, TypeError) as error:
+    except (tvm.error.InternalError, TypeError, ValueError) as error:
         return str(error)
 
 
@@ -100,6 +102,12 @@ def in_front() -> bool:
     return not isinstance(result, str) and bool(np.all(result.numpy() == 5.0))
 
 
+def other_device() -> bool:
+    """The kernel on the second device is handed a tensor on the first."""
+    found = call("storage_of_other_device", floats(3, 4))
+    return isinstance(found, str) and "Mismatched" in found and "device_id" in found
+
+
 def crashes(name: str, *arguments: Any) -> bool:
     """Does not come back."""
     call(name, *arguments)
@@ -122,6 +130,8 @@ PROOFS: Mapping[str, Callable[[], bool]] = {
     "issue_20269": wraps,
     "use_after_kill": lambda: "expected Tensor" in call("use_after_kill", floats(4)),
     "take_last_row": in_front,
+    "storage_of_other_device": other_device,
+    "condition_at_offset": lambda: gives("condition_at_offset", 2.0, 0.0, floats(3)),
     "if_branches_add": lambda: crashes("if_branches_add", np.array(False), floats(1)),
     "if_branches_reshape": lambda: crashes("if_branches_reshape", floats(4, 8), np.array(False)),
 }
