@@ -159,4 +159,6 @@ class Frame:
             if not evaluate(operands[0], self.symbols):
                 raise StopError
             return None
+        if name in self.machine.kernels:  # exported under its own name
+            return run_kernel(name, self.machine.kernels[name], [self.use(a, name) for a in operands])
         raise NotModelledError(name)

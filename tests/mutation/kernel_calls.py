@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from mutation.arithmetic import evaluate
-from mutation.kernels import Parameter
-from mutation.machine import FailedError, check_content
+from mutation.kernels import Kernel, Parameter
+from mutation.machine import FailedError, StopError, check_content
 from mutation.memory import Tensor
 
 __all__ = ["run_kernel"]
 
 
-def run_kernel(name: str, formal: tuple[Parameter, ...], arguments: list[Any]) -> None:
+def run_kernel(name: str, kernel: Kernel, arguments: list[Any]) -> None:
     """Check what compiled code checks, then read and write the buffers of kernel `name`."""
+    formal = kernel.parameters
     if len(formal) != len(arguments):
         raise FailedError("kernel-argument", f"{name} takes {len(formal)} arguments")
     scope: dict[str, int] = {}
@@ -23,6 +24,8 @@ def run_kernel(name: str, formal: tuple[Parameter, ...], arguments: list[Any]) -
         _admit(name, param, argument, scope)
     for param, argument in zip(formal, arguments, strict=True):
         _check_extents(name, param, argument, scope)
+    if not all(evaluate(condition, scope) for condition in kernel.asserted):
+        raise StopError
     pairs = [(p, a) for p, a in zip(formal, arguments, strict=True) if p.shape is not None]
     for param, tensor in pairs:
         if param.needs:

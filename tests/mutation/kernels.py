@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm.tirx.buffer import BufferType
 
-__all__ = ["Access", "Parameter", "parameters", "takes_offset", "with_offset_factor"]
+__all__ = ["Access", "Kernel", "Parameter", "read_off", "takes_offset", "with_offset_factor"]
 
 
 @dataclass(slots=True)
@@ -43,8 +44,28 @@ class Parameter:
     step: int = 0
 
 
-def parameters(function: Any) -> tuple[Parameter, ...]:
-    """The parameters of `function`, in order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A PrimFunc: its parameters in order, and the conditions that it asserts before anything else."""
+
+    parameters: tuple[Parameter, ...]
+    asserted: tuple[Any, ...] = ()
+
+
+def read_off(function: Any) -> Kernel:
+    """What the interpreter has to know of `function`."""
+    return Kernel(parameters=_parameters(function), asserted=tuple(_asserted(function.body)))
+
+
+def _asserted(body: Any) -> Iterator[Any]:
+    """The conditions of the assertions that stand in front."""
+    for statement in body.seq if type(body).__name__ == "SeqStmt" else (body,):
+        if type(statement).__name__ != "AssertStmt":
+            return
+        yield statement.condition
+
+
+def _parameters(function: Any) -> tuple[Parameter, ...]:
     buffers = [p for p in function.params if type(p.ty).__name__ == "BufferType"]
     accesses = {_key(p): Access() for p in buffers}
     _walk(function.body, accesses)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
 
-from mutation.kernels import Parameter
+from mutation.kernels import Kernel
 from mutation.memory import Region, Stamp, Tensor
 
 __all__ = [
@@ -56,7 +56,7 @@ class Machine:
     mod: tvm.IRModule
     branches: Iterator[bool]
     taken: list[bool] = field(default_factory=list)
-    kernels: dict[str, tuple[Parameter, ...]] = field(default_factory=dict)
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
     depth: int = 0
     noted: list[FailedError] = field(default_factory=list)
 

@@ -19,7 +19,7 @@ from tvm import relax
 
 from mutation.arithmetic import UndefinedError, evaluate
 from mutation.frame import Frame
-from mutation.kernels import Parameter, parameters
+from mutation.kernels import Kernel, read_off
 from mutation.machine import (
     KILLED,
     FailedError,
@@ -50,9 +50,7 @@ class Fault:
 def examine(mod: tvm.IRModule, *, seed: int = 0, limit: int = 60) -> list[Fault]:
     """All kinds of fault of `mod`, each once, over many bindings and all choices of branches."""
     found: dict[str, Fault] = {}
-    kernels = {
-        g.name_hint: parameters(f) for g, f in mod.functions_items() if isinstance(f, tvm.tirx.PrimFunc)
-    }
+    kernels = {g.name_hint: read_off(f) for g, f in mod.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     for name, function in _public(mod):
         for binding in bindings(function, seed=seed, limit=limit):
             for fault in faults(mod, name, binding, kernels):
@@ -85,7 +83,7 @@ def _parameter_symbols(function: relax.Function) -> set[str]:
 
 
 def faults(
-    mod: tvm.IRModule, name: str, binding: Mapping[str, int], kernels: dict[str, tuple[Parameter, ...]]
+    mod: tvm.IRModule, name: str, binding: Mapping[str, int], kernels: Mapping[str, Kernel]
 ) -> list[Fault]:
     """What goes wrong in `name` at `binding`, over the choices of branches."""
     found = []

@@ -61,6 +61,7 @@ OURS = (
 OTHERS = (
     ("storages", PlanOptions(flavour="storages"), ("mlp_residual", "nested_branches", "reshapes")),
     ("fallback", PlanOptions(guards="fallback"), ("mlp_residual", "nested_branches", "inplace")),
+    ("native", PlanOptions(guards="native"), ("mlp_residual", "nested_branches", "element_types")),
     ("unguarded", PlanOptions(guards="none"), ("element_types", "reshape_heads")),
 )
 

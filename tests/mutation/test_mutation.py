@@ -17,7 +17,10 @@ pytestmark = pytest.mark.slow
 
 THEIRS = ("mlp_dynamic_batch", "branch_then_only", "nested_tuples", "inplace", "slice_rows", "subroutines")
 OURS = ("branches", "split_and_join", "computed_condition", "callee")
-OTHERS = (("storages", PlanOptions(flavour="storages"), ("nested_branches",)),)
+OTHERS = (
+    ("storages", PlanOptions(flavour="storages"), ("nested_branches",)),
+    ("native", PlanOptions(guards="native"), ("reshapes",)),
+)
 VIEWS = ("reshape_heads",)
 
 

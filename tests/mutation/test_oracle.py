@@ -12,6 +12,7 @@ from mutation.harness import mutants
 from mutation.memory import Region, Stamp
 from mutation.oracle import NotModelledError, examine
 from mutation.subjects import OURS, THEIRS, plan_ours, plan_theirs
+from symalloc.plan.options import PlanOptions
 
 _HEAD = """
 @I.ir_module
@@ -150,6 +151,35 @@ def test_views_share_what_was_written() -> None:
 def test_unknown_functions_are_refused() -> None:
     with pytest.raises(NotModelledError, match=r"some\.function"):
         _kinds('y = R.call_packed("some.function", x, ty_args=(R.Tensor((n,), "float32"),))', "return y")
+
+
+_GUARDED = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def guard(n: T.int64):
+        assert n <= {bound}, ("ValueError", ["too many"])
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        R.call_packed("guard", R.prim_value(n), ty_args=R.Tuple())
+        s = R.memory.alloc_storage(R.shape([256]), 0, R.str("global"), R.dtype("uint8"))
+        a = R.memory.alloc_tensor(s, 0, R.shape([n]), R.dtype("float32"))
+        return x
+"""
+
+
+@pytest.mark.parametrize(("bound", "kinds"), [(64, set()), (1000, {"exceeds"})])
+def test_a_guard_that_is_a_kernel_ends_the_call(bound: int, kinds: set[str]) -> None:
+    mod = from_source(_GUARDED.format(bound=bound))
+    assert {fault.kind for fault in examine(mod)} == kinds
+
+
+def test_native_guards_are_walked_through() -> None:
+    planned = plan_ours("mlp_residual", PlanOptions(guards="native"))
+    assert any("assert" in f.script() for _, f in planned.functions_items())
+    assert examine(planned) == []
 
 
 def test_region_keeps_pieces_apart() -> None:
