@@ -8,9 +8,10 @@ allocated between that moment and the end of the function, the end drops them ju
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -21,15 +22,17 @@ from symalloc.relax.extract.arrays import elements
 
 __all__ = ["TrimCalls"]
 
-_ALLOC_STORAGE = Op.get("relax.vm.alloc_storage").__chandle__()
-_ALLOC_TENSOR = Op.get("relax.vm.alloc_tensor").__chandle__()
-_KILL = Op.get("relax.vm.kill_object").__chandle__()
+_ALLOC_STORAGE = "relax.vm.alloc_storage"
+_ALLOC_TENSOR = "relax.vm.alloc_tensor"
+_KILL = "relax.vm.kill_object"
 _MAKE = "vm.builtin.make_prim_value"
 _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
 _STORE = 1
 _READS = frozenset({"vm.builtin.make_shape", _MAKE})
 _ALLOCATE_NOTHING = _READS | {
     ASSERT,
+    _ALLOC_TENSOR,
+    _KILL,
     "vm.builtin.check_shape_info",
     "vm.builtin.check_tensor_info",
     _MATCH,
@@ -52,66 +55,105 @@ class TrimCalls:
 
 
 def _trimmed(function: relax.Function) -> relax.Function:
-    names = _Names()
-    needless = _needless_kills(_flat(function.body), names)
-    body = _Trimmer(names=names, needless=needless).sequence(function.body)
+    blocks = _Reader().blocks(function.body)
+    trimmer = _Trimmer(needless=_needless_kills(_flat(blocks)))
+    body = trimmer.sequence(function.body, blocks)
     return relax.Function(
         function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
     )
 
 
+# -- one reading for all that is asked -----------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """A binding, its place in the text, its value, and the name of the operator or external function that it
+    calls, "" for anything else; `sides` are the blocks of the two branches of an If.
+    """
+
+    place: int
+    binding: Any
+    value: Any
+    name: str
+    sides: tuple[_Blocks, ...] = ()
+
+
+_Blocks: TypeAlias = list[list[_Line]]
+
+
 @dataclass(slots=True)
-class _Names:
-    """The symbols of external functions, by the address of the node that names them: many calls share one."""
+class _Reader:
+    """Reads the bindings of a function.  `names` holds what was asked before, by the address of the node that
+    is called: many calls share one.
+    """
 
-    known: dict[int, str] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    places: Iterator[int] = field(default_factory=count)
 
-    def __call__(self, op: Any) -> str:
+    def blocks(self, seq: relax.SeqExpr) -> _Blocks:
+        return [[self.line(b) for b in elements(block.bindings)] for block in elements(seq.blocks)]
+
+    def line(self, binding: Any) -> _Line:
+        value = binding.value
+        if type(value) is Call:
+            return _Line(next(self.places), binding, value, self.name(value.op))
+        sides = (value.true_branch, value.false_branch) if type(value) is relax.If else ()
+        return _Line(next(self.places), binding, value, "", tuple(map(self.blocks, sides)))
+
+    def name(self, op: Any) -> str:
         handle = op.__chandle__()
-        if handle not in self.known:
-            self.known[handle] = str(op.global_symbol)
-        return self.known[handle]
+        found = self.names.get(handle)
+        if found is None:
+            found = self.names[handle] = _name(op)
+        return found
+
+
+def _name(op: Any) -> str:
+    if isinstance(op, relax.ExternFunc):
+        return str(op.global_symbol)
+    return str(op.name) if isinstance(op, Op) else ""
+
+
+def _flat(blocks: _Blocks) -> Iterator[_Line]:
+    """The lines in the order of the text, those of branches in front of their If."""
+    for block in blocks:
+        for line in block:
+            for side in line.sides:
+                yield from _flat(side)
+            yield line
 
 
 # -- kills ---------------------------------------------------------------------------------------------------
 
 
-def _flat(seq: relax.SeqExpr) -> Iterator[Any]:
-    """The values that `seq` binds in the order of the text, those of branches in front of their If."""
-    for block in elements(seq.blocks):
-        for binding in elements(block.bindings):
-            value = binding.value
-            if type(value) is relax.If:
-                yield from _flat(value.true_branch)
-                yield from _flat(value.false_branch)
-            yield binding.var, value
-
-
-def _needless_kills(bindings: Iterable[tuple[Any, Any]], names: _Names) -> frozenset[int]:
-    """The variables, by address, whose kill may go: behind the last kill that belongs to their storage
-    nothing is called that could allocate; a kernel may, for its scratch.
+def _needless_kills(lines: Iterable[_Line]) -> frozenset[int]:
+    """The places of kills that may go: behind the last kill that belongs to their storage nothing is called
+    that could allocate; a kernel may, for its scratch.
     """
     storages: dict[int, int] = {}
-    last_kill: dict[int, int] = {}
-    last_allocation = -1
-    for position, (var, value) in enumerate(bindings):
-        if type(value) is not Call:
-            continue
-        op = value.op
-        handle = op.__chandle__()
-        if handle == _KILL:
-            storage = storages.get(value.args[0].__chandle__())
+    kills: list[tuple[int, int]] = []
+    allocations = 0
+    last_kill: dict[int, int] = {}  # how many allocations stand in front of it
+    for place, binding, value, name, _ in lines:
+        if name == _KILL:
+            storage = storages.get(_first(value))
             if storage is not None:
-                last_kill[storage] = position
-        elif handle == _ALLOC_TENSOR:
-            storages[var.__chandle__()] = value.args[0].__chandle__()
-        elif handle == _ALLOC_STORAGE:
-            storages[var.__chandle__()] = var.__chandle__()
-            last_allocation = position
-        elif type(op) is not relax.ExternFunc or names(op) not in _ALLOCATE_NOTHING:
-            last_allocation = position
-    late = {storage for storage, position in last_kill.items() if position > last_allocation}
-    return frozenset(var for var, storage in storages.items() if storage in late)
+                kills.append((place, storage))
+                last_kill[storage] = allocations
+        elif name == _ALLOC_TENSOR:
+            storages[binding.var.__chandle__()] = _first(value)
+        elif name == _ALLOC_STORAGE:
+            storage = binding.var.__chandle__()
+            storages[storage] = storage
+            allocations += 1
+        elif name not in _ALLOCATE_NOTHING and type(value) is Call:
+            allocations += 1
+    return frozenset(place for place, storage in kills if last_kill[storage] == allocations)
+
+
+def _first(call: Any) -> int:
+    """The address of the first argument."""
+    return int(call.args[0].__chandle__())
 
 
 # -- shapes and scalars --------------------------------------------------------------------------------------
@@ -123,65 +165,66 @@ class _Trimmer:
     `instead` what stands for a variable that is bound no more.
     """
 
-    names: _Names
-    needless: frozenset[int]
+    needless: Collection[int]
     known: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     instead: dict[int, Any] = field(default_factory=dict)
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
-    def sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [relax.BindingBlock(list(self.bindings(elements(block.bindings)))) for block in seq.blocks]
-        return self.builder.normalize(
-            relax.SeqExpr(blocks, self.instead.get(seq.body.__chandle__(), seq.body))
-        )
+    def sequence(self, seq: relax.SeqExpr, blocks: _Blocks) -> relax.SeqExpr:
+        written = [relax.BindingBlock(list(self.bindings(block))) for block in blocks]
+        return self.builder.normalize(relax.SeqExpr(written, self.now(seq.body)))
 
     def now(self, value: Any) -> Any:
         return self.instead.get(value.__chandle__(), value)
 
-    def bindings(self, bindings: Sequence[relax.Binding]) -> Iterator[relax.Binding]:
-        for binding in bindings:
-            value = binding.value
-            kind = type(value)
-            if kind is Call:
-                yield from self.call(binding, value)
-            elif kind is relax.If:
-                yield self.branches(binding, value)
-            else:
-                yield binding
+    def bindings(self, lines: Sequence[_Line]) -> Iterator[relax.Binding]:
+        for line in lines:
+            if line.sides:
+                yield self.branches(line)
+            elif line.place not in self.needless and not (line.name in _READS and self.is_known(line)):
+                if line.name == _MATCH:
+                    self.note(line.value)
+                yield self.renewed(line) if self.instead and line.name != _KILL else line.binding
 
-    def branches(self, binding: relax.VarBinding, value: relax.If) -> relax.VarBinding:
-        sides = []
-        for side in (value.true_branch, value.false_branch):
+    def branches(self, line: _Line) -> relax.VarBinding:
+        value, sides = line.value, []
+        for side, blocks in zip((value.true_branch, value.false_branch), line.sides, strict=True):
             outside = self.known
             self.known = dict(outside)
-            sides.append(self.sequence(side))
+            sides.append(self.sequence(side, blocks))
             self.known = outside
         chosen = relax.If(self.now(value.cond), *sides, value.span)
-        return relax.VarBinding(binding.var, self.builder.normalize(chosen))
+        return relax.VarBinding(line.binding.var, self.builder.normalize(chosen))
 
-    def call(self, binding: relax.VarBinding, call: Any) -> Iterator[relax.VarBinding]:
-        op, arguments = call.op, elements(call.args)
-        if op.__chandle__() == _KILL and arguments[0].__chandle__() in self.needless:
-            return
-        name = self.names(op) if type(op) is relax.ExternFunc else ""
-        if name in _READS:
-            key = (name, *map(_cell, arguments))
-            made = self.known.get(key)
-            if made is not None:
-                self.instead[binding.var.__chandle__()] = made
-                return
-            self.known[key] = binding.var
-        elif name == _MATCH and arguments[2].value == _STORE:
-            value, heap, code, cell, *_ = arguments
-            self.known.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.now(value))
-        yield self.renewed(binding, call, arguments)
+    def is_known(self, line: _Line) -> bool:
+        """Whether the value of a call that reads the heap was made before; it is the known one from here
+        on.
+        """
+        key = (line.name, *map(_cell, elements(line.value.args)))
+        made, var = self.known.get(key), line.binding.var
+        if made is None:
+            self.known[key] = var
+        else:
+            self.instead[var.__chandle__()] = made
+        return made is not None
 
-    def renewed(self, binding: relax.VarBinding, call: Any, arguments: Sequence[Any]) -> relax.VarBinding:
+    def renewed(self, line: _Line) -> Any:
         """The binding with what stands now for its arguments."""
-        if not self.instead or not any(a.__chandle__() in self.instead for a in arguments):
+        binding, call = line.binding, line.value
+        if type(call) is not Call:
             return binding
-        value = Call(call.op, list(map(self.now, arguments)), call.attrs, call.ty_args, call.span)
-        return relax.VarBinding(binding.var, self.builder.normalize(value))
+        arguments = elements(call.args)
+        if self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
+            return binding
+        renewed = list(map(self.now, arguments))
+        value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
+        return relax.VarBinding(binding.var, value)
+
+    def note(self, call: Any) -> None:
+        """A scalar that is put into a cell of the heap need not be read from it."""
+        value, heap, code, cell, *_ = elements(call.args)
+        if code.value == _STORE:
+            self.known.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.now(value))
 
 
 def _cell(argument: Any) -> int:
