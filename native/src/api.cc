@@ -24,7 +24,7 @@ namespace ffi = tvm::ffi;
 namespace {
 
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
-               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool apart, bool huge) {
+               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool apart, bool huge, bool guard) {
   Options options;
   options.soft_numerator = soft_numerator;
   options.soft_denominator = soft_denominator;
@@ -35,6 +35,7 @@ PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, 
   options.capacity = capacity;
   options.apart = apart;
   options.huge = huge;
+  options.guard = guard;
   return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
 }
 
@@ -63,6 +64,7 @@ int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::St
   return Translated([&] {
     try {
       void* block = pool->pool.Alloc(nbytes, align, escapes);
+      if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, std::string(tag));
       return pool->handles.Add(block, nbytes, std::string(tag));
     } catch (const OutOfMemory& error) {
       throw OutOfMemory(error.what() + MostHeld(&pool->handles));
@@ -92,6 +94,11 @@ int64_t Pointer(PoolRef pool, int64_t handle) {
 int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
 
 int64_t Trim(PoolRef pool) { return pool->pool.Trim(); }
+
+// All damage that a pool in guard mode knows of, a line for each block; "" for others.
+ffi::String Damage(PoolRef pool) {
+  return pool->pool.guard() == nullptr ? "" : pool->pool.guard()->Damage();
+}
 
 ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
   Statistics s = pool->pool.statistics();
@@ -133,19 +140,8 @@ ffi::Bytes Recorded(PoolRef pool) {
   return ffi::Bytes(reinterpret_cast<const char*>(events.data()), events.size() * sizeof(Recorder::Event));
 }
 
-// A tensor's memory; the pool lives as long as its last tensor.
-struct PooledData {
-  PoolRef pool;
-
-  void AllocData(DLTensor* tensor) {
-    Translated([&] { tensor->data = pool->pool.Alloc(ffi::GetDataSize(*tensor), 64, false); });
-  }
-  void FreeData(DLTensor* tensor) { pool->pool.Free(tensor->data, ffi::GetDataSize(*tensor)); }
-};
-
-ffi::Tensor Empty(PoolRef pool, ffi::Shape shape, DLDataType dtype) {
-  return ffi::Tensor::FromNDAlloc(PooledData{pool}, shape, dtype,
-                                  DLDevice{kDLCPU, 0});
+ffi::Tensor Empty(PoolRef pool, ffi::Shape shape, DLDataType dtype, ffi::String tag) {
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, std::string(tag)}, shape, dtype, DLDevice{kDLCPU, 0});
 }
 
 }  // namespace
@@ -161,6 +157,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.pointer", Pointer)
       .def("symalloc.pool.reserved", Reserved)
       .def("symalloc.pool.trim", Trim)
+      .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.holders", Holders)
       .def("symalloc.pool.record", Record)

@@ -58,6 +58,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       id_(Registry::Global().NewId()),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
       range_count_(options.apart ? 2 : 1),
+      guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{recorder_.mutex(), &mutex_} {
   // a process may have been given less address space than a machine has
   while (!ReserveRanges()) {
@@ -67,6 +68,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
     }
   }
   if (held_too != nullptr) held_at_fork_.push_back(held_too);
+  if (guard_ != nullptr) held_at_fork_.push_back(guard_->mutex());
   Registry::Global().Add(id_, this);
 }
 
@@ -101,6 +103,7 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
   if (nbytes < 0 || nbytes > options_.capacity) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
+  if (__builtin_expect(guard_ != nullptr, 0)) return AllocGuarded(nbytes, std::max(align, kGrain));
   Local* mine = local();
   int64_t size = Rounded(nbytes);
   int which = escapes && options_.apart;
@@ -119,6 +122,7 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
 }
 
 void Pool::Free(void* block, int64_t nbytes) {
+  if (__builtin_expect(guard_ != nullptr, 0)) return FreeGuarded(block, nbytes);
   int which = RangeOf(block);
   int64_t size = Rounded(nbytes);
   if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0) {
@@ -148,6 +152,46 @@ void Pool::Free(void* block, int64_t nbytes) {
     bins.Put(block, size);
   }
   mine->CountFree(nbytes);
+}
+
+void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
+  std::string kept = guard_->Kept();
+  if (!kept.empty()) throw Overrun(kept);
+  int64_t backed = Guard::Backed(nbytes, align);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (options_.limit >= 0 && used_ + backed > options_.limit) {
+      throw OutOfMemory(std::to_string(backed) + " bytes do not fit under the limit of " +
+                        std::to_string(options_.limit) + ": " + std::to_string(used_) + " are in use");
+    }
+    used_ += backed;
+  }
+  void* block = guard_->Alloc(nbytes, align);
+  if (block != nullptr && recorder_.on()) recorder_.Allocated(block, nbytes);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (block == nullptr) {
+    used_ -= backed;
+    throw OutOfMemory("the system has no " + std::to_string(backed) +
+                      " bytes left, or takes no more mappings; guard mode needs two for each block");
+  }
+  peak_used_ = std::max(peak_used_, used_);
+  peak_reserved_ = peak_used_;
+  ++retired_allocs_;
+  retired_live_ += nbytes;
+  return block;
+}
+
+void Pool::FreeGuarded(void* block, int64_t nbytes) {
+  if (recorder_.on()) recorder_.Freed(block);
+  int64_t backed;
+  std::string damage = guard_->Free(block, &backed);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    used_ -= backed;
+    ++retired_frees_;
+    retired_live_ -= nbytes;
+  }
+  if (!damage.empty()) throw Overrun(damage);
 }
 
 int64_t Pool::Trim() {
@@ -315,6 +359,7 @@ void Pool::ReleaseLocked(void* block, int64_t size) {
 }
 
 int64_t Pool::ReservedLocked() const {
+  if (guard_ != nullptr) return used_;
   int64_t reserved = 0;
   for (auto& range : ranges_) reserved += range->pages.reserved();
   return reserved;

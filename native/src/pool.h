@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bins.h"
+#include "guard.h"
 #include "holes.h"
 #include "pages.h"
 #include "recorder.h"
@@ -28,6 +29,7 @@ struct Options {
   int64_t capacity = int64_t{1} << 40;
   bool apart = false;
   bool huge = true;
+  bool guard = false;
 };
 
 struct Statistics {
@@ -59,10 +61,12 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // `nbytes` bytes at a multiple of `align`, a power of two; throws OutOfMemory.
+  // `nbytes` bytes at a multiple of `align`, a power of two; throws OutOfMemory, and in guard mode Overrun
+  // for damage that was kept.
   void* Alloc(int64_t nbytes, int64_t align, bool escapes);
 
-  // `nbytes` must be what was asked for; throws BadFree for what is seen to be no block of this pool.
+  // `nbytes` must be what was asked for; throws BadFree for what is seen to be no block of this pool,
+  // and in guard mode Overrun where the block was overrun: it is freed all the same.
   void Free(void* block, int64_t nbytes);
 
   // Empties the calling thread's bins, gives every free page back, and has the other threads empty theirs
@@ -76,6 +80,9 @@ class Pool {
 
   // range * capacity + offset: what the reference calls an address.
   int64_t Address(const void* block) const;
+
+  // nullptr where the pool is not in guard mode.
+  Guard* guard() { return guard_.get(); }
 
   Recorder& recorder() { return recorder_; }
 
@@ -114,6 +121,8 @@ class Pool {
     }
   };
 
+  void* AllocGuarded(int64_t nbytes, int64_t align);
+  void FreeGuarded(void* block, int64_t nbytes);
   void LockAll();
   void UnlockAll();
   bool ReserveRanges();
@@ -145,6 +154,7 @@ class Pool {
   int range_count_;
   char* bases_[2];
 
+  std::unique_ptr<Guard> guard_;
   Recorder recorder_;
   std::vector<std::mutex*> held_at_fork_;
 

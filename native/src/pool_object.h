@@ -1,10 +1,13 @@
 // The pool as an object of tvm-ffi.
 #pragma once
 
+#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/object.h>
 
+#include <cstdio>
 #include <new>
+#include <string>
 
 #include "handles.h"
 #include "pool.h"
@@ -27,6 +30,16 @@ class PoolRef : public tvm::ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
 };
 
+// Frees a block in a destructor, which cannot throw: what is wrong is said, and kept for the next allocation.
+inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
+  try {
+    pool->Free(block, nbytes);
+  } catch (const Overrun& error) {
+    std::fprintf(stderr, "symalloc: %s\n", error.what());
+    pool->guard()->Keep(error.what());
+  }
+}
+
 // Runs `body`; what the pool refuses becomes an error that Python knows by its kind.
 template <typename Body>
 auto Translated(Body body) -> decltype(body()) {
@@ -36,9 +49,24 @@ auto Translated(Body body) -> decltype(body()) {
     throw tvm::ffi::Error("OutOfMemoryError", error.what(), "");
   } catch (const BadFree& error) {
     throw tvm::ffi::Error("BadFreeError", error.what(), "");
+  } catch (const Overrun& error) {
+    throw tvm::ffi::Error("OverrunError", error.what(), "");
   } catch (const std::bad_alloc&) {
     throw tvm::ffi::Error("MemoryError", "no memory is left for the pool's own books", "");
   }
 }
+
+// A tensor's memory; the pool lives as long as its last tensor.
+struct PooledData {
+  PoolRef pool;
+  std::string tag;
+
+  void AllocData(DLTensor* tensor) {
+    int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
+    Translated([&] { tensor->data = pool->pool.Alloc(nbytes, 64, false); });
+    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(tensor->data, tag);
+  }
+  void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
+};
 
 }  // namespace symalloc

@@ -49,12 +49,13 @@ class VmAllocator {
   virtual void FreeView(DLDevice, void*) {}
 
   virtual void Free(const VmBuffer& buffer) {
-    // called by destructors: an error could not be caught
-    pool_->pool.Free(buffer.data, static_cast<int64_t>(buffer.size));
+    FreeQuietly(&pool_->pool, buffer.data, static_cast<int64_t>(buffer.size));
   }
 
   virtual void Clear() { pool_->pool.Trim(); }
   virtual size_t UsedMemory() const { return static_cast<size_t>(pool_->pool.statistics().reserved); }
+
+  const PoolRef& pool() const { return pool_; }
 
  protected:
   virtual bool AllowMemoryScope(const std::string& scope) const { return scope.empty() || scope == "global"; }
@@ -82,6 +83,8 @@ struct Hook {
 };
 
 }  // namespace
+
+const PoolRef& PoolOf(void* allocator) { return static_cast<VmAllocator*>(allocator)->pool(); }
 
 int64_t VmType(PoolRef pool) {
   Hook& hook = Hook::Global();

@@ -9,4 +9,7 @@ namespace symalloc {
 // The pool stays for as long as the process.
 int64_t VmType(PoolRef pool);
 
+// The pool of an allocator that was made for a type of `VmType`.
+const PoolRef& PoolOf(void* allocator);
+
 }  // namespace symalloc

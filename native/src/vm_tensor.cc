@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include "vm_hook.h"
 #include "vm_layout.h"
 
 namespace symalloc {
@@ -80,6 +81,12 @@ const VmStorage* OfPool(const ffi::AnyView& value) {
   return storage->buffer.alloc_type >= kFirstType ? storage : nullptr;
 }
 
+// A tensor with pages of its own, so that its edges are watched within the storage too.
+ffi::Tensor Guarded(const PoolRef& pool, const Request& asked) {
+  std::string tag = asked.name.empty() ? Text(asked.shape, asked.dtype) : asked.name;
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, tag}, asked.shape, asked.dtype, asked.storage->buffer.device);
+}
+
 struct Place {
   ffi::Function stock;
 
@@ -91,6 +98,11 @@ struct Place {
       if (count > 4) asked.name = std::string(args[4].cast<ffi::String>());
       asked.nbytes = Bytes(asked.shape, asked.dtype);
       Check(asked);
+      const PoolRef& pool = PoolOf(storage->allocator);
+      if (pool->pool.guard() != nullptr) {
+        *result = Guarded(pool, asked);
+        return;
+      }
     }
     stock.CallPacked(args, count > 4 ? 4 : count, result);
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadFreeError", "BoundsError", "OutOfMemoryError", "PoolError", "PoolUsageError"]
+__all__ = ["BadFreeError", "BoundsError", "OutOfMemoryError", "OverrunError", "PoolError", "PoolUsageError"]
 
 
 class PoolError(Exception):
@@ -23,3 +23,7 @@ class OutOfMemoryError(PoolError, MemoryError):
 
 class BoundsError(PoolError, IndexError):
     """A tensor would lie outside its storage, for some byte of it."""
+
+
+class OverrunError(PoolError):
+    """Memory beside a block was written; the text names the block and the byte."""

@@ -18,7 +18,14 @@ from typing import Any, TypedDict, Unpack
 
 import tvm_ffi
 
-from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, PoolError, PoolUsageError
+from symalloc.pool.errors import (
+    BadFreeError,
+    BoundsError,
+    OutOfMemoryError,
+    OverrunError,
+    PoolError,
+    PoolUsageError,
+)
 from symalloc.pool.policy import ALIGNMENT, Options
 from symalloc.pool.statistics import Statistics
 from symalloc.pool.trace import Alloc, Free, Trace
@@ -55,7 +62,7 @@ def load_library(path: Path | None = None) -> None:
         ctypes.CDLL(str(file), ctypes.RTLD_LOCAL)
     except OSError as said:
         raise NativeMissingError(f"the pool's native core cannot be loaded: {said}") from None
-    for error in (BadFreeError, BoundsError, OutOfMemoryError):
+    for error in (BadFreeError, BoundsError, OutOfMemoryError, OverrunError):
         tvm_ffi.register_error(error.__name__, error)
 
 
@@ -77,8 +84,9 @@ class NativePool:
         pool = symalloc.Pool(limit=2**30)
 
     Blocks are named by handles, which are counted and know when they are stale.  `huge`: blocks of 2 MiB
-    and more may lie on huge pages.  `choices` are fields of `Options`, sizes in bytes; they go before those
-    of `options`.
+    and more may lie on huge pages.  `guard`: every block has pages of its own, see `check`; that finds
+    faults, and is slow.  `choices` are fields of `Options`, sizes in bytes; they go before those of
+    `options`.
 
     Raises NativeMissingError where the native core is not installed, PoolUsageError for options that make
     no sense, OutOfMemoryError where there is no address space.
@@ -87,11 +95,16 @@ class NativePool:
     __slots__ = ("_address", "_alloc", "_empty", "_free", "_pointer", "_statistics", "object", "options")
 
     def __init__(
-        self, options: Options | None = None, *, huge: bool = True, **choices: Unpack[Choices]
+        self,
+        options: Options | None = None,
+        *,
+        huge: bool = True,
+        guard: bool = False,
+        **choices: Unpack[Choices],
     ) -> None:
         load_library()
         self.options = replace(options or Options(), **choices)
-        self.object = _create(self.options, huge)
+        self.object = _create(self.options, huge, guard)
         self._alloc = _function("alloc")
         self._free = _function("free")
         self._address = _function("address")
@@ -126,12 +139,28 @@ class NativePool:
         address: int = self._address(self.object, handle)
         return address
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: str, *, tag: str = "") -> Any:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
-        Raises OutOfMemoryError.
+        `tag` is what guard mode calls it.  Raises OutOfMemoryError.
         """
-        return self._empty(self.object, shape, dtype)
+        return self._empty(self.object, shape, dtype, tag)
+
+    def check(self) -> None:
+        """Raises OverrunError where memory beside a block was written, with a line for each such block.
+
+        In guard mode a block ends in front of a protected page.  Where its size is no multiple of its
+        alignment a few bytes stand between, with a pattern that is checked when the block is freed, and here.
+        What is found when a tensor goes is said on the standard error stream, and raised by the next
+        allocation or check.  A program that runs into a protected page, or uses a freed block, ends by
+        SIGSEGV, having named the block and the byte on that stream.  In front of a block it is the same.
+        Fresh memory is NaN in every floating type.  Blocks have no `address`.
+
+        Without guard mode nothing is found.
+        """
+        damage = str(_function("damage")(self.object))
+        if damage:
+            raise OverrunError(damage)
 
     def trim(self) -> int:
         """Gives every free page back; the bytes given back.  Blocks in other threads' bins stay."""
@@ -168,7 +197,7 @@ class NativePool:
         return reserved
 
 
-def _create(options: Options, huge: bool) -> Any:
+def _create(options: Options, huge: bool, guard: bool) -> Any:
     soft = options.soft_limit
     numerator, denominator = (
         (-1, 1) if soft is None else soft.as_integer_ratio() if isinstance(soft, Fraction) else (soft, 0)
@@ -183,6 +212,7 @@ def _create(options: Options, huge: bool) -> Any:
         options.capacity,
         options.apart,
         huge,
+        guard,
     )
 
 

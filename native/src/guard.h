@@ -1,0 +1,77 @@
+// Guard mode: each block has pages of its own and ends in front of a protected one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace symalloc {
+
+// Memory around a block was written.
+struct Overrun : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A block's right edge is at a protected page where its size is a multiple of its alignment; else a few
+// canaries stand between.  Canaries stand in front of it too, up to another protected page.  Fresh blocks
+// are filled with 0xff, which is NaN in every floating type.  Freed blocks are protected for a while.
+// Thread-safe.
+class Guard {
+ public:
+  Guard();
+  ~Guard();
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  // Bytes of the pages that a block needs, protected ones not counted.
+  static int64_t Backed(int64_t nbytes, int64_t align);
+
+  // nullptr where the system has no more.
+  void* Alloc(int64_t nbytes, int64_t align);
+
+  // Protects the block; throws BadFree for what is none.  `*backed` becomes what `Backed` was for it.
+  // What damage its canaries show, else "".
+  std::string Free(void* block, int64_t* backed);
+
+  // Says what the block is for.
+  void Name(void* block, const std::string& tag);
+
+  // Damage that nobody could be told of, to be told later.
+  void Keep(const std::string& damage);
+
+  // All damage: what was kept, and that of live blocks, a line for each; forgets what was kept.
+  std::string Damage();
+
+  // What was kept, and forgets it.
+  std::string Kept();
+
+  std::mutex* mutex() { return &mutex_; }
+
+  // For the handler of SIGSEGV: what `address` means here, written to `text`; false where nothing.
+  bool Describe(const char* address, const char* verb, char* text, size_t size);
+
+ private:
+  struct Block {
+    char* mapped;  // the first protected page
+    char* body;    // the first page that may be written
+    char* end;     // the second protected page
+    int64_t total; // bytes of address space
+    int64_t nbytes;
+    bool freed = false;
+    std::string tag;
+  };
+
+  static std::string DamageOf(const char* begin, const Block& block);
+  std::map<char*, Block>::iterator Find(char* address);
+
+  std::mutex mutex_;
+  std::map<char*, Block> blocks_;  // by their first byte; freed ones too, while they are protected
+  std::deque<char*> freed_;
+  std::string kept_;
+};
+
+}  // namespace symalloc

@@ -1,0 +1,122 @@
+"""A pool in guard mode: overruns, underruns and uses after a free are found, and named."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+
+import numpy as np
+import pytest
+
+from symalloc.pool.errors import BadFreeError, OutOfMemoryError, OverrunError
+from symalloc.pool.native import NativePool
+from tests.pool.died import died
+
+pytestmark = pytest.mark.usefixtures("native")
+
+PAGE = 4096
+
+
+def _write(pointer: int, value: int = 0) -> None:
+    ctypes.c_uint8.from_address(pointer).value = value
+
+
+@pytest.mark.parametrize(("nbytes", "align"), ((64, 64), (PAGE, 64), (128, 8), (PAGE, PAGE), (2**15, 2**14)))
+def test_the_first_byte_past_the_end_ends_the_program(nbytes: int, align: int) -> None:
+    pool = NativePool(guard=True)
+    pointer = pool.pointer(pool.alloc(nbytes, align=max(align, 64), tag="weights"))
+    assert pointer % align == 0
+    ctypes.memset(pointer, 1, nbytes)
+    status, said = died(lambda: _write(pointer + nbytes))
+    assert status == -signal.SIGSEGV
+    assert f"symalloc: `weights` of {nbytes} bytes is overrun: byte 0 past its end is " in said
+
+
+@pytest.mark.parametrize("nbytes", (0, 1, 20, 63, 65, 5000))
+def test_bytes_between_the_end_and_the_page_are_checked(nbytes: int) -> None:
+    pool = NativePool(guard=True)
+    for past in (0, 3) if nbytes else (0,):
+        handle = pool.alloc(max(nbytes, 1), tag="alloc")
+        pointer = pool.pointer(handle)
+        ctypes.memset(pointer, 1, nbytes)
+        pool.check()
+        if max(nbytes, 1) % 64 > 60 and past:
+            continue
+        _write(pointer + max(nbytes, 1) + past)
+        expected = f"`alloc` of {max(nbytes, 1)} bytes was overrun: byte {past} past its end was written"
+        with pytest.raises(OverrunError, match=expected):
+            pool.check()
+        with pytest.raises(OverrunError, match=expected):
+            pool.free(handle)
+        assert pool.statistics().live == 0
+        pool.check()
+
+
+def test_what_lies_in_front_is_checked() -> None:
+    pool = NativePool(guard=True)
+    handle = pool.alloc(20, tag="alloc")
+    _write(pool.pointer(handle) - 7)
+    _write(pool.pointer(handle) - 2)
+    with pytest.raises(OverrunError, match="`alloc` of 20 bytes was underrun: byte -2, in front of it,"):
+        pool.free(handle)
+    page = pool.pointer(pool.alloc(PAGE))
+    status, said = died(lambda: _write(page - 1))
+    assert status == -signal.SIGSEGV
+    assert "symalloc: a block of 4096 bytes is underrun: byte -1, in front of it" in said
+
+
+def test_a_freed_block_is_used_no_more() -> None:
+    pool = NativePool(guard=True)
+    handle = pool.alloc(200, tag="cache")
+    pointer = pool.pointer(handle)
+    pool.free(handle)
+    status, said = died(lambda: ctypes.string_at(pointer + 5, 1))
+    assert status == -signal.SIGSEGV
+    assert "symalloc: `cache` of 200 bytes is read after it was freed: byte 5 of it" in said
+    with pytest.raises(BadFreeError, match="stale"):
+        pool.free(handle)
+
+
+def test_a_fault_elsewhere_goes_its_own_way() -> None:
+    pool = NativePool(guard=True)
+    pool.alloc(64)
+    status, said = died(lambda: _write(8))
+    assert status == -signal.SIGSEGV
+    assert "symalloc" not in said
+
+
+def test_fresh_memory_is_no_number() -> None:
+    tensor = NativePool(guard=True).empty((7,), "float32")
+    assert np.isnan(np.from_dlpack(tensor)).all()
+
+
+def test_damage_to_a_tensor_is_raised_by_the_next_allocation(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = NativePool(guard=True)
+    tensor = pool.empty((5,), "float32", tag="bias")
+    _write(np.from_dlpack(tensor).ctypes.data + 20)
+    del tensor
+    expected = "`bias` of 20 bytes was overrun: byte 0 past its end was written"
+    assert capfd.readouterr().err == f"symalloc: {expected}\n"
+    with pytest.raises(OverrunError, match=expected):
+        pool.alloc(1)
+    pool.free(pool.alloc(1))
+
+
+def test_pages_are_counted_and_limited() -> None:
+    pool = NativePool(guard=True, limit=4 * PAGE)
+    handles = [pool.alloc(n) for n in (1, PAGE, PAGE + 1)]
+    counted = pool.statistics()
+    assert (counted.live, counted.used, counted.reserved) == (2 * PAGE + 2, 4 * PAGE, 4 * PAGE)
+    with pytest.raises(OutOfMemoryError, match="limit of 16384"):
+        pool.alloc(1)
+    for handle in handles:
+        pool.free(handle)
+    counted = pool.statistics()
+    assert (counted.live, counted.used, counted.reserved, counted.peak_reserved) == (0, 0, 0, 4 * PAGE)
+
+
+def test_protected_pages_of_freed_blocks_are_given_back_in_the_end() -> None:
+    pool = NativePool(guard=True)
+    for _ in range(40_000):  # more mappings at a time than a process may have
+        pool.free(pool.alloc(1))
+    assert pool.statistics().frees == 40_000

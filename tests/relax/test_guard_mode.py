@@ -1,0 +1,95 @@
+"""Programs on a pool in guard mode."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
+
+from symalloc.pool.errors import OverrunError
+from symalloc.pool.native import NativePool
+from symalloc.relax.memory_cfg import memory_cfg
+from symalloc.relax.name_tensors import NameTensors
+from symalloc.relax.pipeline import finishing_pipeline, lower
+from symalloc.relax.plan_pass import PlanMemory
+from symalloc.relax.run_load import load_one
+from tests.pool.died import died
+from tests.pool.library import need_native
+
+TRIES = 100
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _native() -> None:
+    need_native()
+
+
+@I.ir_module
+class OneTooMany:
+    """Two tensors in one storage; the kernel writes one float too many."""
+
+    @T.prim_func
+    def fill(out: T.handle):  # noqa: N805
+        m = T.int64()
+        a = T.match_buffer(out, (m,), "float32")
+        for i in range(m + 1):
+            a[i] = T.float32(1)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):  # noqa: N805
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([8192]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        small = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        other = R.memory.alloc_tensor(storage, R.prim_value(4096), R.shape([m]), R.dtype("float32"))
+        OneTooMany.fill(small)
+        return other
+
+
+def _try(machine: Any, pool: NativePool, m: int) -> str:
+    """What is said of a call with `m` floats."""
+
+    def call() -> None:
+        result = machine["main"](tvm.runtime.tensor(np.zeros(m, "float32")))
+        del result
+        with pytest.raises(OverrunError):
+            pool.check()
+
+    status, said = died(call)
+    # a protected page follows 64-byte steps; else the canaries tell
+    assert status == (-signal.SIGSEGV if m % 16 == 0 else 0), said
+    return said
+
+
+def test_one_float_too_many_is_named_at_byte_0_every_time() -> None:
+    pool = NativePool(guard=True)
+    program = relax.build(NameTensors()(OneTooMany), target="llvm")
+    machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
+    named = re.compile(r"symalloc: `main\.small` of (\d+) bytes (is|was) overrun: byte 0 past its end")
+    found = [named.search(_try(machine, pool, m)) for m in range(1, TRIES + 1)]
+    assert [int(f[1]) for f in found if f is not None] == [4 * m for m in range(1, TRIES + 1)]
+
+
+@pytest.mark.parametrize("planned", (False, True))
+def test_results_are_those_without_guards(planned: bool) -> None:
+    module = lower(load_one(Path(__file__).parent / "modules_to_plan.py", module="Branches"), "llvm")
+    module = PlanMemory()(module) if planned else module
+    program = relax.build(module, target="llvm", relax_pipeline=finishing_pipeline("llvm"))
+    pool = NativePool(guard=True)
+    stock = relax.VirtualMachine(program, tvm.cpu())
+    guarded = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
+    for n in (0, 1, 5, 33):
+        x = tvm.runtime.tensor(np.random.default_rng(n).standard_normal((n, 8)).astype("float32"))
+        for condition in (False, True):
+            c = tvm.runtime.tensor(np.array(condition))
+            assert np.array_equal(guarded["main"](c, x).numpy(), stock["main"](c, x).numpy())
+    pool.check()
+    assert pool.statistics().allocs > 0
