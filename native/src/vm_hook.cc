@@ -8,7 +8,9 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/function.h>
 
+#include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,20 +67,25 @@ class VmAllocator {
   PoolRef pool_;
 };
 
+constexpr const char* kAllocators = "DeviceAllocator.";
+
 struct Hook {
   std::mutex mutex;
-  std::vector<PoolRef> pools;  // the pool of type kFirstType + i
+  std::vector<PoolRef> pools;           // the pool of type kFirstType + i
+  std::atomic<int> count{0};            // of pools
+  std::optional<ffi::Function> before;  // whose allocators are of other types
 
   static Hook& Global() {
     static Hook* hook = new Hook();  // outlives the memory manager
     return *hook;
   }
 
-  void* Make(DLDevice device, int64_t type) {
+  void* Make(DLDevice device, int type) {
     std::lock_guard<std::mutex> lock(mutex);
-    int64_t index = type - kFirstType;
-    if (device.device_type != kDLCPU || index < 0 || index >= static_cast<int64_t>(pools.size())) return nullptr;
-    return new VmAllocator(pools[index], static_cast<int>(type));  // the memory manager owns it
+    if (device.device_type == kDLCPU && IsPoolType(type)) {
+      return new VmAllocator(pools[type - kFirstType], type);  // the memory manager owns it
+    }
+    return before.has_value() ? (*before)(device, type).cast<void*>() : nullptr;
   }
 };
 
@@ -86,18 +93,24 @@ struct Hook {
 
 const PoolRef& PoolOf(void* allocator) { return static_cast<VmAllocator*>(allocator)->pool(); }
 
+bool IsPoolType(int type) {
+  return type >= kFirstType && type - kFirstType < Hook::Global().count.load(std::memory_order_acquire);
+}
+
 int64_t VmType(PoolRef pool) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.mutex);
   if (hook.pools.empty()) {
-    auto make = [](DLDevice device, int64_t type) { return Hook::Global().Make(device, type); };
-    ffi::Function::SetGlobal("DeviceAllocator.", ffi::Function::FromTyped(make), true);
+    auto make = [](DLDevice device, int type) { return Hook::Global().Make(device, type); };
+    hook.before = ffi::Function::GetGlobal(kAllocators);
+    ffi::Function::SetGlobal(kAllocators, ffi::Function::FromTyped(make), true);
     CheckTensors();
   }
   for (size_t i = 0; i < hook.pools.size(); ++i) {
     if (hook.pools[i].same_as(pool)) return kFirstType + static_cast<int64_t>(i);
   }
   hook.pools.push_back(pool);
+  hook.count.store(static_cast<int>(hook.pools.size()), std::memory_order_release);
   return kFirstType + static_cast<int64_t>(hook.pools.size()) - 1;
 }
 

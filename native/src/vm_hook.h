@@ -12,4 +12,7 @@ int64_t VmType(PoolRef pool);
 // The pool of an allocator that was made for a type of `VmType`.
 const PoolRef& PoolOf(void* allocator);
 
+// Whether `type` is that of a pool: other libraries bring allocators of their own.
+bool IsPoolType(int type);
+
 }  // namespace symalloc

@@ -7,7 +7,7 @@
 
 namespace symalloc {
 
-constexpr int kFirstType = 17;  // allocator types from here on are ours; 1 and 2 are TVM's own
+constexpr int kFirstType = 5300;  // allocator types from here on are pools; 1 and 2 are TVM's own
 
 // As tvm::runtime::memory::Buffer.
 struct VmBuffer {

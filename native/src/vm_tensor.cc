@@ -8,6 +8,7 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
+#include <cstring>
 #include <string>
 
 #include "vm_hook.h"
@@ -19,18 +20,19 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
+constexpr const char* kStorage = "vm.Storage";
 constexpr const char* kStock = "vm.builtin.alloc_tensor";
 // the same, with the tensor's name as one more argument
 constexpr const char* kNamed = "symalloc.pool.alloc_tensor";
 
-std::string Text(const ffi::Shape& shape, DLDataType dtype) {
+std::string Text(ffi::ShapeView shape, DLDataType dtype) {
   std::string text(ffi::DLDataTypeToString(dtype));
   for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "[" : ", ") + std::to_string(shape[i]);
   return text + (shape.size() == 0 ? "[]" : "]");
 }
 
 // Bytes of a tensor; -1 where an extent is negative or the count is beyond 64 bits.
-int64_t Bytes(const ffi::Shape& shape, DLDataType dtype) {
+int64_t Bytes(ffi::ShapeView shape, DLDataType dtype) {
   int64_t bits = int64_t{dtype.bits} * dtype.lanes;
   for (int64_t extent : shape) {
     if (extent < 0) return -1;
@@ -47,14 +49,16 @@ int64_t Bytes(const ffi::Shape& shape, DLDataType dtype) {
 struct Request {
   const VmStorage* storage;
   int64_t offset;
-  ffi::Shape shape;
+  ffi::ShapeView shape;
   DLDataType dtype;
-  std::string name;  // empty: not known
   int64_t nbytes;
+  const ffi::AnyView* name;  // nullptr: not known
+
+  std::string Name() const { return name == nullptr ? "" : std::string(name->cast<ffi::String>()); }
 };
 
 [[noreturn]] void Refuse(const Request& asked, const std::string& why) {
-  std::string tensor = asked.name.empty() ? "a tensor" : "tensor `" + asked.name + "`";
+  std::string tensor = asked.name == nullptr ? "a tensor" : "tensor `" + asked.Name() + "`";
   throw ffi::Error("BoundsError", tensor + ", " + Text(asked.shape, asked.dtype) + ", " + why, "");
 }
 
@@ -73,45 +77,64 @@ void Check(const Request& asked) {
   Refuse(asked, "needs " + std::to_string(asked.nbytes) + " bytes" + at + on + ends);
 }
 
-// The storage that is `value`, where a pool has served it; else nullptr.
-const VmStorage* OfPool(const ffi::AnyView& value) {
-  auto object = value.as<ffi::ObjectRef>();
-  if (!object.has_value() || object->GetTypeKey() != "vm.Storage") return nullptr;
-  auto* storage = static_cast<const VmStorage*>(object->get());
-  return storage->buffer.alloc_type >= kFirstType ? storage : nullptr;
-}
+// A tensor on a storage, which it keeps.
+struct Placed {
+  ffi::ObjectRef storage;
+  int64_t offset;
 
-// A tensor with pages of its own, so that its edges are watched within the storage too.
-ffi::Tensor Guarded(const PoolRef& pool, const Request& asked) {
-  std::string tag = asked.name.empty() ? Text(asked.shape, asked.dtype) : asked.name;
-  return ffi::Tensor::FromNDAlloc(PooledData{pool, tag}, asked.shape, asked.dtype, asked.storage->buffer.device);
+  void AllocData(DLTensor* tensor) {
+    tensor->data = static_cast<const VmStorage*>(storage.get())->buffer.data;
+    tensor->byte_offset = static_cast<uint64_t>(offset);
+  }
+  void FreeData(DLTensor*) {}
+};
+
+// In guard mode a tensor has pages of its own, so that its edges are watched within the storage too.
+ffi::Tensor Made(const Request& asked, const ffi::AnyView& holder) {
+  const VmStorage* storage = asked.storage;
+  const PoolRef& pool = PoolOf(storage->allocator);
+  if (pool->pool.guard() == nullptr) {
+    Placed placed{holder.cast<ffi::ObjectRef>(), asked.offset};
+    return ffi::Tensor::FromNDAlloc(placed, asked.shape, asked.dtype, storage->buffer.device);
+  }
+  PooledData data{pool, asked.name == nullptr ? Text(asked.shape, asked.dtype) : asked.Name()};
+  return ffi::Tensor::FromNDAlloc(data, asked.shape, asked.dtype, storage->buffer.device);
 }
 
 struct Place {
   ffi::Function stock;
+  int32_t storage_type;
 
   // (storage, offset, shape, dtype[, name])
   void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
     const VmStorage* storage = count >= 4 ? OfPool(args[0]) : nullptr;
-    if (storage != nullptr) {
-      Request asked{storage, args[1].cast<int64_t>(), args[2].cast<ffi::Shape>(), args[3].cast<DLDataType>(), "", 0};
-      if (count > 4) asked.name = std::string(args[4].cast<ffi::String>());
-      asked.nbytes = Bytes(asked.shape, asked.dtype);
-      Check(asked);
-      const PoolRef& pool = PoolOf(storage->allocator);
-      if (pool->pool.guard() != nullptr) {
-        *result = Guarded(pool, asked);
-        return;
-      }
+    auto* shape = storage != nullptr ? args[2].as<ffi::ShapeObj>() : nullptr;
+    if (shape == nullptr) {
+      stock.CallPacked(args, count > 4 ? 4 : count, result);
+      return;
     }
-    stock.CallPacked(args, count > 4 ? 4 : count, result);
+    Request asked{storage, args[1].cast<int64_t>(), {shape->data, shape->size}, args[3].cast<DLDataType>(), 0, nullptr};
+    if (count > 4) asked.name = &args[4];
+    asked.nbytes = Bytes(asked.shape, asked.dtype);
+    Check(asked);
+    *result = Made(asked, args[0]);
+  }
+
+  // The storage that is `value`, where a pool has served it; else nullptr.
+  const VmStorage* OfPool(const ffi::AnyView& value) const {
+    if (value.type_index() != storage_type) return nullptr;
+    auto* storage = static_cast<const VmStorage*>(value.as<ffi::Object>());
+    return IsPoolType(storage->buffer.alloc_type) ? storage : nullptr;
   }
 };
 
 }  // namespace
 
 void CheckTensors() {
-  Place place{ffi::Function::GetGlobalRequired(kStock)};
+  TVMFFIByteArray key{kStorage, std::strlen(kStorage)};
+  int32_t storage_type;
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&key, &storage_type));
+  Place place{ffi::Function::GetGlobalRequired(kStock), storage_type};
   for (const char* name : {kStock, kNamed}) {
     ffi::Function::SetGlobal(name, ffi::Function::FromPacked(place), true);
   }
