@@ -4,21 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.cli.main import main
 from symalloc.rulebook.book import load_rules
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 @pytest.mark.parametrize("key", ["SYM101", "sym101", "tensor-exceeds-storage"])

@@ -9,21 +9,10 @@ import click
 import pytest
 
 import symalloc.cli.main as main_module
-from symalloc.cli.main import VERBS, cli, main
+from symalloc.cli.main import VERBS, cli
 
 Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("tvm", "tvm_ffi", "sympy", "z3", "numpy")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 HELP = "from symalloc.cli.main import main; main(['--help'])"

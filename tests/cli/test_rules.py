@@ -4,9 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from symalloc.cli.main import main
 from symalloc.rulebook.book import load_rules
 
 Run = Callable[..., tuple[int, str, str]]
@@ -19,17 +16,6 @@ constraint = "size % 256 == 0"
 message = "storage `{storage}` of {size} is no multiple of 256 B"
 doc = "Storages come in multiples of 256 bytes. Our allocator wants it so."
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 def test_every_rule_is_listed_with_id_name_severity_and_summary(run: Run) -> None:
