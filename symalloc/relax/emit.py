@@ -51,6 +51,7 @@ RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
+_VIEW = relax.ExternFunc(VIEW)
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
@@ -110,10 +111,12 @@ class _Home:
     brought: bool = False
 
     def place(self, offset: Any, shape: Any, dtype: Any, device: Any, type_: Any) -> Any:
-        """The call that gives the tensor of `type_` at `offset` bytes."""
+        """The call that gives the tensor of `type_` at `offset` bytes; it says so, for TVM to infer
+        nothing.
+        """
         if self.brought:
-            return Call(relax.ExternFunc(VIEW), [self.var, shape, dtype, offset], ty_args=[type_])
-        return Call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device])
+            return Call(_VIEW, [self.var, shape, dtype, offset], ty_args=[type_], ret_ty=type_)
+        return Call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], ret_ty=type_)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -301,14 +304,14 @@ class _Writer:
         shape, dtype, device, *_ = elements(value.args)
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
-        placed = self.homes[index].place(offset, shape, dtype, device, binding.var.ty)
+        placed = self.homes[index].place(offset, shape, dtype, device, value.ty)
         if placement.offset.as_constant == 0 or seen.var not in self.around.settled:
-            return [*written, relax.VarBinding(binding.var, self.builder.normalize(placed))]
+            return [*written, relax.VarBinding(binding.var, placed)]
         return [*written, *self.settle(binding.var, placed)]
 
     def settle(self, var: Any, placed: Any) -> Iterator[relax.VarBinding]:
         """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer."""
-        away = self.bind(f"{var.name}_placed", placed)
+        away = relax.VarBinding(relax.Var(f"{var.name}_placed", placed.ty), placed)
         yield away
         yield relax.VarBinding(var, self.builder.normalize(memory.ensure_zero_offset(away.var)))
 

@@ -6,7 +6,7 @@ functions, other Relax functions, operators, what is not understood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symalloc.program.model import (
@@ -30,7 +30,7 @@ __all__ = ["Uses", "uses"]
 
 NOTHING: frozenset[Var] = frozenset()
 NOWHERE: frozenset[int] = frozenset()
-_HANDED_ON = (Alias, MatchCast, View, MakeTuple, TakeField)
+_HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +61,26 @@ class _Walk:
     shifted: frozenset[Var]
     values: dict[Var, frozenset[Var]] = field(default_factory=dict)
     settled: set[Var] = field(default_factory=set)
-    calls: dict[tuple[str, int], frozenset[Var]] = field(default_factory=dict)
+    calls: dict[tuple[str, int], set[Var]] = field(default_factory=dict)
 
     def of(self, operand: Operand) -> frozenset[Var]:
         """The allocations that `operand` may be, or hold."""
-        if isinstance(operand, Var):
+        if type(operand) is Var:
             return self.values.get(operand, NOTHING)
-        return NOTHING.union(*(self.values.get(v, NOTHING) for v in variables_in(operand)))
+        return self.any_of(tuple(variables_in(operand)))
+
+    def any_of(self, variables: Sequence[Var]) -> frozenset[Var]:
+        if len(variables) == 1:
+            return self.values.get(variables[0], NOTHING)
+        return NOTHING.union(*(self.values.get(v, NOTHING) for v in variables))
 
     def block(self, block: Block) -> None:
         for instruction in block.instructions:
             self.instruction(instruction)
 
     def instruction(self, instruction: Instruction) -> None:
-        if isinstance(instruction, AllocFresh):
+        kind = type(instruction)
+        if kind is AllocFresh:
             if instruction.var in self.shifted:
                 self.values[instruction.var] = frozenset((instruction.var,))
         elif isinstance(instruction, CallKernel):
@@ -86,9 +92,8 @@ class _Walk:
             self.values[instruction.var] = self.of(instruction.then.result) | self.of(
                 instruction.otherwise.result
             )
-        else:
-            found = NOTHING.union(*(self.values.get(v, NOTHING) for v in variables_of(instruction)))
-            if isinstance(instruction, _HANDED_ON):
+        elif found := self.any_of(variables_of(instruction)):
+            if kind in _HANDED_ON:
                 self.values[instruction.var] = found
             else:
                 self.settled |= found
@@ -97,8 +102,10 @@ class _Walk:
         takes = self.movable(call.kernel)
         for position, argument in enumerate(call.arguments):
             found = self.of(argument)
+            if not found:
+                continue
             if position in takes and isinstance(argument, Var):
-                self.calls[call.kernel, position] = self.calls.get((call.kernel, position), NOTHING) | found
+                self.calls.setdefault((call.kernel, position), set()).update(found)
             else:
                 self.settled |= found
 
