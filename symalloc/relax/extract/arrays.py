@@ -9,8 +9,9 @@ import tvm_ffi
 __all__ = ["elements"]
 
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+_size = tvm_ffi.get_global_func("ffi.ArraySize")
 
 
 def elements(array: Any) -> list[Any]:
     """The elements of an array of TVM objects."""
-    return [_item(array, i) for i in range(len(array))]
+    return [_item(array, i) for i in range(_size(array))]

@@ -31,11 +31,12 @@ __all__ = ["translate_call"]
 
 def translate_call(context: Context, head: Head, call: Any) -> Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
-    rule = _CALLEES.get(type(call.op))
+    op, arguments = call.op, elements(call.args)
+    rule = _CALLEES.get(type(op))
     try:
         if rule is not None:
-            return rule(context, head, call)  # type: ignore[no-any-return]
-        return context.not_understood(head, "a call of a function value (a closure)", [call.op, *call.args])
+            return rule(context, head, call, op, arguments)  # type: ignore[no-any-return]
+        return context.not_understood(head, "a call of a function value (a closure)", [op, *arguments])
     except NotASizeError as reason:
         return context.not_understood(head, f"{_callee_name(call)} with {reason}", _tensor_arguments(call))
 
@@ -57,25 +58,25 @@ def _tensor_arguments(call: Any) -> list[Any]:
 # -- by kind of callee -------------------------------------------------------------------------------------
 
 
-def _global(context: Context, head: Head, call: Any) -> Instruction:
-    name = call.op.name_hint
+def _global(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
+    name = context.callee_name(op)
     module = context.module
     if name in module.kernels:
-        return CallKernel(**head, kernel=name, arguments=context.operands(elements(call.args)))
+        return CallKernel(**head, kernel=name, arguments=context.operands(arguments))
     if name in module.functions:
-        return CallFunction(**head, name=name, arguments=context.operands(elements(call.args)))
+        return CallFunction(**head, name=name, arguments=context.operands(arguments))
     symbol = module.externs.get(name)
     if symbol is not None:
-        return call_packed(context, head, symbol, elements(call.args), pure=False)
+        return call_packed(context, head, symbol, arguments, pure=False)
     return not_a_size(f"`{name}`, which the module does not define")
 
 
-def _extern(context: Context, head: Head, call: Any) -> Instruction:
-    return call_packed(context, head, str(call.op.global_symbol), elements(call.args), pure=False)
+def _extern(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
+    return call_packed(context, head, str(op.global_symbol), arguments, pure=False)
 
 
-def _operator(context: Context, head: Head, call: Any) -> Instruction:
-    name, arguments = context.operator_name(call.op), elements(call.args)
+def _operator(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
+    name = context.callee_name(op)
     rule = _OPERATORS.get(name)
     if rule is not None:
         return rule(context, head, call, arguments)

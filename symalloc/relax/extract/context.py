@@ -80,15 +80,18 @@ class Context:
         self._vars: dict[int, Var] = {}
         self._constants: dict[int, tuple[Any, Operand]] = {}
         self._nulls: set[int] = set()
-        self._operators: dict[int, str] = {}
+        self._names: dict[int, str] = {}
         self._unbound: dict[int, Var] = {}
         self._early: set[Var] = set()
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: Any) -> Var:
-        """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""
-        type_ = self.types.of(var.ty)
+    def declare(self, var: Any, given: Any = None) -> Var:
+        """Our variable for `var`; an integer becomes a symbol unless it stands for an expression.
+
+        `given` is TVM's type of it, where the caller has asked for that already.
+        """
+        type_ = self.types.of(var.ty if given is None else given)
         if isinstance(type_, ScalarType):
             type_ = self._scalar_type(var, type_)
         handle = var.__chandle__()
@@ -128,12 +131,14 @@ class Context:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
 
-    def operator_name(self, op: Any) -> str:
-        """The name of an operator; TVM makes a new string each time it is asked."""
+    def callee_name(self, op: Any) -> str:
+        """The name of an operator, or of a function of the module; TVM makes a new string each time it is
+        asked.
+        """
         handle = op.__chandle__()
-        found = self._operators.get(handle)
+        found = self._names.get(handle)
         if found is None:
-            found = self._operators[handle] = op.name
+            found = self._names[handle] = op.name if type(op) is ir.Op else op.name_hint
         return found
 
     # -- operands -------------------------------------------------------------------------------------------

@@ -122,10 +122,11 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
+        type_ = var.ty
         span, text = self.places.of(var, value)
-        if type(var.ty) is ir.PrimType and self._bind_scalar(var, value, span, text):
+        if type(type_) is ir.PrimType and self._bind_scalar(var, value, span, text):
             return
-        declared = self.declare(var)
+        declared = self.declare(var, type_)
         made = self._translate(Head(var=declared, span=span, text=text), value)
         self.out.append(made)
         if made.var is not declared:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from symalloc.program.model import Origin
 from symalloc.program.types import (
@@ -60,6 +60,8 @@ class Types:
         self._known: dict[int, tuple[Any, Type]] = {}
         self._shapes: dict[int, tuple[Any, tuple[Expr, ...] | None]] = {}
         self._elements: dict[int, tuple[Any, DType | None]] = {}
+        self._extents: dict[tuple[int | tuple[int], ...], tuple[Any, tuple[Expr, ...]]] = {}
+        self._tensors: dict[tuple[Any, ...], TensorType] = {}
 
     def of(self, type_: Any) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
@@ -96,9 +98,17 @@ class Types:
         return None if values is None else self.extents(values)
 
     def extents(self, values: Any) -> tuple[Expr, ...]:
-        """Each extent as an expression; raises NotASizeError."""
-        convert = self._form.expr
-        return tuple([convert(value) for value in elements(values)])
+        """Each extent as an expression; raises NotASizeError.
+
+        Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
+        """
+        nodes = elements(values)
+        key = tuple([int(n.value) if type(n) is tirx.IntImm else (n.__chandle__(),) for n in nodes])
+        found = self._extents.get(key)
+        if found is None:
+            convert = self._form.expr
+            found = self._extents[key] = (values, tuple([convert(node) for node in nodes]))
+        return found[1]
 
     def define(self, type_: Any, origin: Origin) -> frozenset[str]:
         """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
@@ -117,14 +127,20 @@ class Types:
 
     def tensor(self, type_: Any) -> TensorType:
         """A TensorType of TVM."""
-        dtype, ndim, device = type_.dtype, type_.ndim, type_.vdevice
-        return TensorType(
-            shape=self.shape_or_none(type_.shape),
-            dtype=None if dtype is None else self._element(dtype),
-            ndim=ndim if ndim >= 0 else None,
-            device=0 if device is None else self._device_index(device),
-            scope="global" if device is None else str(device.memory_scope) or "global",
-        )
+        element, ndim, device = type_.dtype, type_.ndim, type_.vdevice
+        dtype = None if element is None else self._element(element)
+        shape = self.shape_or_none(type_.shape)
+        key = (id(shape), id(dtype), ndim, None if device is None else device.__chandle__())
+        found = self._tensors.get(key)
+        if found is None:
+            found = self._tensors[key] = TensorType(
+                shape=shape,
+                dtype=dtype,
+                ndim=ndim if ndim >= 0 else None,
+                device=0 if device is None else self._device_index(device),
+                scope="global" if device is None else str(device.memory_scope) or "global",
+            )
+        return found
 
     def _element(self, type_: Any) -> DType | None:
         handle = type_.__chandle__()
