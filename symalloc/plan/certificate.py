@@ -28,15 +28,15 @@ INDEX = "index.json"
 
 
 def plan_certificate(
-    plans: Iterable[Plan], domain: Domain, prover: Prover, *, machine: bool = True
+    plans: Iterable[tuple[Plan, Domain]], prover: Prover, *, machine: bool = True
 ) -> dict[str, str]:
-    """The scripts and the index that prove `plans` over `domain`, by file name.
+    """The scripts and the index that prove each of `plans` over its domain, by file name.
 
     `machine` is that of `obligations`.
     """
     files: dict[str, str] = {}
     entries = []
-    for number, plan in enumerate(plans):
+    for number, (plan, domain) in enumerate(plans):
         folder = f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '_', plan.function)}"
         asked = obligations(plan, machine=machine)
         rows = list(_rows(plan, folder, asked, Judge.of(plan, domain, prover), files))

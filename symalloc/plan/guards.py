@@ -2,13 +2,13 @@
 
 A plan's expressions are proved over the integers; the VM evaluates them modulo 2**64.  `overflow_guards`
 bounds the magnitude of everything that is evaluated on the way by a polynomial with positive
-coefficients, and asks that the polynomial stays below 2**63.  The check itself must not wrap either: see
-`machine_check`.
+coefficients, and asks that the polynomial stays below 2**63.  In these polynomials a symbol that the domain
+lets be negative stands for its magnitude.  The check itself must not wrap either: see `machine_check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -25,7 +25,7 @@ from symalloc.size.operations import floordiv, maximum, minimum
 
 __all__ = ["guards", "machine_check", "magnitude", "overflow_guards"]
 
-Bound = Mapping[Monomial, Fraction]  # a polynomial over symbols, positive coefficients
+Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
 
 
 def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
@@ -45,15 +45,17 @@ def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Gua
 def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
     """The fewest checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
 
-    Symbols must be non-negative.  There is at most one check for each symbol by itself, `n <= K`, and one
-    polynomial for all bounds in several symbols; what follows from the others is left out.
+    There is at most one check for each symbol by itself, `n <= K`, with a second one, `-K <= n`, for a symbol
+    that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
+    is left out.
     """
     bounds = {magnitude(part) for expr in evaluated for part in parts(expr)}
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
     needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
-    checks = dict(map(_readable, needed))
+    signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
+    checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
     return tuple(Guard(condition=c, check=checks[c]) for c in minimise(list(checks), domain, prover))
 
 
@@ -79,31 +81,47 @@ def _largest_terms(bounds: Iterable[Expr]) -> Expr:
 
 
 def magnitude(expr: Expr) -> Expr:
-    """A polynomial that is >= |expr| and >= the magnitude of each sum of its terms, where all symbols are
-    >= 0.
+    """A polynomial in the magnitudes of the symbols that is >= |expr| and >= the magnitude of each sum of its
+    terms.
     """
     return Expr({m: ceil(c) for m, c in sorted(_bound(expr).items(), key=str) if c})
 
 
-def machine_check(bound: Expr) -> Condition:
+def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
     """A condition that implies `bound <= 2**63 - 1` and never leaves 64 bits when it is evaluated itself.
 
-    `bound` has positive coefficients over symbols that are >= 0.  In one symbol the check is exact, `n <= K`.
+    `bound` has positive coefficients over symbols that are >= 0, those in `signed` aside, of which it is the
+    magnitude that counts.  In one symbol the check is exact, `n <= K`.
     Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)),
     where no factor is let past its own limit: every divisor lies between 1 and L, whatever the extents.
     """
-    terms = _maximal_terms(bound)
     if len(bound.symbols) == 1:
         (name,) = bound.symbols
-        return le(symbol(name), _largest(bound, name))
+        return conjunction(_within(name, constant(_largest(bound, name)), signed))
+    terms = _maximal_terms(bound)
     share = INT64_MAX // len(terms)
-    return conjunction(part for factors, c in terms.items() for part in _term_checks(factors, c, share))
+    return conjunction(
+        part for factors, c in terms.items() for part in _term_checks(factors, c, share, signed)
+    )
 
 
-def _readable(bound: Expr) -> tuple[Condition, Condition]:
-    """What the guard demands, and how the machine checks it; in one symbol both are `n <= K`."""
-    check = machine_check(bound)
-    return (check if len(bound.symbols) == 1 else le(bound, INT64_MAX)), check
+def _demands(bound: Expr, signed: Set[str]) -> Iterator[tuple[Condition, Condition]]:
+    """What the guards demand, each with how the machine checks it."""
+    if len(bound.symbols) > 1:
+        sizes = {name: maximum(symbol(name), -symbol(name)) for name in signed}
+        yield le(bound.substitute(sizes), INT64_MAX), machine_check(bound, signed)
+        return
+    (name,) = bound.symbols
+    limit = constant(_largest(bound, name))
+    demanded = (le(symbol(name), limit), le(-limit, symbol(name)))
+    yield from zip(demanded, _within(name, limit, signed), strict=False)
+
+
+def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
+    """That the magnitude of a symbol is at most `room`, which is >= 0; nothing in it wraps."""
+    yield le(symbol(name), room)
+    if name in signed:
+        yield le(-room, minimum(symbol(name), 0))
 
 
 # -- magnitudes --------------------------------------------------------------------------------------------
@@ -195,11 +213,19 @@ def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
     return all(small.count(f) <= large.count(f) for f in small)
 
 
-def _term_checks(factors: tuple[str, ...], coefficient: int, share: int) -> list[Condition]:
+def _term_checks(factors: tuple[str, ...], coefficient: int, share: int, signed: Set[str]) -> list[Condition]:
     checks = [le(coefficient, share)]
     divisor = constant(min(coefficient, share))
     for name in factors:
         room = floordiv(share, divisor)
-        checks.append(le(symbol(name), room))
-        divisor = divisor * minimum(maximum(symbol(name), 1), room)
+        checks += _within(name, room, signed)
+        divisor = divisor * _clamped(name, room, signed)
     return checks
+
+
+def _clamped(name: str, room: Expr, signed: Set[str]) -> Expr:
+    """The magnitude of a symbol, but at least 1 and no more than `room`."""
+    value = symbol(name)
+    if name not in signed:
+        return minimum(maximum(value, 1), room)
+    return maximum(minimum(maximum(value, 1), room), -maximum(minimum(value, -1), -room))

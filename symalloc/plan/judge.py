@@ -17,7 +17,7 @@ from symalloc.prove.verdict import Proof, Verdict
 from symalloc.size.atoms import Atom, Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate
 from symalloc.size.defined import divisors
-from symalloc.size.expr import ZERO, Expr, symbol
+from symalloc.size.expr import ZERO, Expr
 from symalloc.size.rewrite import rewrite
 
 __all__ = ["Judge"]
@@ -70,19 +70,17 @@ class Judge:
         """Whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
         bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
-        if bound is None:
-            return False
         excess = bound[0] - bound[1] * INT64_MAX
         return any(_follows(excess, expr) for expr in self._limits(domain)) or self._proved(
             le(excess, 0), domain
         )
 
     def _limits(self, domain: Domain) -> Iterator[Expr]:
-        """The assumptions `expr <= 0` over symbols that are never negative."""
+        """The assumptions `expr <= 0` whose terms, but for the constant one, are never negative."""
         for assumption in domain.assumptions:
             if isinstance(assumption, Relation) and assumption.operator == "<=":
-                names = assumption.symbols
-                if all(self.sight.at_most(ZERO, symbol(name)) for name in names):
+                terms = (Expr({m: 1}) for m in assumption.expr.terms if m)
+                if all(self.sight.at_most(ZERO, term) for term in terms):
                     yield assumption.expr
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
@@ -164,9 +162,9 @@ def _regime(expr: Expr) -> Select | None:
 def _follows(low: Expr, known: Expr) -> bool:
     """Whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
 
-    Both are polynomials over symbols that are >= 0, with no negative term but the constant ones.
+    Both are polynomials over what is >= 0, with no negative term but the constant ones.
     """
-    if not known.is_polynomial or any(c < 0 for m, c in known.terms.items() if m):
+    if any(c < 0 for m, c in known.terms.items() if m):
         return False
     if any(m and m not in known.terms for m in low.terms):
         return False

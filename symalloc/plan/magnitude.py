@@ -13,6 +13,7 @@ from symalloc.plan.sight import Sight
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
 from symalloc.size.expr import ZERO, Expr, symbol
 from symalloc.size.monomials import multiply
+from symalloc.size.operations import maximum
 
 __all__ = ["Magnitudes"]
 
@@ -28,13 +29,12 @@ class Magnitudes:
         self._sight = sight
         self._known: dict[Expr, _Terms] = {}
 
-    def scaled(self, expr: Expr) -> tuple[Expr, int] | None:
-        """`(p, d)` with d*|expr| <= p everywhere and p a polynomial; None where a symbol can be negative.
+    def scaled(self, expr: Expr) -> tuple[Expr, int]:
+        """`(p, d)` with d*|expr| <= p everywhere and p a polynomial over what is never negative: symbols, and
+        max(s, -s) for a symbol s that can be.
 
         Divisors are taken to be at least 1.
         """
-        if not all(self._sight.at_most(ZERO, symbol(name)) for name in expr.symbols):
-            return None
         terms = self._expr(expr)
         scale = lcm(*(c.denominator for c in terms.values()))
         return Expr({m: int(c * scale) for m, c in terms.items() if c}), scale
@@ -71,7 +71,10 @@ class Magnitudes:
                 return self._largest(operands)
             case Select(then=then, otherwise=otherwise):
                 return self._largest((then, otherwise))
-        return {((atom, 1),): Fraction(1)}
+        size = symbol(atom.name)
+        if not self._sight.at_most(ZERO, size):
+            size = maximum(size, -size)
+        return {m: Fraction(c) for m, c in size.terms.items()}
 
     def _largest(self, operands: Iterable[Expr]) -> _Terms:
         """Term by term the largest coefficient: at least the magnitude of each operand."""

@@ -89,7 +89,7 @@ def pack_problem(
         offsets={p.buffer.name: p.offset for p in arena.placements},
         ratios=ratios_of(arena.size, live_sums(buffers), problem.ranges),
         overrun=None if capacity is None else _overrun(arena.size, capacity, problem, prover),
-        certificate=plan_certificate([plan], domain, prover, machine=False) if certify else None,
+        certificate=plan_certificate([(plan, domain)], prover, machine=False) if certify else None,
         seconds=perf_counter() - start,
     )
 

@@ -14,6 +14,7 @@ from symalloc.plan.fault import Fault
 from symalloc.plan.floor import live_sums
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
+from symalloc.plan.known import known_symbols
 from symalloc.plan.model import Arena, Buffer, Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.search import Effort, Found, search
@@ -49,7 +50,8 @@ def plan_program(
         )
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
-        write_certificate(options.certificate, plan_certificate(plans.values(), Domain(), prover))
+        judged = ((plan, known_symbols(analyses[name].flow).domain) for name, plan in plans.items())
+        write_certificate(options.certificate, plan_certificate(judged, prover))
     return plans
 
 
@@ -65,10 +67,12 @@ def plan_function(
     """A proved plan for `function`: one arena per device and memory scope, or one per slot ("storages").
 
     `plans` are those of the functions that it calls, whose memory it sets aside; `analyses` those of the
-    program, made where they are not given.  Dimensions are taken as >= 0; declared bounds steer where
-    buffers are stacked, and no proof relies on them.  Raises PlanRefusedError for what cannot be proved.
+    program, made where they are not given.  Dimensions are taken as >= 0, scalars
+    as they come; declared bounds steer where buffers are stacked, and no proof relies on them.  Raises
+    PlanRefusedError for what cannot be proved.
     """
-    domain = Domain()
+    analyses = analyse(program) if analyses is None else analyses
+    domain = known_symbols(analyses[function.name].flow).domain
     found, unplanned = buffers(function, program, domain, prover, plans, analyses)
     placed = _Placed.of(function, found, options)
     faults: tuple[Fault, ...] = ()

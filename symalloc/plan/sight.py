@@ -39,7 +39,8 @@ class Sight:
             return True
         if low.is_polynomial and high.is_polynomial:
             return False
-        return all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
+        whole = any(self._roughly_at_most(low, b) for b in nodes)
+        return whole or all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Whether each term of `high - low` is >= 0."""
@@ -80,7 +81,7 @@ class Sight:
             case Mod(denominator=below):
                 return (below.as_constant or 0) > 0
             case Max(operands=operands):
-                return any(map(self._expr, operands))
+                return any(map(self._expr, operands)) or any(-operand in operands for operand in operands)
             case Min(operands=operands):
                 return all(map(self._expr, operands))
             case Select(then=then, otherwise=otherwise):

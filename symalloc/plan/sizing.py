@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from symalloc.plan.known import Definition, Known
 from symalloc.plan.model import ALIGNMENT
+from symalloc.program.types import ScalarType
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
@@ -58,8 +59,8 @@ class Sizes:
 
     def _unusable(self, name: str, where: Definition | None) -> str | None:
         """Why nothing can be sized by a symbol."""
-        if name in self.known.signed or (where is not None and where.signed):
-            return "which may be negative: nothing checks it"
+        if where is not None and isinstance(where.var.type, ScalarType):
+            return "which is a scalar that the function itself computes"
         if where is not None and where.nested:
             return "which gets its value inside a branch"
         if where is None and name not in self.known.entry:

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 
 from symalloc.program.model import Function
-from symalloc.program.types import ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.size.expr import Expr
 
 __all__ = ["entry_symbols", "paired"]
@@ -22,6 +22,10 @@ def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Any]
     found: dict[str, Any] = {}
     for param, var in zip(function.params, seen.params, strict=True):
         found.update(paired(param.ty, var.type))
+        if isinstance(var.type, ScalarType) and var.type.value is not None:
+            name = var.type.value.as_symbol
+            if name is not None:
+                found[name] = param  # a scalar is its own symbol
     return found
 
 

@@ -33,10 +33,11 @@ from symalloc.program.model import (
     Var,
     View,
 )
-from symalloc.program.types import TensorType
-from symalloc.size.expr import Expr
+from symalloc.program.types import ScalarType, TensorType
+from symalloc.size.expr import Expr, symbol
 
 EXTENTS = ("n", "4*n", "64*n", "256*m", "n*m", "n + 3", "max(n - 5, 0)", "1000", "(n + 7)//8")
+SCALED = ("max(s, 0)", "max(n + s, 0)", "s + 40", "64*s", "n*s", "s*s")
 MIX = "mix"
 MIX_KERNEL = Kernel(
     name=MIX,
@@ -155,7 +156,9 @@ class Maker:
 
 
 def random_program(seed: int) -> Program:
-    """`main(x: n, y: m)` and up to two helpers of one parameter of `p` bytes, one calling the other."""
+    """`main(x: n, y: m, s)`, where the scalar s may be negative, and up to two helpers of one parameter of `p`
+    bytes, one calling the other.
+    """
     random = Random(seed)
     helpers: list[Function] = []
     for name in ("helper", "helper2")[: random.randint(0, 2)]:
@@ -166,11 +169,12 @@ def random_program(seed: int) -> Program:
         maker.grow(random.randint(1, 5))
         result = maker.fresh("64*p") if random.random() < 0.7 else given
         helpers.append(maker.body.finish(result, symbols={"p": Origin.DIMENSION}, private=True))
-    x, y = param("x", "n"), param("y", "m")
-    maker = Maker(random, Body(x, y), {x: "n", y: "m"})
+    x, y, s = param("x", "n"), param("y", "m"), Var("s", ScalarType(value=symbol("s"), dtype=None))
+    maker = Maker(random, Body(x, y, s), {x: "n", y: "m"})
     maker.callees = helpers
+    maker.extents += SCALED if seed % 3 == 0 else ()
     maker.grow(random.randint(4, 16))
-    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION}
+    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "s": Origin.SCALAR}
     symbols |= {e: Origin.CAST for e in maker.extents if e.startswith("k")}
     results = tuple(maker.pick()[0] for _ in range(random.randint(1, 2)))
     result: Operand = results[0] if len(results) == 1 else TupleValue(results)
@@ -179,6 +183,10 @@ def random_program(seed: int) -> Program:
 
 
 # -- running them ------------------------------------------------------------------------------------------
+
+
+class NegativeError(Exception):
+    """A tensor of fewer than no bytes is asked for, which TVM refuses wherever it is to lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +223,13 @@ class Machine:
     planned: int = 0
 
     def run(self) -> list[int]:
-        arguments = [self.write(self.reserve(self.binding[n]), ()) for n in ("n", "m")]
-        self.log.append(self.read(self.call("main", arguments, self.binding, None)))
+        arguments: list[Value] = [self.write(self.reserve(self.binding[n]), ()) for n in ("n", "m")]
+        try:
+            result = self.call("main", [*arguments, ()], self.binding, None)
+        except NegativeError:
+            self.log.append(-1)
+        else:
+            self.log.append(self.read(result))
         return self.log
 
     def call(
@@ -301,6 +314,8 @@ class Frame:
 
     def place(self, var: Var, nbytes: int) -> Tensor:
         """The memory of an allocation: where the plan has it, else its own."""
+        if nbytes < 0:
+            raise NegativeError
         places = self.places(var)
         if not places:
             return self.machine.reserve(nbytes)
@@ -322,6 +337,7 @@ class Frame:
             arena = self.plan.arenas[number]
             assert arena.after is None or arena.after in self.values, "an arena is used before it is reserved"
             nbytes = arena.size.evaluate(self.binding)
+            assert nbytes >= 0, "an arena of fewer than no bytes"
             early = [i for i, a in enumerate(self.plan.arenas) if a.after is None and a.placements]
             if self.given is not None and number in early:
                 self.arenas[number] = Tensor(self.given[early.index(number)], nbytes)

@@ -32,7 +32,7 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
-from symalloc.prove.domain import Domain
+from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.operations import floordiv
@@ -346,12 +346,23 @@ def test_a_size_that_comes_inside_a_branch_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "kind", [ScalarType(value=symbol("s"), dtype=None), ShapeType(values=(symbol("s"),))]
 )
-def test_extents_that_nothing_checks_may_be_negative(kind: Type) -> None:
+def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(kind: Type) -> None:
     a = alloc("a", symbol("s"))
     main = function(a, kernel(X, a.var), params=(X, Var("given", kind)))
-    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), Domain(), Prover())
+    domain = Domain(lower={"s": INT64_MIN})
+    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
+    assert not left
+    (one,) = found
+    assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
+
+
+def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
+    a, given = alloc("a", symbol("s")), Var("given", ScalarType(value=symbol("s"), dtype=None))
+    main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
+    domain = Domain(lower={"s": INT64_MIN})
+    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
     assert not found
-    assert left[0].reason == "its size depends on `s`, which may be negative: nothing checks it"
+    assert left[0].reason == "its size depends on `s`, which is a scalar that the function itself computes"
 
 
 def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:

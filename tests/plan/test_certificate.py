@@ -73,7 +73,7 @@ def replayed(folder: Path) -> dict[str, str]:
 
 def test_every_obligation_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
     right = plan()
-    write_certificate(tmp_path, plan_certificate([right], DOMAIN, Prover()))
+    write_certificate(tmp_path, plan_certificate([(right, DOMAIN)], Prover()))
     answers = replayed(tmp_path)
     (entry,) = json.loads((tmp_path / INDEX).read_text())["plans"]
     assert entry["function"] == "main"
@@ -85,7 +85,7 @@ def test_every_obligation_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
 
 
 def test_the_index_names_every_pair_that_is_live_together(tmp_path: Path) -> None:
-    files = plan_certificate([plan()], DOMAIN, Prover())
+    files = plan_certificate([(plan(), DOMAIN)], Prover())
     rows = json.loads(files[INDEX])["plans"][0]["obligations"]
     named = {frozenset(pair) for row in rows if row["kind"] == "apart" for pair in row["buffers"]}
     near = interference(BUFFERS)
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None
     (arena,) = right.arenas
     low = tuple(replace(p, offset=p.offset - 64) if p.buffer.name == "t1" else p for p in arena.placements)
     broken = replace(right, arenas=(replace(arena, placements=low),))
-    write_certificate(tmp_path, plan_certificate([broken], DOMAIN, Prover()))
+    write_certificate(tmp_path, plan_certificate([(broken, DOMAIN)], Prover()))
     answers = replayed(tmp_path)
     rows = json.loads((tmp_path / INDEX).read_text())["plans"][0]["obligations"]
     assert all(answers[row["file"]] == row["expected"] for row in rows)
@@ -109,7 +109,7 @@ def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None
 def test_a_plan_over_the_integers_says_nothing_of_64_bits() -> None:
     unguarded = replace(plan(), guards=())
     for machine, kinds in ((True, {"range"}), (False, set())):
-        files = plan_certificate([unguarded], DOMAIN, Prover(), machine=machine)
+        files = plan_certificate([(unguarded, DOMAIN)], Prover(), machine=machine)
         rows = json.loads(files[INDEX])["plans"][0]["obligations"]
         assert {row["kind"] for row in rows if row["expected"] != "unsat"} == kinds
         assert any(row["kind"] == "apart" for row in rows)
@@ -117,7 +117,9 @@ def test_a_plan_over_the_integers_says_nothing_of_64_bits() -> None:
 
 def test_functions_of_odd_names_get_folders_of_their_own() -> None:
     first, second = (replace(plan(), function=name, arenas=()) for name in ("../f", "f g"))
-    files = plan_certificate([replace(plan(), function="../f"), second, first], DOMAIN, Prover())
+    files = plan_certificate(
+        [(p, DOMAIN) for p in (replace(plan(), function="../f"), second, first)], Prover()
+    )
     assert all(".." not in Path(name).parts and not Path(name).is_absolute() for name in files)
     assert {Path(name).parts[0] for name in files} == {"0-.._f", INDEX}
 

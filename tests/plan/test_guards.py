@@ -8,9 +8,9 @@ from symalloc.plan.guards import guards, machine_check, magnitude, overflow_guar
 from symalloc.plan.model import Arena
 from symalloc.program.model import Var
 from symalloc.program.types import OpaqueType
-from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prove.prover import Prover
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Select
 from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
@@ -54,6 +54,8 @@ def atom_value(atom: Atom, binding: dict[str, int]) -> int:
             return max(machine_value(o, binding) for o in operands)
         case Min(operands=operands):
             return min(machine_value(o, binding) for o in operands)
+        case Select(condition=test, then=then, otherwise=otherwise):
+            return machine_value(then if machine_truth(test, binding) else otherwise, binding)
     return binding[atom.key]
 
 
@@ -94,6 +96,40 @@ def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: in
     bound = magnitude(size)
     if machine_truth(machine_check(bound), binding):
         assert bound.evaluate(binding) <= INT64_MAX
+
+
+SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
+scalars = st.one_of(extents, extents.map(lambda e: -e), st.sampled_from((INT64_MIN, INT64_MAX, -1)))
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(st.sampled_from([s for s in SIZES if s != SIZES[5]]), extents, scalars, scalars)
+def test_guards_bound_what_may_be_negative_on_both_sides(size: Expr, b: int, n: int, m: int) -> None:
+    """The checks never wrap, imply what they stand for, and leave no partial sum outside 64 bits."""
+    binding = {"b": b, "n": n, "m": m}
+    found = overflow_guards([size], SIGNED, PROVER)
+    truths = [machine_truth(guard.check, binding) for guard in found]  # all, as generated code does
+    if not all(truths):
+        return
+    assert all(guard.condition.evaluate(binding) for guard in found)
+    assert abs(size.evaluate(binding)) <= INT64_MAX
+    machine_value(Expr({m: c for m, c in size.terms.items() if c > 0}), binding)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_ordinary_scalars_pass(sign: int) -> None:
+    for size in SIZES:
+        for value in (0, 1, 7, 2**14):
+            binding = {"b": 2**14, "n": sign * value, "m": value}
+            found = overflow_guards([size], SIGNED, PROVER)
+            assert all(machine_truth(guard.check, binding) for guard in found)
+
+
+def test_a_scalar_has_a_limit_on_each_side() -> None:
+    upper, lower = overflow_guards([64 * N], SIGNED, PROVER)
+    limit = INT64_MAX // 64
+    assert [str(upper.condition), str(lower.condition)] == [f"n <= {limit}", f"n + {limit} >= 0"]
+    assert lower.check.evaluate({"n": -limit}) and not lower.check.evaluate({"n": -limit - 1})
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -20,14 +20,22 @@ from symalloc.plan.planner import plan_program
 from symalloc.plan.validate import validate
 from symalloc.program.model import Program
 from symalloc.prove.budget import Budget
-from symalloc.prove.domain import Domain
+from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
 
 SEEDS = range(40)
-BINDINGS = [{"n": n, "m": m} for n, m in ((0, 0), (1, 1), (5, 3), (64, 17))]
-SHAPES = ((0, 0, 0, 0), (1, 1, 1, 1), (5, 3, 64, 200), (64, 1, 7, 0), (0, 50, 1000, 3), (1000, 40, 0, 64))
-PROVER, DOMAIN = Prover(), Domain()
+VALUES = ((0, 0, 0), (1, 1, 1), (5, 3, 7), (64, 17, 100), (5, 3, -3), (70, 3, -41), (1, 9, -1000))
+BINDINGS = [{"n": n, "m": m, "s": s} for n, m, s in VALUES]
+SHAPES = (
+    (0, 0, 0, 0, 0),
+    (1, 1, 1, 1, 1),
+    (5, 3, 64, 200, -7),
+    (64, 1, 7, 0, 9),
+    (0, 50, 1000, 3, -1000),
+    (1000, 40, 0, 64, 33),
+)
+PROVER, DOMAIN = Prover(), Domain(lower={"s": INT64_MIN})
 OVERLAP = "they overlap while both are live"
 
 
@@ -40,8 +48,8 @@ def planned(seed: int) -> tuple[Program, dict[str, Plan]]:
 def bindings(arena: Arena) -> list[dict[str, int]]:
     """Every symbol of `arena` bound, several times."""
     exprs = [arena.size, *(e for p in arena.placements for e in (p.offset, p.buffer.size))]
-    late = frozenset().union(*(e.symbols for e in exprs)) - {"n", "m", "p"}
-    return [{"n": n, "m": m, "p": p, **dict.fromkeys(late, k)} for n, m, p, k in SHAPES]
+    late = frozenset().union(*(e.symbols for e in exprs)) - {"n", "m", "p", "s"}
+    return [{"n": n, "m": m, "p": p, "s": s, **dict.fromkeys(late, k)} for n, m, p, k, s in SHAPES]
 
 
 @pytest.mark.parametrize("flavour", ["arena", "storages"])
@@ -56,6 +64,19 @@ def test_a_planned_program_computes_what_the_unplanned_one_does(flavour: Flavour
                 assert shared.log == own.log, f"program {seed} at {binding}, path {path}"
                 placed += shared.planned
     assert placed > 500, "the programs must have something to plan"
+
+
+def test_sizes_that_may_be_negative_are_planned_and_tried() -> None:
+    planned_by_scalar, refused, ran = 0, 0, 0
+    for seed in SEEDS:
+        program, plans = planned(seed)
+        sizes = [p.buffer.size for a in plans["main"].arenas for p in a.placements]
+        planned_by_scalar += sum("s" in size.symbols for size in sizes)
+        if any("s" in size.symbols for size in sizes):
+            assert any("s" in g.condition.symbols for g in plans["main"].guards)
+            tried = [logs(program, plans, binding, 0).log[-1] == -1 for binding in BINDINGS[4:]]
+            refused, ran = refused + tried.count(True), ran + tried.count(False)
+    assert planned_by_scalar > 15 and refused > 3 and ran > 3
 
 
 def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
@@ -104,7 +125,7 @@ def test_what_is_moved_is_refused_exactly_where_it_overlaps(seed: int) -> None:
                 assert shown <= {frozenset(fault.buffers) for fault in faults}
                 for fault in faults:
                     assert fault.binding is not None
-                    full = {**dict.fromkeys(("n", "m", "p"), 0), **fault.binding}
+                    full = {**dict.fromkeys(("n", "m", "p", "s"), 0), **fault.binding}
                     assert frozenset(fault.buffers) in overlaps(changed, full)
 
 

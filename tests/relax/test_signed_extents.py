@@ -1,0 +1,131 @@
+"""Scalars that size tensors may be negative, for nothing checks them: the planned module does what the
+unplanned one does, down to where both refuse.
+
+No sum here goes over nothing: TVM leaves its result as it found the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
+
+import symalloc
+from symalloc.plan.options import GuardKind, PlanOptions
+from symalloc.relax.pipeline import lower, pipeline
+from symalloc.relax.plan_pass import plan_lowered
+
+
+@I.ir_module
+class Scalar:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Prim("int64")) -> R.Tensor(("n",), "float32"):  # noqa: N805
+        n = T.int64()
+        with R.dataflow():
+            a = R.add(x, x)
+            z = R.full(R.shape([n, s + 10]), R.const(2.0, "float32"), "float32")
+            v = R.exp(R.multiply(z, z))
+            w = R.concat([v, R.expand_dims(a, 1)], axis=1)
+            b = R.add(a, R.sum(w, axis=[1]))
+            c = R.multiply(b, b)
+            R.output(c)
+        return c
+
+
+@I.ir_module
+class Twice:
+    """Two negative extents give a size that looks right; what is summed up over nothing is multiplied by 0."""
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Prim("int64")) -> R.Tensor(("n",), "float32"):  # noqa: N805
+        with R.dataflow():
+            a = R.add(x, x)
+            z = R.full(R.shape([s, s]), R.const(2, "int32"), "int32")
+            t = R.multiply(R.sum(R.multiply(R.add(z, z), z)), R.const(0, "int32"))
+            b = R.add(a, R.astype(t, "float32"))
+            c = R.multiply(b, b)
+            R.output(c)
+        return c
+
+
+@I.ir_module
+class Shape:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), given: R.Shape(["s"])) -> R.Tensor(("n",), "float32"):  # noqa: N805
+        s = T.int64()
+        with R.dataflow():
+            a = R.add(x, x)
+            z = R.full(R.shape([s, 3]), R.const(2.0, "float32"), "float32")
+            t = R.concat([R.exp(R.multiply(z, z)), R.ones(R.shape([1, 3]), "float32")], axis=0)
+            b = R.add(a, R.sum(t))
+            c = R.multiply(b, b)
+            R.output(c)
+        return c
+
+
+def scalar(value: int) -> Any:
+    return value
+
+
+def shape(value: int) -> Any:
+    return tvm.runtime.ShapeTuple([value])
+
+
+CASES: dict[str, tuple[tvm.IRModule, Callable[[int], Any]]] = {
+    "Scalar": (Scalar, scalar),
+    "Twice": (Twice, scalar),
+    "Shape": (Shape, shape),
+}
+
+
+@cache
+def machine(name: str, guards: GuardKind | None) -> relax.VirtualMachine:
+    """The VM of a module: planned with `guards`, or as TVM builds it."""
+    chosen = pipeline("llvm", options=PlanOptions(guards=guards)) if guards else "default"
+    return relax.VirtualMachine(relax.build(CASES[name][0], "llvm", relax_pipeline=chosen), tvm.cpu())
+
+
+def outcome(vm: relax.VirtualMachine, n: int, given: Any) -> list[float] | None:
+    """The values, or None where the VM refuses."""
+    try:
+        return vm["main"](tvm.runtime.tensor(np.arange(n, dtype="float32")), given).numpy().tolist()
+    except (tvm.error.InternalError, AssertionError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("guards", ["assert", "fallback", "native"])
+@pytest.mark.parametrize("name", CASES)
+def test_negative_extents_end_as_they_do_without_a_plan(name: str, guards: GuardKind) -> None:
+    bring = CASES[name][1]
+    refused = 0
+    for n in (0, 1, 5):
+        for value in (-5000, -64, -11, -10, -3, -1, 0, 7):
+            expected = outcome(machine(name, None), n, bring(value))
+            assert outcome(machine(name, guards), n, bring(value)) == expected, f"n = {n}, s = {value}"
+            refused += expected is None
+    assert (refused > 0) is (name != "Twice")
+
+
+@pytest.mark.parametrize("value", [-(2**63), -(2**62), 2**62, 2**63 - 1])
+def test_scalars_beyond_what_64_bits_count_are_refused(value: int) -> None:
+    assert outcome(machine("Scalar", "assert"), 3, value) is None
+    assert outcome(machine("Shape", "native"), 3, shape(value)) is None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_takes_in_what_they_size_and_the_linter_agrees(name: str) -> None:
+    lowered = lower(CASES[name][0], "llvm")
+    planned = plan_lowered(lowered)
+    (arena,) = planned.plans["main"].arenas
+    assert any("s" in p.buffer.size.symbols for p in arena.placements)
+    assert any("s" in guard.condition.symbols for guard in planned.plans["main"].guards)
+    before, after = ({d.rule for d in symalloc.lint(m).diagnostics} for m in (lowered, planned.module))
+    assert after <= before
