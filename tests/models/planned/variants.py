@@ -19,16 +19,16 @@ from symalloc.relax.plan_pass import PlannedModule, plan_lowered
 __all__ = ["Machine", "Variants"]
 
 Machine: TypeAlias = relax.VirtualMachine
-TARGET = "llvm"
 
 
 @dataclass(frozen=True)
 class Variants:
     """A case's module: unplanned, planned by this project, planned by TVM.  Each is built when it is first
-    asked for.
+    asked for, for `target`.
     """
 
     case: Case
+    target: str | tvm.target.Target = "llvm"
 
     @cached_property
     def module(self) -> tvm.IRModule:
@@ -38,19 +38,19 @@ class Variants:
     @cached_property
     def ours(self) -> Machine:
         """Planned by PlanMemory, in TVM's pipeline."""
-        return self._machine(self.module, pipeline(TARGET, pipeline=self.case.flavour))
+        return self._machine(self.module, pipeline(self.target, pipeline=self.case.flavour))
 
     @cached_property
     def unguarded(self) -> Machine:
         """The same without checks at entry."""
-        passes = pipeline(TARGET, pipeline=self.case.flavour, options=PlanOptions(guards="none"))
+        passes = pipeline(self.target, pipeline=self.case.flavour, options=PlanOptions(guards="none"))
         return self._machine(self.module, passes)
 
     @cached_property
     def unplanned(self) -> Machine:
         """Every tensor has a storage of its own, freed behind its last use."""
-        lowered = lower(self.module, TARGET, flavour=self.case.flavour)
-        return self._machine(lowered, finishing_pipeline(TARGET, flavour=self.case.flavour))
+        lowered = lower(self.module, self.target, flavour=self.case.flavour)
+        return self._machine(lowered, finishing_pipeline(self.target, flavour=self.case.flavour))
 
     @cached_property
     def theirs(self) -> tuple[Machine, Machine | None]:
@@ -63,7 +63,7 @@ class Variants:
     @cached_property
     def planned(self) -> PlannedModule:
         """What PlanMemory makes of the lowered module."""
-        return plan_lowered(lower(self.module, TARGET, flavour=self.case.flavour))
+        return plan_lowered(lower(self.module, self.target, flavour=self.case.flavour))
 
     @cached_property
     def settled(self) -> tvm.IRModule:
@@ -77,13 +77,13 @@ class Variants:
         return [tvm.cpu(index) for index in range(self.case.devices)]
 
     def _machine(self, module: tvm.IRModule, passes: Any) -> Machine:
-        executable = relax.build(module, TARGET, relax_pipeline=passes)
+        executable = relax.build(module, self.target, relax_pipeline=passes)
         return relax.VirtualMachine(executable, self.device, memory_cfg=dict.fromkeys(self.device, ALLOCATOR))
 
     def _stock(self) -> Any:
         if self.case.flavour == "default":
             return "default"
-        return relax.get_default_pipeline(tvm.target.Target(TARGET))
+        return relax.get_default_pipeline(tvm.target.Target(self.target))
 
     def _without_bounds(self) -> tvm.IRModule:
         if not self.case.declared:
