@@ -156,8 +156,8 @@ class Maker:
 
 
 def random_program(seed: int) -> Program:
-    """`main(x: n, y: m, s)`, where the scalar s may be negative, and up to two helpers of one parameter of `p`
-    bytes, one calling the other.
+    """`main(x: n, y: m, s)`, where the scalar s may be negative, and up to two helpers of one parameter of
+    `p` bytes, one calling the other.
     """
     random = Random(seed)
     helpers: list[Function] = []

@@ -42,7 +42,7 @@ class Scalar:
 
 @I.ir_module
 class Twice:
-    """Two negative extents give a size that looks right; what is summed up over nothing is multiplied by 0."""
+    """Two negative extents give a size that looks right; what is summed up over nothing is times 0."""
 
     @R.function
     def main(x: R.Tensor(("n",), "float32"), s: R.Prim("int64")) -> R.Tensor(("n",), "float32"):  # noqa: N805
