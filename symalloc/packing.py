@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from symalloc.errors import SymallocError, UsageError
-from symalloc.plan.certificate import write_certificate
-from symalloc.plan.fault import PlanRefusedError
+from symalloc.plan.check.certificate import write_certificate
+from symalloc.plan.check.fault import PlanRefusedError
 from symalloc.plan.options import EffortName
-from symalloc.plan.pack import Packing, pack_problem
-from symalloc.plan.problem import Problem, ProblemError, problem_of, read_csv, read_json
-from symalloc.plan.search import Effort
+from symalloc.plan.packing.pack import Packing, pack_problem
+from symalloc.plan.packing.problem import Problem, ProblemError, problem_of, read_csv, read_json
+from symalloc.plan.search.search import Effort
 
 __all__ = ["pack", "pack_known", "read_problem"]
 

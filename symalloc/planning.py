@@ -13,8 +13,8 @@ from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 from symalloc.lint.diagnostic import Report
 from symalloc.lint.run import Linter, Settings
+from symalloc.plan.account.summary import Summary
 from symalloc.plan.options import PlanOptions
-from symalloc.plan.summary import Summary
 from symalloc.program.model import Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.plan_request import PlanRequest
@@ -24,7 +24,7 @@ from symalloc.relax.run_result import PlannedFile, RunError, RunResult
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
-    from symalloc.plan.comparison import Comparison
+    from symalloc.plan.account.comparison import Comparison
 
 __all__ = ["Planned", "planned_file", "run_file"]
 

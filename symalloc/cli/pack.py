@@ -12,8 +12,8 @@ from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
     from symalloc.plan.options import EffortName
-    from symalloc.plan.pack import Packing
-    from symalloc.plan.problem import Problem
+    from symalloc.plan.packing.pack import Packing
+    from symalloc.plan.packing.problem import Problem
 
 __all__ = ["pack_command"]
 

@@ -2,9 +2,9 @@
 with them.
 """
 
+from symalloc.plan.check.validate import Fault, PlanRefusedError, validate
 from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.plan.planner import plan_function, plan_program
-from symalloc.plan.validate import Fault, PlanRefusedError, validate
 
 __all__ = [
     "ALIGNMENT",

@@ -13,8 +13,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
+from symalloc.plan.buffers.sizing import parts
 from symalloc.plan.model import Arena, Guard
-from symalloc.plan.sizing import parts
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.guards import minimise
 from symalloc.prove.prover import Prover

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from symalloc.plan.assemble import Regimes, assemble
-from symalloc.plan.buffers import buffers
-from symalloc.plan.certificate import plan_certificate, write_certificate
-from symalloc.plan.dominance import PATIENCE
-from symalloc.plan.fault import Fault
+from symalloc.plan.buffers.buffers import buffers
+from symalloc.plan.buffers.known import known_symbols
+from symalloc.plan.check.certificate import plan_certificate, write_certificate
+from symalloc.plan.check.fault import Fault
+from symalloc.plan.check.validate import PlanRefusedError, validate
 from symalloc.plan.floor import live_sums
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
-from symalloc.plan.known import known_symbols
+from symalloc.plan.layout.assemble import Regimes, assemble
+from symalloc.plan.layout.dominance import PATIENCE
+from symalloc.plan.layout.slots import slots
 from symalloc.plan.model import Arena, Buffer, Plan
 from symalloc.plan.options import PlanOptions
-from symalloc.plan.search import Effort, Found, search
-from symalloc.plan.slots import slots
-from symalloc.plan.validate import PlanRefusedError, validate
+from symalloc.plan.search.search import Effort, Found, search
 from symalloc.program.model import Function, Program, Var
 from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain

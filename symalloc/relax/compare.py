@@ -8,8 +8,8 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.plan.comparison import Comparison, TvmPlan
-from symalloc.plan.outside import outside, values_at_call
+from symalloc.plan.account.comparison import Comparison, TvmPlan
+from symalloc.plan.account.outside import outside, values_at_call
 from symalloc.program.allocations import allocations
 from symalloc.program.flow import Mark
 from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program

@@ -8,13 +8,13 @@ from dataclasses import replace
 import tvm
 from tvm.relax import transform
 
-from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.account.comparison import Comparison, TvmPlan
+from symalloc.plan.account.outside import Outside, outside
+from symalloc.plan.account.reserved import reserved_sums
+from symalloc.plan.account.sampling import SampleError, check_wanted
+from symalloc.plan.account.summary import Summary, plan_symbols, summarise
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
-from symalloc.plan.outside import Outside, outside
-from symalloc.plan.reserved import reserved_sums
-from symalloc.plan.sampling import SampleError, check_wanted
-from symalloc.plan.summary import Summary, plan_symbols, summarise
 from symalloc.program.model import Function, Origin
 from symalloc.program.summaries import analyse
 from symalloc.relax.compare import compare_with_tvm

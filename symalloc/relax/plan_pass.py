@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import tvm
 import tvm_ffi
 
+from symalloc.plan.check.validate import PlanRefusedError
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.planner import plan_program
-from symalloc.plan.validate import PlanRefusedError
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prove.prover import Prover

@@ -16,10 +16,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from symalloc.plan.account.sampling import total
+from symalloc.plan.account.summary import floors, highest
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
-from symalloc.plan.sampling import total
-from symalloc.plan.summary import floors, highest
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import finishing_pipeline
 from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments

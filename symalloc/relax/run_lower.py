@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tvm
 
+from symalloc.plan.check.validate import PlanRefusedError
 from symalloc.plan.options import PlanOptions
-from symalloc.plan.validate import PlanRefusedError
 from symalloc.prove.prover import Prover
 from symalloc.relax.pipeline import lower
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered

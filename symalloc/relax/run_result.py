@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symalloc.plan.summary import Summary
+from symalloc.plan.account.summary import Summary
 from symalloc.program.model import Program
 
 __all__ = ["Output", "PipelineName", "PlannedFile", "RunError", "RunResult"]

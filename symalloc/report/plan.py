@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from symalloc.plan.comparison import Comparison, TvmPlan
+from symalloc.plan.account.comparison import Comparison, TvmPlan
+from symalloc.plan.account.summary import Sample, Summary
 from symalloc.plan.model import Arena, Guard
-from symalloc.plan.summary import Sample, Summary
 from symalloc.report.amounts import human_bytes, percent, times
 from symalloc.size.expr import Expr
 

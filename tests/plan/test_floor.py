@@ -8,7 +8,7 @@ from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Buffer
 from symalloc.size.expr import constant
 from tests.plan.brute_stackings import floor_at
-from tests.plan.test_search import POINTS, problems
+from tests.plan.search.test_search import POINTS, problems
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -11,12 +11,12 @@ import pytest
 from program.build import U8, Body, param, program_of, shape, tensor_of
 
 from symalloc.plan import planner
-from symalloc.plan.assemble import Layout, assemble
-from symalloc.plan.certificate import INDEX
+from symalloc.plan.check.certificate import INDEX
+from symalloc.plan.check.validate import PlanRefusedError, validate
+from symalloc.plan.layout.assemble import Layout, assemble
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.planner import plan_function, plan_program
-from symalloc.plan.validate import PlanRefusedError, validate
 from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover

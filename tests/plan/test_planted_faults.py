@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.plan.assemble import assemble
+from symalloc.plan.check.validate import Fault, PlanRefusedError, validate
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
+from symalloc.plan.layout.assemble import assemble
 from symalloc.plan.model import Arena, Buffer, Placement, Plan
-from symalloc.plan.stacking import stacking
-from symalloc.plan.validate import Fault, PlanRefusedError, validate
+from symalloc.plan.search.stacking import stacking
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.atoms import Select

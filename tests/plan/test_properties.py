@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.plan.assemble import assemble
+from symalloc.plan.check.validate import validate
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.guards import guards
 from symalloc.plan.interference import interference
+from symalloc.plan.layout.assemble import assemble
 from symalloc.plan.model import ALIGNMENT, Arena, Buffer, Plan
-from symalloc.plan.stacking import stacking
-from symalloc.plan.validate import validate
+from symalloc.plan.search.stacking import stacking
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.condition import eq, gt, le

@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from plan.random_programs import logs, random_program
+from symalloc.plan.check.validate import validate
 from symalloc.plan.floor import floor_bytes, live_sums
 from symalloc.plan.model import Arena, Placement, Plan
 from symalloc.plan.options import Flavour, PlanOptions
 from symalloc.plan.planner import plan_program
-from symalloc.plan.validate import validate
 from symalloc.program.model import Program
 from symalloc.prove.budget import Budget
 from symalloc.prove.domain import INT64_MIN, Domain

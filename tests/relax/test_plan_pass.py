@@ -17,9 +17,9 @@ from tvm.relax.frontend import nn
 
 from symalloc.lint.run import Linter, Settings
 from symalloc.plan import planner
-from symalloc.plan.assemble import Layout
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.layout.assemble import Layout
 from symalloc.plan.model import Buffer, Placement
-from symalloc.plan.validate import PlanRefusedError
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import lower, pipeline
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered

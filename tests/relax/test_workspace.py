@@ -12,8 +12,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.plan.outside import Outside, outside
-from symalloc.plan.workspace import Scratch, pool_bytes
+from symalloc.plan.account.outside import Outside, outside
+from symalloc.plan.account.workspace import Scratch, pool_bytes
 from symalloc.program.summaries import analyse
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import finishing_pipeline, lower

@@ -1,0 +1,1 @@
+"""An exact method for problems of fixed sizes."""

@@ -1,0 +1,1 @@
+"""Packing problems of their own: `symalloc pack`."""

@@ -1,0 +1,1 @@
+"""The search over stackings, scored over the whole domain."""
