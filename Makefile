@@ -22,13 +22,16 @@ demo: $(STAMP) ## lint, plan and run real modules
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## run the tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
 check: $(STAMP) ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
+
+sanitize: $(STAMP) ## the native core under AddressSanitizer and ThreadSanitizer
+	$(BIN)/python -m pytest -n 0 -m sanitize
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python benchmarks/fuzz_prove.py --count $(or $(COUNT),20000)
