@@ -13,6 +13,7 @@ from symalloc.errors import SymallocError, UsageError
 from symalloc.lint.diagnostic import Diagnostic, Report, Summary
 from symalloc.linting import LintOptions, LintSession, parse_assumptions
 from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.program.donation import Donation, parse_donation
 from symalloc.program.span import Source
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
@@ -99,13 +100,15 @@ def plan(
     effort: EffortName = "quick",
     seed: int = 0,
     certificate: str | Path | None = None,
+    alias: str | Sequence[str] = (),
 ) -> PlannedModule:
     """`module` lowered to where memory is planned and planned; `.module` builds with any pipeline.
 
     `.plans` holds the plan of each function.  `pipeline`: TVM's "default" one, or the "target"'s own;
     `flavour`: tensors at offsets of one "arena", or "storages" that they share whole; `guards`: what checks
-    the shapes at entry; `effort` and `seed` are those of the search; `certificate`: a folder for the proof.
-    Raises SymallocError.
+    the shapes at entry; `effort` and `seed` are those of the search; `certificate`: a folder for the proof;
+    `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
+    memory.  Raises SymallocError.
     """
     from symalloc.relax.plan_file import plan_module
 
@@ -115,6 +118,7 @@ def plan(
         flavour=flavour,
         guards=guards,
         certificate=None if certificate is None else Path(certificate),
+        alias=_donations(alias),
     )
     with _told():
         return plan_module(module, target=target, pipeline=pipeline, options=options)
@@ -133,6 +137,7 @@ def run(
     flavour: Flavour = "arena",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
+    alias: str | Sequence[str] = (),
 ) -> RunResult:
     """Runs a function of `module`, planned, on random arguments at `binding`, in this process.
 
@@ -141,7 +146,7 @@ def run(
     """
     from symalloc.relax.run import Runner
 
-    options = PlanOptions(effort=effort, flavour=flavour, guards=guards)
+    options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
     with _told():
         runner = Runner(module, function=function, target=target, pipeline=pipeline, options=options)
         return runner.run(binding, check=check, seed=seed, repeat=repeat)
@@ -174,6 +179,14 @@ def _condition(claim: Claim) -> Condition:
 def _is_sympy(value: object) -> bool:
     """Whether `value` comes from sympy, which is not imported to find out."""
     return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
+
+
+def _donations(alias: str | Sequence[str]) -> tuple[Donation, ...]:
+    """What `alias` asks for; raises UsageError."""
+    try:
+        return tuple(map(parse_donation, _texts(alias)))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:

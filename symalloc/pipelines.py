@@ -38,6 +38,7 @@ def pipeline(
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
     seed: int = 0,
+    alias: str | Sequence[str] = (),
 ) -> Pass:
     """What `relax.build(mod, target, relax_pipeline=…)` takes to plan memory with symalloc.
 
@@ -46,6 +47,7 @@ def pipeline(
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.program.donation import parse_donation
     from symalloc.relax.pipeline import pipeline as make
 
     for name, value, kind in (
@@ -56,7 +58,11 @@ def pipeline(
     ):
         if value not in get_args(kind):
             raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(get_args(kind))}")
-    options = PlanOptions(flavour=flavour, guards=guards, effort=effort, seed=seed)
+    try:
+        donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    options = PlanOptions(flavour=flavour, guards=guards, effort=effort, seed=seed, alias=donations)
     return make(target, pipeline=pipeline, options=options)
 
 

@@ -11,6 +11,7 @@ import click
 from symalloc.plan.options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
+    from symalloc.program.donation import Donation
     from symalloc.relax.plan_request import PlanRequest
 
 __all__ = ["module_options", "planner_options", "request_of"]
@@ -37,7 +38,7 @@ def module_options(command: Command) -> Command:
 
 
 def planner_options(command: Command) -> Command:
-    """--flavour, --guards and --effort."""
+    """--flavour, --guards, --effort and --alias."""
     return _together(
         command,
         click.option(
@@ -62,6 +63,15 @@ def planner_options(command: Command) -> Command:
             show_default=True,
             help="How long to look for a better plan.",
         ),
+        click.option(
+            "--alias",
+            multiple=True,
+            callback=_donations,
+            metavar="[FUNCTION:]OUT=IN",
+            help="The caller donates the input IN, and the output OUT is written into its memory; may be "
+            "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`; IN a parameter, or a "
+            "field of one (caches.0).",
+        ),
     )
 
 
@@ -71,6 +81,17 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
 
     names = ("module", "target", "pipeline", "trust")
     return PlanRequest(path=file, **{name: options.pop(name) for name in names})
+
+
+def _donations(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[Donation, ...]:
+    from symalloc.program.donation import parse_donation
+
+    try:
+        return tuple(map(parse_donation, texts))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _together(command: Command, *decorators: Callable[[Command], Command]) -> Command:

@@ -41,7 +41,7 @@ def run_command(file: Path, bind: tuple[str, ...], **options: Any) -> int:
     from symalloc.planning import run_file
 
     request = request_of(file, options)
-    chosen = PlanOptions(**{name: options.pop(name) for name in ("flavour", "guards", "effort")})
+    chosen = PlanOptions(**{name: options.pop(name) for name in ("flavour", "guards", "effort", "alias")})
     result = run_file(request, parse_binding(bind, "--bind"), options=chosen, **options)
     click.echo("".join(f"{line}\n" for line in _described(result)), nl=False)
     return 1 if result.difference is not None else 0

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from symalloc.program.donation import Donation
+
 __all__ = ["EffortName", "Flavour", "GuardKind", "PlanOptions"]
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
@@ -21,6 +23,7 @@ class PlanOptions:
     with tensors at symbolic offsets, or "storages", one storage per slot and every tensor at offset 0.
     `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
     own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2.
+    `alias`: which inputs the caller donates, each for an output to be written into its memory.
     """
 
     effort: EffortName = "quick"
@@ -28,3 +31,4 @@ class PlanOptions:
     flavour: Flavour = "arena"
     guards: GuardKind = "assert"
     certificate: Path | None = None
+    alias: tuple[Donation, ...] = ()

@@ -17,7 +17,7 @@ from symalloc.program.liveness import Reads, Written, read_after, written_before
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import Sides, Target, indices
 
-__all__ = ["Overwrite", "Paths", "candidates"]
+__all__ = ["Access", "Overwrite", "Paths", "candidates", "possible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Overwrite:
     through: str | None = None
 
 
-class _Access(NamedTuple):
+class Access(NamedTuple):
     """Step `step` reads or writes `region`, on the branches `sides`; step -1 is the entry to the function."""
 
     step: int
@@ -86,8 +86,8 @@ class Paths:
     def __init__(self, points: PointsTo, effects: Sequence[Effect]) -> None:
         self.points = points
         self.branches = _branches(points)
-        self.writes: dict[int, list[_Access]] = {}
-        self.reads: dict[int, list[_Access]] = {}
+        self.writes: dict[int, list[Access]] = {}
+        self.reads: dict[int, list[Access]] = {}
         self.covers: dict[int, list[int]] = {}
         for cell in points.given:
             self.enter(self.writes, -1, cell.sure, cell.maybe)
@@ -97,13 +97,13 @@ class Paths:
             for region in indices(effect.covers):
                 self.covers.setdefault(region, []).append(step)
 
-    def enter(self, table: dict[int, list[_Access]], step: int, sure: int, maybe: int) -> None:
+    def enter(self, table: dict[int, list[Access]], step: int, sure: int, maybe: int) -> None:
         """Notes an access, by region."""
         if not (sure or maybe):
             return
         around = self.branches[step] if step >= 0 else frozenset()
         for target in self.points.targets(sure, maybe):
-            access = _Access(step, target.region, target.sides | around, target.certain)
+            access = Access(step, target.region, target.sides | around, target.certain)
             table.setdefault(target.region, []).append(access)
 
     def overwrite(self, index: int, second: Target, first: int) -> Overwrite | None:
@@ -112,7 +112,7 @@ class Paths:
         None where no path does so; a path that is certain goes first.
         """
         base = self.branches[index] | second.sides | self.points.regions[first].sides
-        if not _possible(base):
+        if not possible(base):
             return None
         whole = tuple(indices(self.points.above[first] & ~self.points.storages))
         writes = [w for r in whole for w in self.writes.get(r, ()) if w.step <= index]
@@ -132,7 +132,7 @@ class Paths:
                 best = best or self.doubtful(first, second.region, index, read.step)
         return best
 
-    def matches(self, first: int, second: int, write: _Access, read: _Access, base: Sides) -> bool:
+    def matches(self, first: int, second: int, write: Access, read: Access, base: Sides) -> bool:
         """Whether one path holds both, and `first` is what the two have in common.
 
         A whole that `second` is part of as well is written and read through its parts at will.
@@ -140,9 +140,9 @@ class Paths:
         above = self.points.above
         direct = write.region == first
         whole = read.region == first and not above[second] >> write.region & 1
-        return (direct or whole) and _possible(base | write.sides | read.sides)
+        return (direct or whole) and possible(base | write.sides | read.sides)
 
-    def rewritten(self, first: int, index: int, read: _Access, path: Sides) -> bool:
+    def rewritten(self, first: int, index: int, read: Access, path: Sides) -> bool:
         """Whether a step between `index` and `read` writes all of `first` anew, on every such path."""
         steps = (step for r in indices(self.points.above[first]) for step in self.covers.get(r, ()))
         return any(index < step < read.step and self.branches[step] <= path for step in steps)
@@ -177,6 +177,6 @@ def _branches(points: PointsTo) -> list[Sides]:
     return found
 
 
-def _possible(sides: Sides) -> bool:
+def possible(sides: Sides) -> bool:
     """Whether one path can take all these branches."""
     return len(sides) < 2 or len({choice for choice, _ in sides}) == len(sides)

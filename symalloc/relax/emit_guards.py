@@ -56,6 +56,16 @@ class Check:
         complaint = f"{function}: a match_cast does not hold"
         return self._raise(conjunction(claims), claims, complaint, function, prims)
 
+    def fit(
+        self, guards: Sequence[Guard], output: str, source: str, function: str, prims: PrimBuilder
+    ) -> Any | None:
+        """The call that raises unless `guards` hold, and with them an output fits into an input."""
+        if self.kind == "none":
+            return None
+        complaint = f"{function}: {output} does not fit into {source}, which is donated for it"
+        claims = [g.condition for g in guards if g.condition.as_bool is None]
+        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+
     def _raise(
         self,
         test: Condition,

@@ -15,6 +15,7 @@ from symalloc.plan.planner import plan_program
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prove.prover import Prover
+from symalloc.relax.donate import donate
 from symalloc.relax.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.inline_calls import inline_calls
@@ -47,11 +48,15 @@ def plan_lowered(
     """Plans every Relax function of a module as CallTIRRewrite leaves it.
 
     `target` is what the module is built for, by default the one whose scope this is called in, else the
-    CPU.  Raises PlanRefusedError where a plan cannot be proved.
+    CPU.  Raises PlanRefusedError where a plan, or that an input can carry an output, cannot be proved.
     """
+    prover = prover or Prover()
     module = inline_calls(module)
-    program = _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
-    plans = plan_program(program, prover or Prover(), options=options)
+    program = _seen(module)
+    if options.alias:
+        module = donate(module, program, options.alias, prover, guards=options.guards)
+        program = _seen(module)
+    plans = plan_program(program, prover, options=options)
     planned = emit_module(
         module,
         program,
@@ -65,6 +70,10 @@ def plan_lowered(
 def _takes_offsets(target: tvm.target.Target | None) -> bool:
     """Whether kernels may be given tensors at an offset: seen to run on the CPU, not tried elsewhere."""
     return target is None or target.kind.name in _SHIFTING
+
+
+def _seen(module: tvm.IRModule) -> Program:
+    return _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
 
 
 def _plannable(module: tvm.IRModule, program: Program) -> Program:

@@ -6,8 +6,8 @@ Everything here runs TVM and generated code in this process; `run_isolated` keep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ from symalloc.plan.account.sampling import total
 from symalloc.plan.account.summary import floors, highest
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
+from symalloc.program.donation import donated
 from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import finishing_pipeline
 from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
@@ -50,6 +51,7 @@ class Runner:
         _require_cpu(target)
         self.name = _chosen(module, function)
         self._seen = extract(module, name="module").functions[self.name]
+        self._donated = donated(self._seen, options.alias)
         self._target, self._pipeline = target, pipeline
         self._lowered = lower_or_refuse(module, target, pipeline)
         self._module = plan_or_refuse(self._lowered, target, options)
@@ -61,11 +63,12 @@ class Runner:
         """Runs the function on random arguments at `binding`, `repeat` times.
 
         With `check` the module is also run with every tensor in memory of its own, and all outputs, and
-        arguments that may have been written, are compared bit for bit.  Raises RunError.
+        arguments that may have been written, are compared bit for bit; those that are donated hold nothing
+        to compare.  Raises RunError.
         """
         arguments = random_arguments(self._seen, binding, seed)
         found = [_call(self._planned, self.name, arguments) for _ in range(repeat)]
-        difference = _difference(found[-1], _call(self._unplanned, self.name, arguments)) if check else None
+        difference = self._compared(found[-1], arguments) if check else None
         return RunResult(
             function=self.name,
             binding=dict(binding),
@@ -79,6 +82,10 @@ class Runner:
             checked=check,
             difference=difference,
         )
+
+    def _compared(self, found: _Found, arguments: Sequence[Argument]) -> str | None:
+        unplanned = _call(self._unplanned, self.name, arguments)
+        return _difference(found.without(self._donated), unplanned.without(self._donated))
 
     @cached_property
     def _planned(self) -> relax.VirtualMachine:
@@ -143,6 +150,11 @@ class _Found:
     outputs: tuple[np.ndarray, ...]
     arguments: tuple[np.ndarray, ...]
     seconds: float
+
+    def without(self, donated: Collection[int]) -> _Found:
+        """The same but for the arguments `donated`."""
+        kept = tuple(a for index, a in enumerate(self.arguments) if index not in donated)
+        return replace(self, arguments=kept)
 
 
 def _call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argument]) -> _Found:

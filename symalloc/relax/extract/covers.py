@@ -6,19 +6,20 @@ dimension in any order, under no condition.  Everything else may leave an elemen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-__all__ = ["covered"]
+__all__ = ["Nest", "covered", "idle_loops", "stores"]
 
 _PLAIN_LOOPS = frozenset(
     {tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED}
 )
 
 
-class _Nest(NamedTuple):
+class Nest(NamedTuple):
     """Statements and the loops around them.
 
     `extents` holds the extent of each loop by the address of its variable; `axes` what a block's axis
@@ -34,31 +35,34 @@ def covered(body: Any) -> set[int]:
     """The addresses of the buffers that `body` stores to at every index, provided that nothing leaves a
     loop early.
     """
-    found: set[int] = set()
-    pending = [_Nest(body, {}, {})]
+    return {nest.statement.buffer.__chandle__() for nest in stores(body) if _is_full(nest)}
+
+
+def stores(body: Any) -> Iterator[Nest]:
+    """The stores of `body` that stand under nothing but loops from 0 on."""
+    pending = [Nest(body, {}, {})]
     while pending:
         nest = pending.pop()
-        if type(nest.statement) is not tirx.BufferStore:
+        if type(nest.statement) is tirx.BufferStore:
+            yield nest
+        else:
             pending += _inner(nest)
-        elif _is_full(nest):
-            found.add(nest.statement.buffer.__chandle__())
-    return found
 
 
-def _inner(nest: _Nest) -> list[_Nest]:
+def _inner(nest: Nest) -> list[Nest]:
     """The statements inside that are run without a condition."""
     statement, extents, axes = nest
     match statement:
         case tirx.SeqStmt():
-            return [_Nest(inner, extents, axes) for inner in statement.seq]
+            return [Nest(inner, extents, axes) for inner in statement.seq]
         case tirx.For() if _is_plain(statement):
             around = extents | {statement.loop_var.__chandle__(): statement.extent}
-            return [_Nest(statement.body, around, axes)]
+            return [Nest(statement.body, around, axes)]
         case s_tir.SBlockRealize() if _integer(statement.predicate) == 1:
             block = statement.block
             bound = zip(block.iter_vars, statement.iter_values, strict=True)
             known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
-            return [_Nest(block.body, extents, axes | known)]
+            return [Nest(block.body, extents, axes | known)]
     return []
 
 
@@ -66,12 +70,20 @@ def _is_plain(loop: Any) -> bool:
     return _integer(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
 
 
-def _is_full(nest: _Nest) -> bool:
+def _is_full(nest: Nest) -> bool:
     """Whether the loops around a store run through all of its buffer, and any other loop runs at all."""
+    idle = idle_loops(nest)
+    return idle is not None and all((_integer(extent) or 0) >= 1 for extent in idle)
+
+
+def idle_loops(nest: Nest) -> list[Any] | None:
+    """The extents of the loops that a store's place does not depend on; None where the others do not run
+    through all of its buffer, each place once.
+    """
     store = nest.statement
     kind = store.buffer.ty
     if len(kind.strides) or len(store.indices) != len(kind.shape):
-        return False
+        return None
     unused = dict(nest.extents)
     for index, extent in zip(store.indices, kind.shape, strict=True):
         place = _resolved(index, nest.axes)
@@ -79,8 +91,8 @@ def _is_full(nest: _Nest) -> bool:
             continue
         looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
         if looped is None or not _same(looped, extent):
-            return False
-    return all((_integer(extent) or 0) >= 1 for extent in unused.values())
+            return None
+    return list(unused.values())
 
 
 def _resolved(value: Any, axes: dict[int, Any]) -> Any:

@@ -1,0 +1,335 @@
+"""Whether an input that the caller donates can carry an output, and the refusal that says why not.
+
+Asked are lifetimes (nobody touches the input once the output is first written, through any alias and on any
+path), sizes for all shapes, element types, device and scope, and that every memory is given and taken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from symalloc.plan.buffers.known import known_symbols
+from symalloc.plan.buffers.sizing import Sized, Sizes
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.guards import overflow_guards
+from symalloc.plan.model import Guard
+from symalloc.program.donation import Donation, Leaf, inputs_of, outputs_of
+from symalloc.program.flow import Mark
+from symalloc.program.model import (
+    AllocFresh,
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    Instruction,
+    NotUnderstood,
+    Var,
+)
+from symalloc.program.operands import tensor_type
+from symalloc.program.overwrites import Paths
+from symalloc.program.regions import Cell, Kind, Region, indices
+from symalloc.program.summaries import Analysis
+from symalloc.program.takeover import Clash, clashes, keepers, meetings
+from symalloc.program.types import TensorType
+from symalloc.prove.domain import INT64_MAX, Domain
+from symalloc.prove.prover import Prover
+from symalloc.prove.verdict import Verdict
+from symalloc.size.condition import TRUE, Condition, le
+from symalloc.size.expr import ZERO
+
+__all__ = ["Carried", "InPlace", "Overlay", "carried"]
+
+InPlace: TypeAlias = Callable[[str, "Overlay"], bool]
+"""Whether a kernel is proved to be able to write an output over inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """An output that an input carries.
+
+    `allocations` are the tensors that become views of `input`; `guards` what must hold for them to fit.
+    `over` holds, by the variables of kernel calls, what such a call writes over what.
+    """
+
+    output: Leaf
+    input: Leaf
+    allocations: frozenset[Var]
+    guards: tuple[Guard, ...] = ()
+    over: Mapping[Var, Overlay] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A kernel call writes its argument at position `output` over those at `inputs`, which are left out."""
+
+    inputs: frozenset[int]
+    output: int
+
+
+def carried(
+    analysis: Analysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
+) -> tuple[Carried, ...]:
+    """The donations to one function, proved; raises PlanRefusedError for the first that is not."""
+    checker = _Checker(analysis, prover, in_place)
+    found: list[Carried] = []
+    for donation in donations:
+        try:
+            one = checker.one(donation)
+            checker.apart(one, found)
+        except _RefusedError as refusal:
+            name = analysis.flow.function.name
+            raise PlanRefusedError(f"the alias {donation} of `{name}` is refused: {refusal}") from None
+        found.append(one)
+    return tuple(found)
+
+
+class _RefusedError(Exception):
+    """Why a donation is refused, and what would help."""
+
+
+class _Checker:
+    def __init__(self, analysis: Analysis, prover: Prover, in_place: InPlace) -> None:
+        self.analysis, self.points, self.prover, self.in_place = analysis, analysis.points, prover, in_place
+        self.inputs, self.outputs = inputs_of(self.points), outputs_of(self.points)
+        self.paths = Paths(self.points, analysis.effects)
+        self.known = known_symbols(analysis.flow)
+
+    def one(self, donation: Donation) -> Carried:
+        output = _named(donation.output, self.outputs, "output")
+        source = _named(donation.input, self.inputs, "input")
+        roots = self.roots(output, source)
+        self.same_place(output, source, roots)
+        self.unkept(source)
+        guards = self.sizes(output, source, roots)
+        over: dict[Var, Overlay] = {}
+        for root in roots:
+            over |= self.lifetimes(output, source, root)
+        variables = (self.points.regions[root].var for root in roots)
+        return Carried(
+            output=output,
+            input=source,
+            allocations=frozenset(var for var in variables if var is not None),
+            guards=guards,
+            over=over,
+        )
+
+    def apart(self, one: Carried, others: Sequence[Carried]) -> None:
+        """Raises where an input is donated, or an output carried, a second time."""
+        for other in others:
+            if other.input.cell.sure & one.input.cell.sure:
+                raise _RefusedError(f"{one.input} is donated already, to {other.output}")
+            if other.allocations & one.allocations:
+                raise _RefusedError(f"{one.output} is carried already, by {other.input}")
+
+    # -- which memory --------------------------------------------------------------------------------------
+
+    def roots(self, output: Leaf, source: Leaf) -> list[int]:
+        """The allocations that the output may be, on whatever path; they do not meet on any."""
+        found = sorted(self.of(output.cell))
+        given = {root for root in found if self.points.regions[root].given}
+        if given & self.of(source.cell):
+            raise _RefusedError(f"{output} lies in {source} already; leave the alias out")
+        for root in found:
+            self.allocated_here(output, self.points.regions[root])
+        if not found:
+            raise _RefusedError(f"{output} is no tensor that the function allocates")
+        for other in self.outputs:
+            if other.path != output.path and self.of(other.cell) & {*found}:
+                raise _RefusedError(f"{output} is the output {other}, too; both would change together")
+        for index, root in enumerate(found):
+            self.alternatives(output, root, found[index + 1 :])
+        return found
+
+    def allocated_here(self, output: Leaf, region: Region) -> None:
+        match region.instruction:
+            case AllocFresh():
+                return
+            case CallFunction(name=name) | CallPacked(name=name) | CallOperator(name=name):
+                why = f"`{name}` makes it"
+            case _ if region.kind is Kind.PARAMETER:
+                why = f"it is the input `{region.name}`"
+            case _:
+                why = f"it may be `{region.name}`, which is placed already"
+        raise _RefusedError(f"{output} is no tensor that the function allocates itself: {why}")
+
+    def alternatives(self, output: Leaf, root: int, others: Sequence[int]) -> None:
+        for other in others:
+            clash = next(meetings(self.points, self.paths, root, other), None)
+            if clash is not None:
+                names = [f"`{self.points.regions[r].name}`" for r in (root, other)]
+                raise _RefusedError(
+                    f"{output} is one of {' and '.join(names)}, and both are in use on one path; "
+                    "compute the one that is returned in the branch that returns it"
+                )
+
+    def of(self, cell: Cell) -> set[int]:
+        real = self.points.real(cell.sure | cell.maybe)
+        return {self.points.regions[index].root for index in indices(real)}
+
+    def same_place(self, output: Leaf, source: Leaf, roots: Collection[int]) -> None:
+        for name, kind in ((output, output.type), (source, source.type)):
+            if not isinstance(kind, TensorType) or kind.dtype is None or kind.shape is None:
+                raise _RefusedError(f"{name} is no tensor whose shape and element type are known")
+            if kind.dtype.bits * kind.dtype.lanes % 8:
+                raise _RefusedError(f"the elements of {name}, {kind.dtype.name}, do not fill whole bytes")
+        for made in map(self.made, roots):
+            wanted, have = (made.device, made.scope), (source.type.device, source.type.scope)  # type: ignore[union-attr]
+            if wanted != have:
+                raise _RefusedError(
+                    f"{output} is wanted on device {wanted[0]} ({wanted[1]}), "
+                    f"and {source} lies on device {have[0]} ({have[1]})"
+                )
+
+    def made(self, root: int) -> AllocFresh:
+        instruction = self.points.regions[root].instruction
+        if not isinstance(instruction, AllocFresh):
+            raise _RefusedError(f"`{self.points.regions[root].name}` is not allocated by the function itself")
+        return instruction
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def sizes(self, output: Leaf, source: Leaf, roots: Collection[int]) -> tuple[Guard, ...]:
+        """What has to be checked at entry for the output to fit, at whatever shapes."""
+        have = source.type.nbytes if isinstance(source.type, TensorType) else None
+        if have is None:
+            raise _RefusedError(f"how large {source} is, is not known")
+        domain = self.known.domain.assuming([le(have, INT64_MAX)])
+        reckon = Sizes(self.known, self.known.domain, self.prover)
+        guards: list[Guard] = []
+        for made in map(self.made, roots):
+            nbytes = self.points.regions[_bit(self.points.values[made.var])].nbytes
+            sized = reckon.of(nbytes)
+            if nbytes is None or not isinstance(sized, Sized):
+                raise _RefusedError(f"how large {output} is, is not known: {sized}")
+            claims = [*(le(ZERO, extent) for extent in made.shape or ()), le(nbytes, have)]
+            checks = [c for c in dict.fromkeys(claims) if not self.holds(c, output, source)]
+            exact = overflow_guards((nbytes,), domain, self.prover) if checks else ()
+            guards += (Guard(condition=c, check=c) for c in checks)
+            guards += (replace(g, condition=TRUE) for g in exact)
+        late = frozenset().union(*(g.check.symbols for g in guards)) - self.known.entry
+        if late:
+            raise _RefusedError(
+                f"that {output} fits into {source} cannot be checked at entry: "
+                f"{', '.join(f'`{name}`' for name in sorted(late))} becomes known later"
+            )
+        return tuple(dict.fromkeys(guards))
+
+    def holds(self, claim: Condition, output: Leaf, source: Leaf) -> bool:
+        """Whether `claim` is proved, or must be checked; raises where it never holds."""
+        proof = self.prover.prove(claim, self.known.domain)
+        if proof.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS):
+            return True
+        filled = self.prover.prove(claim, _non_empty(self.known.domain))
+        if Verdict.ALWAYS_INVALID not in (proof.verdict, filled.verdict):
+            return False
+        point = filled.counterexample or proof.counterexample or {}
+        at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "whatever the shapes"
+        raise _RefusedError(
+            f"{output} never fits into {source}: {claim} does not hold ({at}); donate a larger input"
+        )
+
+    # -- lifetimes -----------------------------------------------------------------------------------------
+
+    def unkept(self, source: Leaf) -> None:
+        for root in self.of(source.cell):
+            for index in keepers(self.points, self.analysis.effects, root):
+                who = _doer(self.analysis.flow.steps[index].instruction)
+                raise _RefusedError(f"{who} may hold on to {source}, and read it later")
+
+    def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[Var, Overlay]:
+        """The kernel calls that read the input while they write the output; raises for any other clash."""
+        wanted = _bit(source.cell)
+        found: dict[Var, Overlay] = {}
+        for clash in clashes(self.points, self.paths, root, wanted):
+            call = self.analysis.flow.steps[clash.writer].instruction
+            if clash.writer != clash.reader or not isinstance(call, CallKernel):
+                raise _RefusedError(self.overwritten(output, source, clash))
+            overlay = self.overlay(call, root, wanted)
+            if overlay is None:
+                raise _RefusedError(self.at_once(output, source, call))
+            found[call.var] = overlay
+        return found
+
+    def overwritten(self, output: Leaf, source: Leaf, clash: Clash) -> str:
+        steps = self.analysis.flow.steps
+        writer, reader = _doer(steps[clash.writer].instruction), steps[clash.reader]
+        if reader.mark is Mark.END:
+            return f"{source} is returned, too, and {writer} overwrites it with {output}"
+        sure = "" if clash.certain else "may, through an alias, "
+        verb = "reads" if clash.certain else "read"
+        return (
+            f"{_doer(reader.instruction)} {sure}{verb} {source} after {writer} has written {output} over it; "
+            f"read {source} before, or copy what is needed of it"
+        )
+
+    def at_once(self, output: Leaf, source: Leaf, call: CallKernel) -> str:
+        return (
+            f"`{call.kernel}` reads {source} while it writes {output}, and it is not proved that it has read "
+            "each element before it overwrites it, as an elementwise kernel has"
+        )
+
+    def overlay(self, call: CallKernel, root: int, wanted: int) -> Overlay | None:
+        """How `call` writes the output over the input; None where it is not proved that it may."""
+        reading, writing = set[int](), set[int]()
+        for position, argument in enumerate(call.arguments):
+            cell = self.points.value_of(argument)
+            if not isinstance(cell, Cell):
+                return None
+            for region, places in ((wanted, reading), (root, writing)):
+                if region in self.of(cell):
+                    if cell != Cell(1 << region, 0):
+                        return None
+                    places.add(position)
+        if len(writing) != 1 or reading & writing:
+            return None
+        (target,) = writing
+        if not all(self.in_step(call, position, target) for position in reading):
+            return None
+        overlay = Overlay(inputs=frozenset(reading), output=target)
+        return overlay if self.in_place(call.kernel, overlay) else None
+
+    def in_step(self, call: CallKernel, source: int, target: int) -> bool:
+        """Whether an index means the same place in both arguments, all but the first extent being equal."""
+        one, other = tensor_type(call.arguments[source]), tensor_type(call.arguments[target])
+        if one is None or other is None or one.shape is None or other.shape is None:
+            return False
+        return len(one.shape) == len(other.shape) and one.shape[1:] == other.shape[1:]
+
+
+def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
+    found = [leaf for leaf in leaves if leaf.names[0] == name] or [
+        leaf for leaf in leaves if name in leaf.names
+    ]
+    if len(found) == 1:
+        return replace(found[0], names=(name,))
+    if found:
+        raise _RefusedError(f"`{name}` is the name of {len(found)} {what}s: {', '.join(map(str, found))}")
+    there = ", ".join(" or ".join(f"`{n}`" for n in leaf.names) for leaf in leaves) or "none"
+    raise _RefusedError(f"there is no {what} `{name}`; the {what}s are {there}")
+
+
+def _bit(value: object) -> int:
+    """The number of the only region that a value points to."""
+    if not isinstance(value, Cell) or not value.sure or value.sure & (value.sure - 1):
+        raise _RefusedError("it holds no tensor")
+    return value.sure.bit_length() - 1
+
+
+def _non_empty(domain: Domain) -> Domain:
+    """The points of `domain` at which no tensor is empty; scalars keep their bounds."""
+    return replace(domain, default_lower=max(1, domain.default_lower))
+
+
+def _doer(instruction: Instruction | None) -> str:
+    match instruction:
+        case CallKernel(kernel=name):
+            return f"`{name}`"
+        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
+            return f"`{name}`"
+        case NotUnderstood(what=what):
+            return what
+        case None:
+            return "the caller"
+    return f"`{instruction.var.name}`"
