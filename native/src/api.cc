@@ -8,8 +8,6 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
-#include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,36 +37,12 @@ PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, 
   return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
 }
 
-// "; held: `weights` 4096 bytes in 2 blocks, …" for the tags that hold most; empty where nothing is tagged.
-std::string MostHeld(HandleTable* handles) {
-  constexpr size_t kShown = 5;
-  std::map<std::string, std::pair<int64_t, int64_t>> by_tag;
-  for (const Held& held : handles->All()) {
-    if (held.tag.empty()) continue;
-    by_tag[held.tag].first += held.nbytes;
-    ++by_tag[held.tag].second;
-  }
-  std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> most(by_tag.begin(), by_tag.end());
-  std::stable_sort(most.begin(), most.end(),
-                   [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
-  std::string text;
-  for (size_t i = 0; i < std::min(most.size(), kShown); ++i) {
-    const auto& [nbytes, count] = most[i].second;
-    text += (i == 0 ? "; held: `" : ", `") + most[i].first + "` " + std::to_string(nbytes) + " bytes in " +
-            std::to_string(count) + (count == 1 ? " block" : " blocks");
-  }
-  return text;
-}
-
 int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::String tag) {
   return Translated([&] {
-    try {
-      void* block = pool->pool.Alloc(nbytes, align, escapes);
-      if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, std::string(tag));
-      return pool->handles.Add(block, nbytes, std::string(tag));
-    } catch (const OutOfMemory& error) {
-      throw OutOfMemory(error.what() + MostHeld(&pool->handles));
-    }
+    std::string name(tag);
+    void* block = pool->Alloc(nbytes, align, escapes, name);
+    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, name);
+    return pool->handles.Add(block, nbytes, std::move(name));
   });
 }
 
@@ -109,35 +83,12 @@ ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
           {"peak_used", s.peak_used},
           {"reserved", s.reserved},
           {"peak_reserved", s.peak_reserved},
+          {"refused", s.refused},
           {"commits", s.commits},
           {"committed", s.committed},
           {"decommits", s.decommits},
           {"decommitted", s.decommitted},
           {"threads", s.threads}};
-}
-
-// [tag, bytes, tag, bytes, …] of the blocks that handles hold.
-ffi::Array<ffi::Any> Holders(PoolRef pool) {
-  ffi::Array<ffi::Any> holders;
-  for (const Held& held : pool->handles.All()) {
-    holders.push_back(ffi::String(held.tag));
-    holders.push_back(held.nbytes);
-  }
-  return holders;
-}
-
-void Record(PoolRef pool, bool on) {
-  if (on) {
-    pool->pool.recorder().Start();
-  } else {
-    pool->pool.recorder().Stop();
-  }
-}
-
-// Three int64 for each event, as Recorder::Event.
-ffi::Bytes Recorded(PoolRef pool) {
-  std::vector<Recorder::Event> events = pool->pool.recorder().Events();
-  return ffi::Bytes(reinterpret_cast<const char*>(events.data()), events.size() * sizeof(Recorder::Event));
 }
 
 ffi::Tensor Empty(PoolRef pool, ffi::Shape shape, DLDataType dtype, ffi::String tag) {
@@ -159,9 +110,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
-      .def("symalloc.pool.holders", Holders)
-      .def("symalloc.pool.record", Record)
-      .def("symalloc.pool.recorded", Recorded)
       .def("symalloc.pool.empty", Empty)
       .def("symalloc.pool.vm_type", VmType);
 }

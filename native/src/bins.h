@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 namespace symalloc {
@@ -17,7 +18,7 @@ class Bins {
     Node* node = head;
     if (node != nullptr) {
       head = node->next;
-      held_ -= nbytes;
+      Hold(-nbytes);
     }
     return node;
   }
@@ -25,15 +26,16 @@ class Bins {
   void Put(void* block, int64_t nbytes) {
     Node*& head = heads_[nbytes / kGrain];
     head = new (block) Node{head};
-    held_ += nbytes;
+    Hold(nbytes);
   }
 
-  int64_t held() const { return held_; }
+  // Any thread may ask.
+  int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
   void Flush(Release release) {
-    for (int64_t i = 1; held_ > 0 && i < static_cast<int64_t>(heads_.size()); ++i) {
+    for (int64_t i = 1; held() > 0 && i < static_cast<int64_t>(heads_.size()); ++i) {
       while (heads_[i] != nullptr) {
         void* block = Take(i * kGrain);
         release(block, i * kGrain);
@@ -46,7 +48,9 @@ class Bins {
     Node* next;
   };
 
-  int64_t held_ = 0;  // bytes
+  void Hold(int64_t nbytes) { held_.store(held() + nbytes, std::memory_order_relaxed); }
+
+  std::atomic<int64_t> held_{0};  // bytes; written by one thread
   std::array<Node*, kBinLargest / kGrain + 1> heads_{};
 };
 

@@ -18,6 +18,19 @@ class Pages {
   // left; the bytes given back.
   int64_t Decommit(int64_t start, int64_t end, int64_t nbytes);
 
+  // Calls visit(start, end) for each run of backed pages, the lowest first.
+  template <typename Visit>
+  void Runs(Visit visit) const {
+    int64_t count = static_cast<int64_t>(words_.size()) * 64;
+    for (int64_t first = 0; first < count; ++first) {
+      if (!backed(first)) continue;
+      int64_t last = first + 1;
+      while (last < count && backed(last)) ++last;
+      visit(first << shift_, last << shift_);
+      first = last;
+    }
+  }
+
   int64_t reserved() const { return committed - decommitted; }
 
   int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;

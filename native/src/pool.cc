@@ -59,7 +59,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
       range_count_(options.apart ? 2 : 1),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
-      held_at_fork_{recorder_.mutex(), &mutex_} {
+      held_at_fork_{ledger_.mutex(), &mutex_} {
   // a process may have been given less address space than a machine has
   while (!ReserveRanges()) {
     options_.capacity /= 2;
@@ -99,17 +99,25 @@ Pool::~Pool() {
   for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
 }
 
-void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
+void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
   if (nbytes < 0 || nbytes > options_.capacity) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
-  if (__builtin_expect(guard_ != nullptr, 0)) return AllocGuarded(nbytes, std::max(align, kGrain));
+  if (__builtin_expect(guard_ != nullptr, 0)) {
+    void* block = Asking(nbytes, [&] { return AllocGuarded(nbytes, std::max(align, kGrain)); });
+    if (ledger_.on()) ledger_.Allocated(block, nbytes, escapes, tag);
+    if (watches_.due()) CallWatches();
+    return block;
+  }
   Local* mine = local();
   int64_t size = Rounded(nbytes);
   int which = escapes && options_.apart;
   void* block = nullptr;
   if (size <= bin_largest_ && align <= kGrain && mine != nullptr) block = mine->bins[which].Take(size);
-  if (block == nullptr) block = Place(mine, which, size, std::max(align, kGrain));
+  if (block == nullptr) {
+    block = Asking(nbytes, [&] { return Place(mine, which, size, std::max(align, kGrain)); });
+    if (watches_.due()) CallWatches();
+  }
   if (mine != nullptr) {
     mine->CountAlloc(nbytes);
   } else {
@@ -117,7 +125,7 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes) {
     ++retired_allocs_;
     retired_live_ += nbytes;
   }
-  if (recorder_.on()) recorder_.Allocated(block, nbytes);
+  if (__builtin_expect(ledger_.on(), 0)) ledger_.Allocated(block, nbytes, escapes, tag);
   return block;
 }
 
@@ -128,7 +136,7 @@ void Pool::Free(void* block, int64_t nbytes) {
   if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0) {
     throw BadFree("what is freed is no block of this pool");
   }
-  if (recorder_.on()) recorder_.Freed(block);
+  if (__builtin_expect(ledger_.on(), 0)) ledger_.Freed(block, nbytes);
   Local* mine = local();
   if (mine == nullptr) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -152,6 +160,7 @@ void Pool::Free(void* block, int64_t nbytes) {
     bins.Put(block, size);
   }
   mine->CountFree(nbytes);
+  if (__builtin_expect(watches_.due(), 0)) CallWatches();
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -161,36 +170,35 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (options_.limit >= 0 && used_ + backed > options_.limit) {
-      throw OutOfMemory(std::to_string(backed) + " bytes do not fit under the limit of " +
-                        std::to_string(options_.limit) + ": " + std::to_string(used_) + " are in use");
+      throw OutOfMemory(Shortage{backed, options_.limit, used_, 0, used_, backed, 0, 4096}.Text());
     }
-    used_ += backed;
+    NoteUsed(backed);
   }
   void* block = guard_->Alloc(nbytes, align);
-  if (block != nullptr && recorder_.on()) recorder_.Allocated(block, nbytes);
   std::lock_guard<std::mutex> lock(mutex_);
   if (block == nullptr) {
-    used_ -= backed;
+    NoteUsed(-backed);
     throw OutOfMemory("the system has no " + std::to_string(backed) +
                       " bytes left, or takes no more mappings; guard mode needs two for each block");
   }
   peak_used_ = std::max(peak_used_, used_);
-  peak_reserved_ = peak_used_;
+  recent_.Raise({used_, used_});
   ++retired_allocs_;
   retired_live_ += nbytes;
   return block;
 }
 
 void Pool::FreeGuarded(void* block, int64_t nbytes) {
-  if (recorder_.on()) recorder_.Freed(block);
+  if (ledger_.on()) ledger_.Freed(block, nbytes);
   int64_t backed;
   std::string damage = guard_->Free(block, &backed);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    used_ -= backed;
+    NoteUsed(-backed);
     ++retired_frees_;
     retired_live_ -= nbytes;
   }
+  if (watches_.due()) CallWatches();
   if (!damage.empty()) throw Overrun(damage);
 }
 
@@ -205,31 +213,6 @@ int64_t Pool::Trim() {
   int64_t given = 0;
   for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved());
   return given;
-}
-
-Statistics Pool::statistics() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  Statistics s;
-  s.live = retired_live_;
-  s.allocs = retired_allocs_;
-  s.frees = retired_frees_;
-  for (auto& local : locals_) {
-    s.live += local->live.load(std::memory_order_relaxed);
-    s.allocs += local->allocs.load(std::memory_order_relaxed);
-    s.frees += local->frees.load(std::memory_order_relaxed);
-  }
-  s.used = used_;
-  s.peak_used = peak_used_;
-  s.reserved = ReservedLocked();
-  s.peak_reserved = peak_reserved_;
-  for (auto& range : ranges_) {
-    s.commits += range->pages.commits;
-    s.committed += range->pages.committed;
-    s.decommits += range->pages.decommits;
-    s.decommitted += range->pages.decommitted;
-  }
-  s.threads = static_cast<int64_t>(locals_.size());
-  return s;
 }
 
 int64_t Pool::Address(const void* block) const {
@@ -285,24 +268,23 @@ void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
     }
     offset = range.holes.Find(size, align);
     if (offset == Holes::kNone) {
-      throw OutOfMemory("no " + std::to_string(size) + " bytes of address space are free in one piece");
+      throw OutOfMemory(NoAddressSpace(size, range.LargestHole(), options_.capacity));
     }
     missing = range.pages.Missing(offset, size);
   }
   range.holes.Take(offset, size);
   if (missing != 0) {
-    try {
-      MakeRoom(which, missing, size, InUse(local));
-    } catch (const OutOfMemory&) {
+    if (!MakeRoom(which, missing, size, InUse(local))) {
       range.holes.Put(offset, size);
-      flush_wish_.fetch_add(1, std::memory_order_relaxed);
-      throw;
+      offset = Tightest(&range, size, align);
+      range.holes.Take(offset, size);
     }
     range.pages.Commit(offset, size);
-    peak_reserved_ = std::max(peak_reserved_, ReservedLocked());
   }
-  used_ += size;
-  peak_used_ = std::max(peak_used_, InUse(local));
+  NoteUsed(size);
+  int64_t in_use = InUse(local);
+  peak_used_ = std::max(peak_used_, in_use);
+  recent_.Raise({in_use, missing == 0 ? 0 : ReservedLocked()});
   return range.base + offset;
 }
 
@@ -319,17 +301,34 @@ bool Pool::Over(int64_t missing, int64_t size, int64_t in_use) const {
   return (soft >= 0 && reserved > soft) || (options_.limit >= 0 && reserved > options_.limit);
 }
 
-void Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use) {
+// Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
+bool Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use) {
   int64_t soft = SoftLimit(size, in_use);
   if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft);
-  if (options_.limit < 0) return;
+  if (options_.limit < 0) return true;
   GiveBack(which, ReservedLocked() + missing - options_.limit);
-  int64_t reserved = ReservedLocked();
-  if (reserved + missing > options_.limit) {
-    throw OutOfMemory(std::to_string(size) + " bytes do not fit under the limit of " +
-                      std::to_string(options_.limit) + ": " + std::to_string(used_) + " are in use, " +
-                      std::to_string(reserved) + " reserved");
-  }
+  return ReservedLocked() + missing <= options_.limit;
+}
+
+// Where a block costs the fewest pages once all free pages are given back: at the lower or the upper end of a
+// hole, for pages in the middle of a hole are all missing.
+int64_t Pool::Tightest(Range* range, int64_t size, int64_t align) {
+  for (auto& each : ranges_) each->DecommitFree(each->pages.reserved());
+  int64_t best = Holes::kNone, least = 0;
+  range->holes.Downwards([&](int64_t start, int64_t end) {
+    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
+      if (end - start < size || offset < start || offset + size > end) continue;
+      int64_t missing = range->pages.Missing(offset, size);
+      if (best == Holes::kNone || missing <= least) {
+        best = offset;
+        least = missing;
+      }
+    }
+    return true;
+  });
+  if (ReservedLocked() + least <= options_.limit) return best;
+  flush_wish_.fetch_add(1, std::memory_order_relaxed);
+  throw OutOfMemory(ShortageOf(*range, size, least).Text());
 }
 
 int64_t Pool::SoftLimit(int64_t size, int64_t in_use) const {
@@ -355,7 +354,7 @@ void Pool::ReleaseLocked(void* block, int64_t size) {
   if (!range.holes.Put(static_cast<char*>(block) - range.base, size)) {
     throw BadFree("what is freed is free already, in whole or in part");
   }
-  used_ -= size;
+  NoteUsed(-size);
 }
 
 int64_t Pool::ReservedLocked() const {

@@ -3,17 +3,22 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bins.h"
 #include "guard.h"
 #include "holes.h"
+#include "ledger.h"
 #include "pages.h"
-#include "recorder.h"
+#include "shortage.h"
+#include "watches.h"
 
 namespace symalloc {
 
@@ -40,12 +45,21 @@ struct Statistics {
   int64_t peak_used = 0;  // without what waited in the bins of the thread that took more
   int64_t reserved = 0;   // bytes backed
   int64_t peak_reserved = 0;
+  int64_t refused = 0;    // allocations that did not fit
   int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
   int64_t threads = 0;
 };
 
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// The most at a time, in bytes.
+struct Peak {
+  int64_t used = 0;
+  int64_t reserved = 0;
+
+  void Raise(const Peak& other);
 };
 
 struct BadFree : std::invalid_argument {
@@ -62,8 +76,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // `nbytes` bytes at a multiple of `align`, a power of two; throws OutOfMemory, and in guard mode Overrun
-  // for damage that was kept.
-  void* Alloc(int64_t nbytes, int64_t align, bool escapes);
+  // for damage that was kept.  `tag` reaches recordings and tallies; `Tag` makes it stay.
+  void* Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag = {});
 
   // `nbytes` must be what was asked for; throws BadFree for what is seen to be no block of this pool,
   // and in guard mode Overrun where the block was overrun: it is freed all the same.
@@ -75,6 +89,36 @@ class Pool {
 
   Statistics statistics();
 
+  // Counts the peaks of the statistics from what is in use now; no decision depends on them.
+  void ResetPeak();
+
+  // Says what a live block is for, in place of what was said before; "": nothing.
+  void Tag(void* block, int64_t nbytes, std::string_view tag);
+
+  // Counts what is allocated and freed until it is closed, by tag; any number at a time.
+  int64_t OpenTally();
+  std::pair<Tally, Peak> ReadTally(int64_t id);
+  void CloseTally(int64_t id);
+
+  void SetLimit(int64_t limit);  // bytes; -1: none
+  int64_t limit();
+
+  // Has `watch` called when its mark is passed, without the pool's mutex, by the thread that passes it or a later
+  // one; its number, for `RemoveWatch`.
+  int64_t AddWatch(Watch watch);
+  void RemoveWatch(int64_t id);
+
+  // Asked when an allocation of so many bytes does not fit, for the n-th time (from 0), which makes it try again,
+  // if it answers true; at most `retries` times for each allocation.  Nothing: nobody is asked.
+  using OnOom = std::function<bool(int64_t nbytes, int64_t tries, const std::string& why)>;
+  void SetOnOom(OnOom on_oom, int64_t retries);
+
+  // Forgets all callbacks.
+  void ClearCallbacks();
+
+  // For each range: the number of its holes and of its runs of backed pages, then start and end of each.
+  std::vector<int64_t> Layout();
+
   // Whether `block` lies in the address space of this pool.
   bool owns(const void* block) const { return RangeOf(block) >= 0; }
 
@@ -84,7 +128,7 @@ class Pool {
   // nullptr where the pool is not in guard mode.
   Guard* guard() { return guard_.get(); }
 
-  Recorder& recorder() { return recorder_; }
+  Ledger& ledger() { return ledger_; }
 
   const Options& options() const { return options_; }
 
@@ -96,6 +140,9 @@ class Pool {
     Range(char* base, const Options& options)
         : base(base), holes(options.capacity), pages(base, options.page, options.huge) {}
     int64_t DecommitFree(int64_t nbytes);
+    int64_t LargestHole() const;
+    // The largest free piece that lies in a backed page, all wholly free pages having been given back.
+    int64_t LargestBacked(int64_t page) const;
 
     char* base;
     Holes holes;
@@ -138,7 +185,28 @@ class Pool {
   Local* FindLocal();
   void Retire(Local* local);
   void* Place(Local* local, int which, int64_t size, int64_t align);
-  void MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use);
+  // What body() gives; where it throws OutOfMemory, that may be asked for.
+  template <typename Body>
+  void* Asking(int64_t nbytes, Body body) {
+    for (int64_t tries = 0;; ++tries) {
+      try {
+        return body();
+      } catch (const OutOfMemory& error) {
+        if (!AskForMemory(nbytes, tries, error)) throw;
+      }
+    }
+  }
+  bool AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error);
+  void CountRefused();
+  void CallWatches();
+  void NoteUsed(int64_t change) {
+    used_ += change;
+    watches_.Note(used_);
+  }
+  void FoldPeaks();
+  bool MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use);
+  int64_t Tightest(Range* range, int64_t size, int64_t align);
+  Shortage ShortageOf(const Range& range, int64_t size, int64_t missing);
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;
   int64_t InUse(const Local* local) const;
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
@@ -155,13 +223,19 @@ class Pool {
   char* bases_[2];
 
   std::unique_ptr<Guard> guard_;
-  Recorder recorder_;
+  Ledger ledger_;
   std::vector<std::mutex*> held_at_fork_;
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Range>> ranges_;
   std::vector<std::unique_ptr<Local>> locals_;
-  int64_t used_ = 0, peak_used_ = 0, peak_reserved_ = 0;
+  Watches watches_;
+  std::shared_ptr<const OnOom> on_oom_;
+  int64_t oom_retries_ = 0;
+  int64_t used_ = 0, peak_used_ = 0, refused_ = 0;
+  Peak peak_;    // since it was last reset
+  Peak recent_;  // since a tally was last opened or read, or the peaks reset
+  std::map<int64_t, Peak> tally_peaks_;
   int64_t retired_allocs_ = 0, retired_frees_ = 0, retired_live_ = 0;
 };
 

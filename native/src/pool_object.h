@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "handles.h"
 #include "pool.h"
@@ -20,6 +21,18 @@ class PoolObj : public tvm::ffi::Object {
 
   HandleTable handles;  // the pool holds its mutex while the process forks
   Pool pool;
+
+  // As Pool::Alloc; what does not fit is told who holds memory, by tag.
+  void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+
+  // The same, and the block keeps its tag.
+  void* Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+
+  // Every block that is known by name or by handle.
+  std::vector<Tagged> Holders();
+
+  // "\n  held: `weights` 4096 bytes in 2 blocks, …" for the tags that hold most; "" where nothing is tagged.
+  std::string MostHeld();
 
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.Pool", PoolObj, tvm::ffi::Object);
@@ -63,8 +76,7 @@ struct PooledData {
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
-    Translated([&] { tensor->data = pool->pool.Alloc(nbytes, 64, false); });
-    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(tensor->data, tag);
+    Translated([&] { tensor->data = pool->Take(nbytes, 64, false, tag); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
 };

@@ -7,8 +7,6 @@ was installed, `NativeMissingError` says so; the policy and `symalloc replay` wo
 from __future__ import annotations
 
 import ctypes
-from array import array
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -18,6 +16,8 @@ from typing import Any, TypedDict, Unpack
 
 import tvm_ffi
 
+from symalloc.pool.calls import native_function, native_function_or_none
+from symalloc.pool.counters import Statistics
 from symalloc.pool.errors import (
     BadFreeError,
     BoundsError,
@@ -26,14 +26,12 @@ from symalloc.pool.errors import (
     PoolError,
     PoolUsageError,
 )
+from symalloc.pool.observed import Observed
 from symalloc.pool.policy import ALIGNMENT, Options
-from symalloc.pool.statistics import Statistics
-from symalloc.pool.trace import Alloc, Free, Trace
 
 __all__ = ["NativeMissingError", "NativePool", "installed_library", "load_library"]
 
 LIBRARY = "libsymalloc_pool.so"
-PREFIX = "symalloc.pool."
 
 
 class NativeMissingError(PoolError, ImportError):
@@ -50,7 +48,7 @@ def installed_library() -> Path | None:
 @cache
 def load_library(path: Path | None = None) -> None:
     """Loads the library at `path`, by default the installed one; raises NativeMissingError."""
-    if path is None and _function_or_none("create") is not None:
+    if path is None and native_function_or_none("create") is not None:
         return
     file = path or installed_library()
     if file is None:
@@ -78,7 +76,7 @@ class Choices(TypedDict, total=False):
     capacity: int
 
 
-class NativePool:
+class NativePool(Observed):
     """A pool of real memory on the CPU.  Thread-safe.
 
         pool = symalloc.Pool(limit=2**30)
@@ -92,7 +90,7 @@ class NativePool:
     no sense, OutOfMemoryError where there is no address space.
     """
 
-    __slots__ = ("_address", "_alloc", "_empty", "_free", "_pointer", "_statistics", "object", "options")
+    __slots__ = ("_address", "_free", "_pointer", "_statistics", "options")
 
     def __init__(
         self,
@@ -104,13 +102,11 @@ class NativePool:
     ) -> None:
         load_library()
         self.options = replace(options or Options(), **choices)
-        self.object = _create(self.options, huge, guard)
-        self._alloc = _function("alloc")
-        self._free = _function("free")
-        self._address = _function("address")
-        self._pointer = _function("pointer")
-        self._empty = _function("empty")
-        self._statistics = _function("statistics")
+        super().__init__(_create(self.options, huge, guard))
+        self._free = native_function("free")
+        self._address = native_function("address")
+        self._pointer = native_function("pointer")
+        self._statistics = native_function("statistics")
 
     def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
         """A handle of `nbytes` bytes at a multiple of `align`, a power of two, held once; `tag` says what
@@ -127,7 +123,7 @@ class NativePool:
 
     def retain(self, handle: int) -> None:
         """Holds `handle` once more; raises BadFreeError."""
-        _function("retain")(self.object, handle)
+        native_function("retain")(self.object, handle)
 
     def pointer(self, handle: int) -> int:
         """The machine address of the block; raises BadFreeError."""
@@ -158,42 +154,23 @@ class NativePool:
 
         Without guard mode nothing is found.
         """
-        damage = str(_function("damage")(self.object))
+        damage = str(native_function("damage")(self.object))
         if damage:
             raise OverrunError(damage)
 
     def trim(self) -> int:
         """Gives every free page back; the bytes given back.  Blocks in other threads' bins stay."""
-        given: int = _function("trim")(self.object)
+        given: int = native_function("trim")(self.object)
         return given
 
     def statistics(self) -> Statistics:
         """What is counted of the pool, now."""
         return Statistics(**{str(name): int(count) for name, count in self._statistics(self.object).items()})
 
-    def holders(self) -> list[tuple[str, int]]:
-        """Tag and bytes of every handle that is held."""
-        flat = list(_function("holders")(self.object))
-        return [(str(tag), int(nbytes)) for tag, nbytes in zip(flat[::2], flat[1::2], strict=True)]
-
-    def start_recording(self) -> None:
-        """Records what is allocated and freed from now on, by any thread; forgets what was recorded."""
-        _function("record")(self.object, True)
-
-    def stop_recording(self) -> Trace:
-        """Records no more; what was recorded.  What was live before is not in it, nor are calls."""
-        _function("record")(self.object, False)
-        numbers = array("q", bytes(_function("recorded")(self.object)))
-        rows = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-        return Trace(
-            name="recorded",
-            events=tuple(Alloc(block=b, nbytes=n) if kind else Free(block=b) for kind, b, n in rows),
-        )
-
     @property
     def reserved(self) -> int:
         """Bytes of the pages backed now."""
-        reserved: int = _function("reserved")(self.object)
+        reserved: int = native_function("reserved")(self.object)
         return reserved
 
 
@@ -202,7 +179,7 @@ def _create(options: Options, huge: bool, guard: bool) -> Any:
     numerator, denominator = (
         (-1, 1) if soft is None else soft.as_integer_ratio() if isinstance(soft, Fraction) else (soft, 0)
     )
-    return _function("create")(
+    return native_function("create")(
         numerator,
         denominator,
         -1 if options.limit is None else options.limit,
@@ -214,13 +191,3 @@ def _create(options: Options, huge: bool, guard: bool) -> Any:
         huge,
         guard,
     )
-
-
-def _function(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = tvm_ffi.get_global_func(PREFIX + name)
-    return function
-
-
-def _function_or_none(name: str) -> Callable[..., Any] | None:
-    function: Callable[..., Any] | None = tvm_ffi.get_global_func(PREFIX + name, allow_missing=True)
-    return function

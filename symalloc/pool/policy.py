@@ -9,8 +9,9 @@ A pool owns address ranges that are far larger than what is used of them; only p
 4. Where it would not, the bins are emptied: what they held may fill the gap.
 5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
    from holes that nobody fits in to where it is wanted.
-6. Where that leaves the pool above the hard limit, the allocation fails, and nothing has changed but that
-   free memory was given back.
+6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
+   that needs the fewest.  Where even that breaks the limit, the allocation fails, and nothing has changed
+   but that free memory was given back.
 
 The policy knows the past only.  What it may be told of a block is whether it outlives its call
 (`escapes`); then such blocks and the others lie in ranges of their own (`apart`).
@@ -18,6 +19,7 @@ The policy knows the past only.  What it may be told of a block is whether it ou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,6 +27,7 @@ from symalloc.pool.bins import Bins
 from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.holes import Holes, round_up
 from symalloc.pool.pages import Pages
+from symalloc.pool.shortage import Shortage, no_address_space
 
 __all__ = ["Options", "PagedPool"]
 
@@ -81,6 +84,27 @@ class _Range:
                 break
             given += self.pages.decommit(start, end, nbytes - given)
         return given
+
+    def places(self, size: int, align: int) -> Iterator[int]:
+        """The lowest and the highest multiple of `align` at which a block fits, in each hole."""
+        for start, end in self.holes:
+            for offset in (round_up(start, align), (end - size) // align * align):
+                if start <= offset <= end - size:
+                    yield offset
+
+    def largest_hole(self) -> int:
+        """Bytes of the largest hole."""
+        return max((end - start for start, end in self.holes), default=0)
+
+    def largest_backed(self) -> int:
+        """Bytes of the largest free piece that lies in a backed page, all wholly free pages having been given
+        back.
+        """
+        page, pieces = self.pages.size, [0]
+        for start, end in self.holes:
+            first, last = min(round_up(start, page), end), max(end // page * page, start)
+            pieces += [b - a for a, b in ((start, first), (last, end)) if not self.pages.missing(a, b - a)]
+        return max(pieces)
 
 
 class PagedPool:
@@ -155,13 +179,12 @@ class PagedPool:
             self.flush()
             offset = chosen.holes.find(size, align)
         if offset is None:
-            raise OutOfMemoryError(f"no {size} bytes of address space are free in one piece")
+            raise OutOfMemoryError(no_address_space(size, chosen.largest_hole(), self.options.capacity))
         chosen.holes.take(offset, size)
-        try:
-            self._make_room(which, chosen.pages.missing(offset, size), size)
-        except OutOfMemoryError:
+        if not self._make_room(which, chosen.pages.missing(offset, size), size):
             chosen.holes.put(offset, size)
-            raise
+            offset = self._tightest(chosen, size, align)
+            chosen.holes.take(offset, size)
         chosen.pages.commit(offset, size)
         self.used += size
         self.peak_used = max(self.peak_used, self._in_use())
@@ -181,18 +204,39 @@ class PagedPool:
         """Whether backing `missing` bytes more, if any, breaks a limit."""
         return missing > 0 and any(self.reserved + missing > limit for limit in self._limits(size))
 
-    def _make_room(self, which: int, missing: int, size: int) -> None:
-        """Gives free pages back so that `missing` bytes can be committed for a block of `size` bytes."""
+    def _make_room(self, which: int, missing: int, size: int) -> bool:
+        """Gives free pages back so that `missing` bytes can be committed for a block of `size` bytes; whether
+        that keeps the hard limit.
+        """
         if not missing:
-            return
+            return True
         for limit in self._limits(size):
             self._give_back(which, self.reserved + missing - limit)
         hard = self.options.limit
+        return hard is None or self.reserved + missing <= hard
+
+    def _tightest(self, chosen: _Range, size: int, align: int) -> int:
+        """Where a block costs the fewest pages once all free ones are given back: at the lower or the upper
+        end of a hole, for pages in the middle of a hole are all missing.  Raises OutOfMemoryError.
+        """
+        for each in self._ranges:
+            each.decommit_free(each.pages.reserved)
+        ends = chosen.places(size, align)
+        missing, offset = min((chosen.pages.missing(offset, size), offset) for offset in ends)
+        hard = self.options.limit
         if hard is not None and self.reserved + missing > hard:
             raise OutOfMemoryError(
-                f"{size} bytes do not fit under the limit of {hard}: {self.used} are in use, "
-                f"{self.reserved} reserved"
+                Shortage(
+                    size=size,
+                    limit=hard,
+                    in_use=self.used,
+                    reserved=self.reserved,
+                    missing=missing,
+                    piece=chosen.largest_backed(),
+                    page=self.options.page,
+                ).text()
             )
+        return offset
 
     def _give_back(self, which: int, nbytes: int) -> None:
         """Gives back `nbytes` bytes of free pages if there are as many, those of range `which` first."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
+from symalloc.pool.counters import Statistics
 from symalloc.pool.errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.pages import Pages
 from symalloc.pool.peers import BestFit, Buddy, ExactSize, PowerOfTwo
 from symalloc.pool.policy import Options, PagedPool
-from symalloc.pool.statistics import Statistics
 from symalloc.pool.trace import Alloc, Free, Trace
 
 __all__ = ["POLICIES", "Allocator", "Replayed", "Total", "checked_policies", "replay", "total"]
@@ -116,7 +116,7 @@ def replay(trace: Trace, policy: str, options: Options) -> Replayed:
             try:
                 address = allocator.alloc(event.nbytes, escapes=event.block in trace.escape)
             except OutOfMemoryError as error:
-                failed = f"event {index}: {error}"
+                failed = f"event {index}: {str(error).splitlines()[0]}"
                 break
             blocks[event.block] = (address, event.nbytes)
             live += event.nbytes

@@ -66,6 +66,8 @@ class Trace:
     events: tuple[Event, ...]
     escape: frozenset[int] = frozenset()
     meta: dict[str, Any] = field(default_factory=dict)
+    times: tuple[int, ...] = ()
+    tags: dict[int, str] = field(default_factory=dict)
 
     @property
     def peak_live(self) -> int:

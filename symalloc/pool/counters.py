@@ -14,7 +14,7 @@ class Statistics:
     `live` is what was asked for and is not freed; `used` what the ranges have handed out, rounded up, to
     callers or to the bins of `threads` threads; `peak_used` the most of that at a time, without what waited
     in bins; `reserved` what is backed by pages.  `committed` and `decommitted` are the bytes of `commits`
-    and `decommits` operations.
+    and `decommits` operations.  `refused` counts allocations that failed.
     """
 
     live: int
@@ -29,3 +29,4 @@ class Statistics:
     decommits: int
     decommitted: int
     threads: int
+    refused: int = 0

@@ -1,0 +1,58 @@
+// Callbacks at high and low watermarks of the bytes in use: symalloc/pool/watches.py is the reference.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace symalloc {
+
+// A high watch is due when the bytes in use rise to `at` or above, and again once they have fallen to `rearm` or
+// below in between; a low watch the other way round.
+struct Watch {
+  int64_t id;
+  bool high;
+  int64_t at, rearm;  // bytes
+  std::function<void(int64_t in_use)> callback;
+  bool armed = false;
+  bool running = false;  // its state stays as it is meanwhile
+};
+
+// All but `due` is guarded by the pool's mutex.
+class Watches {
+ public:
+  using Due = std::vector<std::pair<std::shared_ptr<Watch>, int64_t>>;  // with the bytes in use that it is due for
+
+  // The number of the new watch; it is armed unless `in_use` is beyond its mark already.
+  int64_t Add(Watch watch, int64_t in_use);
+  void Remove(int64_t id);
+  void Clear();
+
+  // To be called after every change of the bytes in use.
+  void Note(int64_t in_use) {
+    if (in_use >= above_ || in_use <= below_) Update(in_use);
+  }
+
+  bool due() const { return due_flag_.load(std::memory_order_relaxed); }
+
+  // The watches that are to be called now, without the mutex; `Done` for each of them then.
+  Due Take();
+  void Done(Watch* watch, int64_t in_use);
+
+ private:
+  void Update(int64_t in_use);
+  void SetEdges();
+
+  // no watch changes its state while the bytes in use lie between
+  int64_t above_ = std::numeric_limits<int64_t>::max();
+  int64_t below_ = -1;
+  int64_t next_id_ = 1;
+  std::vector<std::shared_ptr<Watch>> watches_;
+  Due due_;
+  std::atomic<bool> due_flag_{false};
+};
+
+}  // namespace symalloc
