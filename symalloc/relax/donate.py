@@ -66,8 +66,8 @@ def _require_checks(function: str, found: Sequence[Carried], guards: GuardKind) 
         if one.guards and guards == "none":
             claims = " and ".join(str(g.condition) for g in one.guards if g.condition.as_bool is None)
             raise PlanRefusedError(
-                f"the alias {one.output.names[0]}={one.input.names[0]} of `{function}` is refused: it takes a check at "
-                f"entry, {claims}, and guards are turned off"
+                f"the alias {one.output.names[0]}={one.input.names[0]} of `{function}` is refused: "
+                f"it takes a check at entry, {claims}, and guards are turned off"
             )
 
 

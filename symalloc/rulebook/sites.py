@@ -156,6 +156,13 @@ _KINDS = (
         places=("first", "second", "reader"),
     ),
     SiteKind(
+        name="donated-input",
+        description="a result that is a view of a parameter, which is read once the result was written",
+        quantities={"output.nbytes": _B},
+        texts=("output", "input", "alias", "writer", "reader"),
+        places=("output", "writer"),
+    ),
+    SiteKind(
         name="allocation",
         description="a storage or tensor that is allocated",
         texts=("variable", "kind"),

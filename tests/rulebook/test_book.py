@@ -16,6 +16,7 @@ SHIPPED = [
     "SYM110",
     "SYM111",
     "SYM112",
+    "SYM113",
     *(f"SYM20{n}" for n in range(1, 8)),
     *(f"SYM30{n}" for n in range(1, 6)),
     "SYM401",

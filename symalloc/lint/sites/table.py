@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from symalloc.lint.sites.call_arguments import call_arguments
 from symalloc.lint.sites.carried import carried
 from symalloc.lint.sites.casts import match_casts
+from symalloc.lint.sites.donated import overwritten_inputs
 from symalloc.lint.sites.handed_over import handed_over
 from symalloc.lint.sites.indices import constant_indices
 from symalloc.lint.sites.lifetimes import live_pairs, unfreed, unruly, unsafe_results
@@ -53,6 +54,7 @@ IN_INSTRUCTIONS: Mapping[type, tuple[InInstruction, ...]] = {
 
 IN_FUNCTIONS: tuple[InFunction, ...] = (
     (frozenset(("live-pair",)), live_pairs),
+    (frozenset(("donated-input",)), overwritten_inputs),
     (frozenset(("handed-over",)), handed_over),
     (frozenset(("use", "kill")), unruly),
     (frozenset(("allocation",)), unfreed),
