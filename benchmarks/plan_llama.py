@@ -2,7 +2,8 @@
 
 Both are timed in one process on the same module, in turn: `relax.build` of the model with TVM's own planner,
 and the memory planning of the lowered module (extraction, plan, proof, emission), each with an empty proof
-cache.  A second plan of each round is timed phase by phase.
+cache.  A second plan of each round is timed phase by phase.  Last comes the whole `relax.build` with
+`symalloc.pipeline`, in which our planner and its passes stand where TVM's planner does otherwise.
 
     python benchmarks/plan_llama.py [--layers 32] [--rounds 5] [--json]
 """
@@ -24,6 +25,7 @@ from unittest.mock import patch
 
 from tvm import relax
 
+import symalloc
 from symalloc.plan import planner
 from symalloc.plan.model import Plan
 from symalloc.relax import plan_pass
@@ -48,7 +50,7 @@ PHASES = {  # what is timed by itself, by the module that calls it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """Seconds are wall time, one figure a round; `phases` holds the median of each phase; `share` is the
-    median of plan over build, round by round.
+    median of plan over build, round by round; `whole` that of a build with our planner over one with TVM's.
     """
 
     layers: int
@@ -59,6 +61,7 @@ class Result:
     first: float
     plan: tuple[float, ...]
     share: float
+    whole: float
     phases: dict[str, float]
 
 
@@ -102,10 +105,12 @@ def measure(layers: int, rounds: int) -> Result:
     lowered = lower(mod, "llvm")
     first, planned = timed(lambda: plan_pass.plan_lowered(lowered))
     (plan,) = planned.plans.values()
-    build, plans, splits = [], [], []
+    build, plans, wholes, splits = [], [], [], []
+    ours = symalloc.pipeline("llvm")
     for _ in range(rounds):
         build.append(timed(lambda: relax.build(mod, target="llvm"))[0])
         plans.append(timed(lambda: plan_pass.plan_lowered(lowered))[0])
+        wholes.append(timed(lambda: relax.build(mod, target="llvm", relax_pipeline=ours))[0])
         spent: Counter[str] = Counter()
         with clocked(spent):
             whole, _ = timed(lambda: plan_pass.plan_lowered(lowered))
@@ -120,6 +125,7 @@ def measure(layers: int, rounds: int) -> Result:
         first=first,
         plan=tuple(plans),
         share=statistics.median(p / b for p, b in zip(plans, build, strict=True)),
+        whole=statistics.median(w / b for w, b in zip(wholes, build, strict=True)),
         phases={name: statistics.median(s[name] for s in splits) for name in (*PHASES, "the rest")},
     )
 
@@ -138,6 +144,9 @@ def show(result: Result) -> None:
     print(f"  relax.build    {build:7.3f} s   median of {len(result.build)}, {min(result.build):.3f} at best")
     print(f"  plan and proof {plan:7.3f} s   {result.share:6.1%} of the build; the first of the process")
     print(f"                              took {result.first:.3f} s")
+    print(
+        f"  a build with symalloc.pipeline takes {result.whole:.3f} times as long as one with TVM's planner"
+    )
     for name, seconds in result.phases.items():
         print(f"    {name:12} {1e3 * seconds:7.1f} ms   {seconds / build:6.2%}")
 
