@@ -24,8 +24,9 @@ def plans_as_text(summaries: Sequence[Summary]) -> str:
 
 
 def _function(summary: Summary) -> Iterator[str]:
-    total = summary.planned + len(summary.unplanned) + len(summary.returned)
-    yield f"{summary.function}: {summary.planned} of {total} tensors planned"
+    total = summary.planned + len(summary.unplanned) + len(summary.returned) + len(summary.carried)
+    carried = f", {len(summary.carried)} carried by inputs" if summary.carried else ""
+    yield f"{summary.function}: {summary.planned} of {total} tensors planned{carried}"
     yield from _capped([_arena(arena) for arena in summary.arenas], "arenas")
     if summary.planned:
         yield from _floor(summary)
@@ -146,6 +147,7 @@ def _rows(summary: Summary) -> list[Row]:
         ("TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
         ("TVM, no bounds", lambda s: human_bytes(s.unbounded), _has_plan(theirs.unbounded)),
         ("results", lambda s: human_bytes(s.returned), bool(summary.returned)),
+        ("results in inputs", lambda s: human_bytes(s.carried), bool(summary.carried)),
         ("made by calls", lambda s: human_bytes(s.made), bool(summary.made)),
         ("not planned", lambda s: human_bytes(s.unplanned), bool(summary.unplanned)),
         ("kernels' workspace", lambda s: human_bytes(s.workspace), bool(summary.kernels)),
@@ -173,6 +175,12 @@ def _outside(summary: Summary) -> Iterator[str]:
         yield from _capped(
             [f"  returned, with memory of its own: {_cut(size, WIDEST)}" for size in sizes], "results"
         )
+    carried = [
+        f"  carried by the input `{c.input}`, which the caller gives up: `{c.output}`, "
+        f"{_cut(_bytes(c.nbytes), WIDEST)}"
+        for c in summary.carried
+    ]
+    yield from _capped(carried, "results in inputs")
     made = [f"  made by a call of `{m.by}`: {_cut(_bytes(m.nbytes), WIDEST)}" for m in summary.made]
     yield from _capped(made, "tensors that calls make")
     left = [

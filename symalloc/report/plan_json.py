@@ -47,6 +47,9 @@ def _function(summary: Summary) -> dict[str, Any]:
             for guard in summary.guards
         ],
         "returned": [_size(r.nbytes) for r in summary.returned],
+        "carried": [
+            {"output": c.output, "input": c.input, "bytes": _size(c.nbytes)} for c in summary.carried
+        ],
         "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in summary.made],
         "unplanned": [
             {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in summary.unplanned
@@ -101,6 +104,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "unshared": sample.unshared,
         "saved": sample.saved,
         "returned": sample.returned,
+        "carried": sample.carried,
         "made": sample.made,
         "unplanned": sample.unplanned,
         "workspace": sample.workspace,

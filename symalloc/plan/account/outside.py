@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from symalloc.plan.account.workspace import Scratch, Take
 from symalloc.program.casts import extent_pairs
+from symalloc.program.donation import inputs_of, outputs_of
 from symalloc.program.kernel_call import bind_kernel
 from symalloc.program.model import (
     AllocFresh,
@@ -32,7 +33,7 @@ from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.size.expr import Expr, symbol
 from symalloc.size.operations import maximum
 
-__all__ = ["KernelUse", "Made", "Outside", "Returned", "outside", "values_at_call"]
+__all__ = ["Carried", "KernelUse", "Made", "Outside", "Returned", "outside", "values_at_call"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,15 @@ class Returned:
 
     nbytes: Expr | None
     allocations: frozenset[Var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A tensor that is returned in the memory of an input, which the function has written."""
+
+    output: str
+    input: str
+    nbytes: Expr | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,7 @@ class Outside:
     """
 
     returned: tuple[Returned, ...] = ()
+    carried: tuple[Carried, ...] = ()
     made: tuple[Made, ...] = ()
     calls: tuple[Scratch, ...] = ()
     kernels: tuple[KernelUse, ...] = ()
@@ -91,6 +102,7 @@ def outside(program: Program, analysis: Analysis, scratch: Mapping[str, Scratch]
     found = list(walk.block(function.body, {}, (function.name,)))
     return Outside(
         returned=tuple(_returned(points)),
+        carried=tuple(_carried(analysis)),
         made=tuple(_made(points)),
         calls=tuple(use.scratch for use in found),
         kernels=_distinct(found),
@@ -175,6 +187,20 @@ def _returned(points: PointsTo) -> Iterator[Returned]:
         nbytes = _largest([region.nbytes for region in own]) if leaf.nbytes is None else leaf.nbytes
         allocated = frozenset(region.var for region in own if isinstance(region.instruction, AllocFresh))
         yield Returned(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
+
+
+def _carried(analysis: Analysis) -> Iterator[Carried]:
+    points, written = analysis.points, 0
+    for effect in analysis.effects:
+        written |= points.real(effect.writes | effect.maybe_writes)
+    inputs = {root: leaf for leaf in inputs_of(points) for root in _roots(points, leaf.cell)}
+    for output in outputs_of(points):
+        parts = indices(points.real(output.cell.sure) & points.views)
+        views = [points.regions[part] for part in parts if points.below[part] & written]
+        if views and views[0].root in inputs:
+            source = inputs[views[0].root].names[0]
+            nbytes = _largest([view.nbytes for view in views])
+            yield Carried(output=output.names[0], input=source, nbytes=nbytes)
 
 
 def _made(points: PointsTo) -> Iterator[Made]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from symalloc.plan.account.comparison import Comparison
-from symalloc.plan.account.outside import KernelUse, Made, Outside, Returned
+from symalloc.plan.account.outside import Carried, KernelUse, Made, Outside, Returned
 from symalloc.plan.account.reserved import undominated
 from symalloc.plan.account.sampling import Shown, chosen, evaluated, standard, total
 from symalloc.plan.account.workspace import pool_bytes
@@ -26,8 +26,9 @@ class Sample:
 
     `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
     tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
-    and `unplanned`: what lies in no arena.  `workspace`: the most that one kernel holds of its own; `pool`:
-    what TVM's pool of a fresh thread keeps for that in the end.  `bounded`, `unbounded`: what TVM's planner
+    and `unplanned`: what lies in no arena; `carried`: results in inputs that the caller gives up.
+    `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
+    for that in the end.  `bounded`, `unbounded`: what TVM's planner
     reserves, with and without the declared bounds.  `label`: `bound` at the declared bounds, `beyond` past
     them, else empty.  `refused`: a guard refuses this binding.
     """
@@ -40,6 +41,7 @@ class Sample:
     returned: int | None
     made: int | None
     unplanned: int | None
+    carried: int | None
     workspace: int | None
     pool: int | None
     bounded: int | None = None
@@ -96,6 +98,7 @@ class Summary:
     guards: tuple[Guard, ...]
     returned: tuple[Returned, ...]
     made: tuple[Made, ...]
+    carried: tuple[Carried, ...]
     unplanned: tuple[Unplanned, ...]
     kernels: tuple[KernelUse, ...]
     packed: tuple[str, ...]
@@ -142,6 +145,7 @@ def summarise(
         guards=plan.guards,
         returned=around.returned,
         made=around.made,
+        carried=around.carried,
         unplanned=left,
         kernels=around.kernels,
         packed=around.packed,
@@ -157,6 +161,7 @@ def plan_symbols(plan: Plan, around: Outside) -> frozenset[str]:
         *(u.nbytes for u in plan.unplanned),
         *(r.nbytes for r in around.returned),
         *(m.nbytes for m in around.made),
+        *(c.nbytes for c in around.carried),
         *(use.scratch.peak for use in around.kernels),
     ]
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
@@ -208,6 +213,7 @@ def _sample(
         returned=total((r.nbytes for r in around.returned), at),
         made=total((m.nbytes for m in around.made), at),
         unplanned=total((u.nbytes for u in left), at),
+        carried=total((c.nbytes for c in around.carried), at),
         workspace=highest([use.scratch.peak for use in around.kernels], at) if known else None,
         pool=pool_bytes(around.calls, at) if known else None,
         bounded=None if bounded is None else bounded.reserved(at),
