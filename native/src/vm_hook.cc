@@ -8,13 +8,17 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/function.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "placement.h"
 #include "vm_layout.h"
+#include "vm_shape_heap.h"
+#include "vm_storage.h"
 #include "vm_tensor.h"
 
 namespace symalloc {
@@ -32,7 +36,7 @@ class VmAllocator {
   virtual ~VmAllocator() = default;
 
   virtual VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) {
-    void* data = Translated([&] { return pool_->pool.Alloc(nbytes, alignment, false); });
+    void* data = Translated([&] { return pool_->Alloc(nbytes, alignment, false, ""); });
     return VmBuffer{data, nbytes, device, type_};
   }
 
@@ -40,9 +44,15 @@ class VmAllocator {
     if (!AllowMemoryScope(scope)) {
       throw ffi::Error("ValueError", "the pool holds memory of scope `global` only, not `" + scope + "`", "");
     }
-    size_t elements = 1;
-    for (int64_t extent : shape) elements *= static_cast<size_t>(extent);
-    return Alloc(device, ffi::GetDataSize(elements, dtype), kAlignment, dtype);
+    int64_t nbytes = Bytes(shape, dtype);
+    if (nbytes < 0) {
+      throw ffi::Error("BoundsError", "a storage, " + Text(shape, dtype) +
+                                          ", has a negative size, or more bytes than 64 bits can count", "");
+    }
+    const Wish* wish = CurrentWish();
+    if (wish == nullptr) return Alloc(device, static_cast<size_t>(nbytes), kAlignment, dtype);
+    void* data = Translated([&] { return pool_->Take(nbytes, kAlignment, wish->escapes, wish->tag); });
+    return VmBuffer{data, static_cast<size_t>(nbytes), device, type_};
   }
 
   virtual void* CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) {
@@ -72,6 +82,7 @@ constexpr const char* kAllocators = "DeviceAllocator.";
 struct Hook {
   std::mutex mutex;
   std::vector<PoolRef> pools;           // the pool of type kFirstType + i
+  std::vector<const void*> allocators;  // all that were made
   std::atomic<int> count{0};            // of pools
   std::optional<ffi::Function> before;  // whose allocators are of other types
 
@@ -83,7 +94,9 @@ struct Hook {
   void* Make(DLDevice device, int type) {
     std::lock_guard<std::mutex> lock(mutex);
     if (device.device_type == kDLCPU && IsPoolType(type)) {
-      return new VmAllocator(pools[type - kFirstType], type);  // the memory manager owns it
+      auto* made = new VmAllocator(pools[type - kFirstType], type);  // the memory manager owns it
+      allocators.push_back(made);
+      return made;
     }
     return before.has_value() ? (*before)(device, type).cast<void*>() : nullptr;
   }
@@ -97,6 +110,18 @@ bool IsPoolType(int type) {
   return type >= kFirstType && type - kFirstType < Hook::Global().count.load(std::memory_order_acquire);
 }
 
+bool IsAllocator(const void* allocator) {
+  Hook& hook = Hook::Global();
+  std::lock_guard<std::mutex> lock(hook.mutex);
+  return std::find(hook.allocators.begin(), hook.allocators.end(), allocator) != hook.allocators.end();
+}
+
+bool PoolOwns(const void* data) {
+  Hook& hook = Hook::Global();
+  std::lock_guard<std::mutex> lock(hook.mutex);
+  return std::any_of(hook.pools.begin(), hook.pools.end(), [data](const PoolRef& p) { return p->pool.owns(data); });
+}
+
 int64_t VmType(PoolRef pool) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.mutex);
@@ -105,6 +130,8 @@ int64_t VmType(PoolRef pool) {
     hook.before = ffi::Function::GetGlobal(kAllocators);
     ffi::Function::SetGlobal(kAllocators, ffi::Function::FromTyped(make), true);
     CheckTensors();
+    NameStorages();
+    KeepShapeHeaps();
   }
   for (size_t i = 0; i < hook.pools.size(); ++i) {
     if (hook.pools[i].same_as(pool)) return kFirstType + static_cast<int64_t>(i);

@@ -15,4 +15,10 @@ const PoolRef& PoolOf(void* allocator);
 // Whether `type` is that of a pool: other libraries bring allocators of their own.
 bool IsPoolType(int type);
 
+// Whether `allocator` is one of those that were made for `VmType`.
+bool IsAllocator(const void* allocator);
+
+// Whether `data` is memory of a pool that has a type; not asked of pools in guard mode.
+bool PoolOwns(const void* data);
+
 }  // namespace symalloc

@@ -1,9 +1,12 @@
 // What this library must know of tvm 0.27's own objects (memory_manager.h): their layout, nothing else.
+// `symalloc.pool.storage_fault` compares it with what TVM makes.
 #pragma once
 
+#include <tvm/ffi/any.h>
 #include <tvm/ffi/object.h>
 
 #include <cstddef>
+#include <cstring>
 
 namespace symalloc {
 
@@ -22,5 +25,19 @@ struct VmStorage : public tvm::ffi::Object {
   VmBuffer buffer;
   void* allocator;
 };
+
+inline int32_t StorageType() {
+  constexpr const char* kKey = "vm.Storage";
+  TVMFFIByteArray key{kKey, std::strlen(kKey)};
+  int32_t index;
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&key, &index));
+  return index;
+}
+
+// nullptr where `value` is no storage.
+inline const VmStorage* AsStorage(const tvm::ffi::AnyView& value) {
+  static const int32_t type = StorageType();
+  return value.type_index() == type ? static_cast<const VmStorage*>(value.as<tvm::ffi::Object>()) : nullptr;
+}
 
 }  // namespace symalloc

@@ -1,7 +1,7 @@
 """Giving a pool to TVM's virtual machine, through the allocator hook of the stock wheel.
 
 TVM 0.27 asks a global function for allocators of types that it does not know.  Nothing documents that hook,
-so it is tried out before a pool is handed to a program.
+nor how its storages are laid out, so both are tried out before a pool is handed to a program.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ import tvm_ffi
 from tvm import relax
 
 from symalloc.pool.native import NativePool
+from symalloc.relax.run_isolated import isolated
+from symalloc.relax.run_result import RunError
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["HookError", "memory_cfg"]
+__all__ = ["HookError", "memory_cfg", "try_hook"]
 
 TRIED = 4096  # bytes
+KNOWN = ("0.27",)  # versions whose layout is the one in native/src/vm_layout.h
+LONGEST = 120  # seconds for an unknown version to be tried out
+ELSEWHERE = "the pool works with {known}; what TakeStorages makes of a program runs elsewhere, too"
 
 
 class HookError(RuntimeError):
@@ -33,11 +38,49 @@ def memory_cfg(pool: NativePool) -> dict[Any, int]:
     Storages have the bytes that the program asks for and no more, at multiples of 64.  The pool serves
     cpu(0), and any number of virtual machines and threads, for as long as the process lives.
 
-    Raises HookError where this version of TVM takes no foreign allocator.  What the pool refuses reaches
-    the caller of the machine as OutOfMemoryError.
+    Raises HookError where this version of TVM takes no foreign allocator, or lays out its storages in another
+    way; a version that is not known is first tried in a process of its own, which may crash.  What the pool
+    refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.
     """
-    _try_hook()
+    _require_hook(str(tvm.__version__))
     return {tvm.cpu(): _vm_type(pool)}
+
+
+def try_hook() -> str:
+    """What is wrong with the hook of this TVM, found by running a program on it; "" where nothing is.
+
+    Where storages are laid out in another way this may end the process.
+    """
+    pool = NativePool()
+    number = _vm_type(pool)
+    try:
+        machine = relax.VirtualMachine(
+            relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): number}
+        )
+        storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
+    except Exception as error:  # TVM raises several kinds
+        return f"takes no foreign allocator: {error_text(error)}"
+    fault = str(tvm_ffi.get_global_func("symalloc.pool.storage_fault")(storage, number, TRIED))
+    if fault:
+        return f"takes a foreign allocator, but {fault}"
+    held = pool.statistics().live
+    del storage, machine
+    if (held, pool.statistics().live) != (TRIED, 0):
+        return "takes a foreign allocator, but does not allocate from it, or does not free there"
+    return ""
+
+
+@cache
+def _require_hook(version: str) -> None:
+    fault = ""
+    if not version.startswith(tuple(f"{known}." for known in KNOWN)):
+        try:
+            fault = isolated(f"{__name__}:try_hook", what="its allocator hook was tried", timeout=LONGEST)
+        except RunError as error:
+            fault = f"cannot be given a foreign allocator: {error}"
+    fault = fault or try_hook()
+    if fault:
+        raise HookError(f"this TVM ({version}) {fault}; {ELSEWHERE.format(known=' and '.join(KNOWN))}")
 
 
 def _vm_type(pool: NativePool) -> int:
@@ -45,32 +88,10 @@ def _vm_type(pool: NativePool) -> int:
     return number
 
 
-@cache
-def _try_hook() -> None:
-    """Runs a program that allocates one storage, and looks whether a pool has served it."""
-    pool = NativePool()
-    try:
-        machine = relax.VirtualMachine(
-            relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): _vm_type(pool)}
-        )
-        storage = machine["main"]()
-    except Exception as error:  # TVM raises several kinds
-        raise HookError(
-            f"this TVM ({tvm.__version__}) takes no foreign allocator: {error_text(error)}"
-        ) from None
-    held = pool.statistics()
-    del storage, machine
-    if (held.live, held.allocs) != (TRIED, 1):
-        raise HookError(
-            f"this TVM ({tvm.__version__}) takes a foreign allocator, but does not allocate from it; "
-            "the pool works with 0.27"
-        )
-
-
 def _one_storage() -> tvm.IRModule:
-    """A program that returns a storage of `TRIED` bytes."""
-    builder = relax.BlockBuilder()
-    with builder.function("main", []):
-        storage = builder.emit(relax.op.memory.alloc_storage(relax.ShapeExpr([TRIED]), 0, "global", "uint8"))
-        builder.emit_func_output(storage)
+    """A program that returns a storage of as many bytes as it is told."""
+    builder, nbytes = relax.BlockBuilder(), tvm.tirx.Var("nbytes", "int64")
+    with builder.function("main", [relax.Var("shape", relax.ShapeType([nbytes]))]):
+        storage = relax.op.memory.alloc_storage(relax.ShapeExpr([nbytes]), 0, "global", "uint8")
+        builder.emit_func_output(builder.emit(storage))
     return builder.get()
