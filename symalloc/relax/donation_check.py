@@ -258,10 +258,10 @@ class _Checker:
         if reader.mark is Mark.END:
             return f"{source} is returned, too, and {writer} overwrites it with {output}"
         sure = "" if clash.certain else "may, through an alias, "
-        verb = "reads" if clash.certain else "read"
+        verb = "uses" if clash.certain else "use"
         return (
             f"{_doer(reader.instruction)} {sure}{verb} {source} after {writer} has written {output} over it; "
-            f"read {source} before, or copy what is needed of it"
+            f"use {source} before, or copy what is needed of it"
         )
 
     def at_once(self, output: Leaf, source: Leaf, call: CallKernel) -> str:
