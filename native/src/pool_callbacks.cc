@@ -33,8 +33,9 @@ int64_t Pool::AddWatch(Watch watch) {
 }
 
 void Pool::RemoveWatch(int64_t id) {
+  Watches::Removed removed;  // goes after the lock
   std::lock_guard<std::mutex> lock(mutex_);
-  watches_.Remove(id);
+  removed = watches_.Remove(id);
 }
 
 void Pool::SetOnOom(OnOom on_oom, int64_t retries) {
@@ -46,8 +47,9 @@ void Pool::SetOnOom(OnOom on_oom, int64_t retries) {
 
 void Pool::ClearCallbacks() {
   SetOnOom(nullptr, 0);
+  Watches::Removed removed;  // goes after the lock
   std::lock_guard<std::mutex> lock(mutex_);
-  watches_.Clear();
+  removed = watches_.Clear();
 }
 
 // Calls the watches that are due.  A callback may use the pool; what it throws is said, and goes no further.

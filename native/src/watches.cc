@@ -21,18 +21,22 @@ int64_t Watches::Add(Watch watch, int64_t in_use) {
   return watches_.back()->id;
 }
 
-void Watches::Remove(int64_t id) {
-  auto is = [id](const auto& watch) { return watch->id == id; };
-  watches_.erase(std::remove_if(watches_.begin(), watches_.end(), is), watches_.end());
-  auto of = [id](const auto& due) { return due.first->id == id; };
-  due_.erase(std::remove_if(due_.begin(), due_.end(), of), due_.end());
+Watches::Removed Watches::Remove(int64_t id) {
+  auto stays = [id](const auto& watch) { return watch->id != id; };
+  auto waits = [id](const auto& due) { return due.first->id != id; };
+  auto watch = std::stable_partition(watches_.begin(), watches_.end(), stays);
+  auto due = std::stable_partition(due_.begin(), due_.end(), waits);
+  Removed removed{{watch, watches_.end()}, {due, due_.end()}};
+  watches_.erase(watch, watches_.end());
+  due_.erase(due, due_.end());
   SetEdges();
+  return removed;
 }
 
-void Watches::Clear() {
-  watches_.clear();
-  due_.clear();
+Watches::Removed Watches::Clear() {
+  Removed removed{std::exchange(watches_, {}), std::exchange(due_, {})};
   SetEdges();
+  return removed;
 }
 
 Watches::Due Watches::Take() {

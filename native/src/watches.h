@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace symalloc {
@@ -28,8 +29,15 @@ class Watches {
 
   // The number of the new watch; it is armed unless `in_use` is beyond its mark already.
   int64_t Add(Watch watch, int64_t in_use);
-  void Remove(int64_t id);
-  void Clear();
+
+  // What is removed is to be destroyed without the mutex: a callback may belong to a language with a lock of its
+  // own, which others hold while they wait for the mutex.
+  struct Removed {
+    std::vector<std::shared_ptr<Watch>> watches;
+    Due due;
+  };
+  Removed Remove(int64_t id);
+  Removed Clear();
 
   // To be called after every change of the bytes in use.
   void Note(int64_t in_use) {
