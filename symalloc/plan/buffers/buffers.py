@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from symalloc.plan.buffers.callees import arenas_handed_down, sizes_at_call
-from symalloc.plan.buffers.homes import HELD, Resident, homes
+from symalloc.plan.buffers.homes import HELD, Resident, Stranger, homes
 from symalloc.plan.buffers.known import known_symbols
-from symalloc.plan.buffers.sizing import Sized, Sizes
-from symalloc.plan.model import Buffer, Plan, Unplanned
+from symalloc.plan.buffers.sizing import Sized, Sizes, divisors
+from symalloc.plan.model import ALIGNMENT, Buffer, Plan, Unplanned
 from symalloc.program.escapes import escapes
 from symalloc.program.flow import Mark
 from symalloc.program.live_ranges import LiveRange, live_ranges
@@ -20,6 +20,7 @@ from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import Expr
+from symalloc.size.operations import round_up
 
 __all__ = ["buffers"]
 
@@ -45,8 +46,8 @@ def buffers(
     sizes = Sizes(known_symbols(analysis.flow), domain, prover)
     if analysis.recursive:
         return (), tuple(_left_by_recursion(analysis, sizes))
-    finder = _Finder(program, analysis, sizes, plans)
-    return _housed(analysis, finder.run(), finder.left, sizes)
+    finder = _Finder(program, analysis, sizes, plans, analyses)
+    return _housed(analysis, finder.run(), finder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +86,23 @@ class _Wish:
 
 
 class _Finder:
-    """Goes through the text; `left` is what cannot be planned."""
+    """Goes through the text; `left` is what cannot be planned.  Of that `taken` holds, by number, what is
+    needed during the call alone, with its bytes; None where nobody knows how many.
+    """
 
-    def __init__(self, program: Program, analysis: Analysis, sizes: Sizes, plans: Mapping[str, Plan]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        analysis: Analysis,
+        sizes: Sizes,
+        plans: Mapping[str, Plan],
+        analyses: Mapping[str, Analysis],
+    ) -> None:
         self.program, self.analysis, self.sizes, self.plans = program, analysis, sizes, plans
+        self.analyses = analyses
         self.escaping = escapes(analysis)
         self.left: list[Unplanned] = []
+        self.taken: dict[int, Expr | None] = {}
 
     def run(self) -> list[_Wish]:
         """All that can be planned, in the order of the text."""
@@ -120,12 +132,17 @@ class _Finder:
                 scope=made.scope,
             )
             return
+        if reason is None:
+            self.taken[root] = _reckoned(nbytes)
         why = reason or str(sized)
         self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=nbytes, var=made.var))
 
     def call(self, call: CallFunction, index: int) -> Iterator[_Wish]:
         """The memory that a planned callee works in; all of it or none."""
         plan = self.plans[call.name]
+        if self.analyses[call.name].recursive:
+            self.taken[len(self.analysis.points.regions) + index] = None
+            return
         arenas = arenas_handed_down(plan)
         wanted = sizes_at_call(self.program.functions[call.name], plan, call)
         if call.kept or wanted is None:
@@ -156,13 +173,19 @@ class _Finder:
             self.left.append(Unplanned(name=f"{call.name}()", reason=reason, var=call.var))
 
 
+def _reckoned(nbytes: Expr | None) -> Expr | None:
+    """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
+    return None if nbytes is None or any(divisors(nbytes)) else round_up(nbytes, ALIGNMENT)
+
+
 def _housed(
-    analysis: Analysis, wishes: Sequence[_Wish], left: Iterable[Unplanned], sizes: Sizes
+    analysis: Analysis, wishes: Sequence[_Wish], finder: _Finder
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
-    """The buffers with their live ranges and arenas; what is better left alone is added to `left`."""
+    """The buffers with their live ranges and arenas; what is better left alone joins what the finder left."""
     regions = len(analysis.points.regions)
-    roots = sum({1 << w.root for w in wishes if w.root < regions})
-    brief = {w.root - regions: w.root for w in wishes if w.root >= regions}
+    numbers = {w.root for w in wishes} | finder.taken.keys()
+    roots = sum(1 << number for number in numbers if number < regions)
+    brief = {number - regions: number for number in numbers if number >= regions}
     times = live_ranges(analysis.points, analysis.effects, roots, brief)
     used = sorted((w for w in wishes if w.root in times.of), key=lambda w: (w.device, w.scope))
     residents = [
@@ -170,10 +193,12 @@ def _housed(
         for number, wish in enumerate(used)
     ]
     unused = (w.unplanned("nothing uses it") for w in wishes if w.root not in times.of)
-    found, alone = homes(residents, times.steps)
+    taken = ((size, times.of[number].live) for number, size in finder.taken.items() if number in times.of)
+    strangers = [Stranger(size=size, live=live) for size, live in taken]
+    found, alone = homes(residents, times.steps, strangers)
     dynamic = (used[buffer.id].unplanned(HELD) for buffer in alone)
     numbered = tuple(b if b.id == i else replace(b, id=i) for i, b in enumerate(found))
-    return numbered, (*left, *unused, *dynamic)
+    return numbered, (*finder.left, *unused, *dynamic)
 
 
 def _left_by_recursion(analysis: Analysis, sizes: Sizes) -> Iterator[Unplanned]:

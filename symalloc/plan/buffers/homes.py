@@ -3,7 +3,8 @@
 Where every size is known at entry there is one arena for each device and scope.  Sizes that come later
 cut the body into stretches: a buffer that lives within one lies in the arena reserved at its start, which is
 gone at its end.  What lives across a cut would hold its whole arena: it may be better off by itself.  The
-candidates are judged by the bytes reserved at one moment over the floor, at a grid of bindings.
+same goes for an arena that is held while memory is taken that no plan places.  The candidates are judged by
+the bytes taken at one moment over the floor, at a grid of bindings.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import TypeAlias
 
 from symalloc.plan.buffers.known import Definition
 from symalloc.plan.model import Buffer
+from symalloc.program.live_ranges import Intervals
+from symalloc.size.expr import Expr
 
-__all__ = ["HELD", "Resident", "homes"]
+__all__ = ["HELD", "Resident", "Stranger", "homes"]
 
 TOLERANCE = 1.05
 EXTENTS = (1, 64, 4096)
@@ -32,7 +35,20 @@ class Resident:
     needs: Definition | None
 
 
-def homes(residents: Sequence[Resident], steps: Sequence[int]) -> tuple[list[Buffer], list[Buffer]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stranger:
+    """Memory that is taken during the call, and that no plan places: `size` bytes while it is `live`.
+
+    Of a callee that calls itself it is not known how many (None).
+    """
+
+    size: Expr | None
+    live: Intervals
+
+
+def homes(
+    residents: Sequence[Resident], steps: Sequence[int], strangers: Sequence[Stranger] = ()
+) -> tuple[list[Buffer], list[Buffer]]:
     """The buffers arena by arena, each with its `Buffer.after`; and those that are better off without one.
 
     `steps` gives the step of each moment.
@@ -44,10 +60,10 @@ def homes(residents: Sequence[Resident], steps: Sequence[int]) -> tuple[list[Buf
     alone: list[Buffer] = []
     for members in places.values():
         cuts = _cuts(members)
-        if not cuts:
+        if not cuts and not strangers:
             found += [member.buffer for member in members]
             continue
-        chosen = _Street(members, cuts, steps).chosen()
+        chosen = _Street(members, cuts, steps, strangers).chosen()
         for home, after in enumerate((None, *(cut.var for cut in cuts))):
             at_home = (m for m, h in zip(members, chosen, strict=True) if h == home)
             found += [replace(member.buffer, after=after) for member in at_home]
@@ -55,7 +71,7 @@ def homes(residents: Sequence[Resident], steps: Sequence[int]) -> tuple[list[Buf
     return found, alone
 
 
-HELD = "it lives across the point where a later size becomes known: an arena would be held with it"
+HELD = "an arena would be held while sizes become known, or memory is taken, that it cannot hold"
 _ALONE = -1
 
 Homes: TypeAlias = tuple[int, ...]
@@ -69,16 +85,29 @@ def _cuts(members: Iterable[Resident]) -> list[Definition]:
 
 
 class _Street:
-    """The buffers of one device and scope, and the cuts between which they live."""
+    """The buffers of one device and scope, the cuts between which they live, and strangers, which are
+    numbered behind them.
+    """
 
-    def __init__(self, members: Sequence[Resident], cuts: Sequence[Definition], steps: Sequence[int]) -> None:
+    def __init__(
+        self,
+        members: Sequence[Resident],
+        cuts: Sequence[Definition],
+        steps: Sequence[int],
+        strangers: Sequence[Stranger],
+    ) -> None:
         self.members, self.steps = members, steps
         self.lines = [cut.step for cut in cuts]
-        self.lives = [m.buffer.live for m in members]
+        known = [(s.size, s.live) for s in strangers if s.size is not None]
+        self.lives = [*(m.buffer.live for m in members), *(live for _, live in known)]
+        self.loose = range(len(members), len(self.lives))
+        self.unknown = _moments(s.live for s in strangers if s.size is None)
+        self.beside = _moments(s.live for s in strangers)
         self.spans = [(m.buffer.steps or (0, 0)) for m in members]
         self.births = tuple(bisect_left(self.lines, first) for first, _ in self.spans)
         self.deaths = tuple(bisect_left(self.lines, last) for _, last in self.spans)
-        self.sizes = [[m.buffer.size.evaluate(at) for m in members] for at in _bindings(members)]
+        sizes = [*(m.buffer.size for m in members), *(size for size, _ in known)]
+        self.sizes = [[max(size.evaluate(at), 0) for size in sizes] for at in _bindings(sizes)]
 
     def chosen(self) -> Homes:
         """The first candidate within the tolerance, else the best."""
@@ -90,31 +119,38 @@ class _Street:
         return min(worst, key=lambda candidate: worst[candidate])
 
     def candidates(self) -> Iterator[Homes]:
-        """Each in the stretch that it begins in; each where its size is known; crossing ones alone; then all
-        of the stretches alone that are too large even so, which reserves no more than the floor.
+        """Each in the stretch that it begins in; each where its size is known; crossing ones alone; so are
+        those that no stranger lives beside; all of the stretches that are too large even so; then every one,
+        which takes no more than the floor.
         """
         yield self.births
         yield tuple(self.lines.index(m.needs.step) + 1 if m.needs else 0 for m in self.members)
         sides = zip(self.births, self.deaths, strict=True)
         apart = tuple(birth if birth == death else _ALONE for birth, death in sides)
         yield apart
+        beside = [bool(self.beside & _moments([m.buffer.live])) for m in self.members]
+        yield tuple(home if near else _ALONE for home, near in zip(apart, beside, strict=True))
         large = {home for home in set(self.births) if self.ratio(apart, home) > TOLERANCE}
         yield tuple(_ALONE if home in large else home for home in apart)
+        yield (_ALONE,) * len(self.members)
 
     def ratio(self, homes: Homes, stretch: int | None = None) -> float:
-        """The worst ratio of bytes reserved at one moment (of one stretch) to the floor."""
-        every = range(len(self.members))
+        """The worst ratio of bytes taken at one moment (of one stretch) to the floor; where nobody knows how
+        much else is taken, to what is live then.
+        """
         worst = 1.0
         for sizes in self.sizes:
-            floor = max(self.together(every, sizes))
-            moments = zip(self.reserved(homes, sizes), self.steps, strict=True)
-            peak = max((n for n, s in moments if stretch in (None, bisect_left(self.lines, s))), default=0)
-            worst = max(worst, peak / floor if floor else 1.0)
+            live = self.together(range(len(self.lives)), sizes)
+            floor = max(live)
+            for moment, taken in enumerate(self.reserved(homes, sizes)):
+                if stretch in (None, bisect_left(self.lines, self.steps[moment])):
+                    least = live[moment] if moment in self.unknown else floor
+                    worst = max(worst, taken / max(least, 1))
         return worst
 
     def reserved(self, homes: Homes, sizes: Sequence[int]) -> list[int]:
-        """The bytes reserved at each moment: arenas at their floor, and buffers without one."""
-        total = self.together([i for i, home in enumerate(homes) if home == _ALONE], sizes)
+        """The bytes taken at each moment: arenas at their floor, and what lies in none."""
+        total = self.together([*(i for i, home in enumerate(homes) if home == _ALONE), *self.loose], sizes)
         for home in set(homes) - {_ALONE}:
             inside = [i for i, h in enumerate(homes) if h == home]
             height = max(self.together(inside, sizes))
@@ -133,9 +169,13 @@ class _Street:
         return list(accumulate(changes[:-1]))
 
 
-def _bindings(members: Iterable[Resident]) -> Iterator[Mapping[str, int]]:
+def _moments(lives: Iterable[Intervals]) -> frozenset[int]:
+    return frozenset(moment for live in lives for begin, end in live for moment in range(begin, end))
+
+
+def _bindings(sizes: Iterable[Expr]) -> Iterator[Mapping[str, int]]:
     """A grid of extents over all symbols; its diagonal where they are many."""
-    names = sorted(frozenset().union(*(m.buffer.size.symbols for m in members)))
+    names = sorted(frozenset().union(*(size.symbols for size in sizes)))
     if len(names) > MOST_SYMBOLS:
         return (dict.fromkeys(names, extent) for extent in EXTENTS)
     grid = product(EXTENTS, repeat=len(names))

@@ -324,7 +324,7 @@ def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> 
         "late": known.var,
         "l": known.var,
     }
-    assert "lives across the point" in left["small"].reason
+    assert "an arena would be held" in left["small"].reason
 
 
 def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
@@ -341,6 +341,42 @@ def test_a_size_that_comes_inside_a_branch_is_left_alone() -> None:
     found, left = split(choice)
     assert not found
     assert left["b"].reason == "its size depends on `k`, which gets its value inside a branch"
+
+
+def taking_in_a_branch(*before: Instruction, behind: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """A function that takes 4 * k bytes in one branch of an If."""
+    known, b = cast(K), alloc("b", K)
+    return (*before, branch((known, b, kernel(known.var, b.var)), (), (X, X)), *behind)
+
+
+def test_no_arena_is_held_for_others_while_memory_is_taken_that_it_cannot_hold() -> None:
+    early, late, later = alloc("early"), alloc("late"), alloc("later")
+    behind = (late, later, kernel(early.var, late.var, later.var))
+    found, left = split(*taking_in_a_branch(early, kernel(X, early.var), behind=behind))
+    assert found.keys() == {"early"}  # it lives beside what is taken
+    assert all("an arena would be held" in left[name].reason for name in ("late", "later"))
+
+
+def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
+    early, other = alloc("early"), alloc("other")
+    body = taking_in_a_branch(
+        early, other, kernel(X, early.var, other.var), behind=(kernel(early.var, other.var),)
+    )
+    found, left = split(*body)
+    assert found.keys() == {"early", "other"}
+    assert left.keys() == {"b"}
+
+
+def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> None:
+    early, late = alloc("early"), alloc("late")
+    again = CallFunction(var=Var("r", X.type), name="again", arguments=(X,))
+    body = (early, kernel(X, early.var), again, late, kernel(early.var, late.var))
+    main, callee = function(*body), replace(function(again), name="again")
+    program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
+    empty = {"again": Plan(function="again", arenas=(), representative={})}
+    found, left = buffers(main, program, Domain(), Prover(), empty)
+    assert [one.name for one in found] == ["early"]
+    assert [one.name for one in left] == ["late"]
 
 
 @pytest.mark.parametrize(
