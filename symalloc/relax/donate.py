@@ -9,7 +9,7 @@ entry stops the function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +109,7 @@ class _Module:
         self.check = Check(kind="assert" if self.guards == "fallback" else self.guards, taken=names)
 
     def can_overlay(self, kernel: str, overlay: Overlay) -> bool:
-        return in_place(self.module[kernel], overlay.inputs, overlay.output) is not None
+        return _over(self.module[kernel], overlay) is not None
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
         """The kernel that writes outputs over inputs."""
@@ -147,15 +147,20 @@ class _Module:
 def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.PrimFunc:
     gone: set[int] = set()
     for overlay in overlays:
-        inputs = [_behind(position, gone) for position in overlay.inputs]
-        made = in_place(kernel, inputs, _behind(overlay.output, gone))
+        made = _over(kernel, overlay, gone)
         if made is None:
             raise PlanRefusedError("a kernel cannot write several outputs over inputs at once")
         kernel, gone = made, gone | overlay.inputs
     return kernel
 
 
-def _behind(position: int, gone: set[int]) -> int:
+def _over(kernel: Any, overlay: Overlay, gone: Collection[int] = ()) -> tirx.PrimFunc | None:
+    """`kernel`, whose parameters at `gone` were left out before, written over inputs."""
+    inputs = [_behind(position, gone) for position in overlay.inputs]
+    return in_place(kernel, inputs, _behind(overlay.output, gone), equal=overlay.equal)
+
+
+def _behind(position: int, gone: Collection[int]) -> int:
     """Where a parameter stands once those at `gone` are left out."""
     return position - sum(other < position for other in gone)
 

@@ -25,6 +25,7 @@ from symalloc.program.model import (
     CallPacked,
     Instruction,
     NotUnderstood,
+    Operand,
     Var,
 )
 from symalloc.program.operands import tensor_type
@@ -37,7 +38,7 @@ from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
 from symalloc.size.condition import TRUE, Condition, le
-from symalloc.size.expr import ZERO
+from symalloc.size.expr import ZERO, Expr
 
 __all__ = ["Carried", "InPlace", "Overlay", "carried"]
 
@@ -62,10 +63,14 @@ class Carried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """A kernel call writes its argument at position `output` over those at `inputs`, which are left out."""
+    """A kernel call writes its argument at position `output` over those at `inputs`, which are left out.
+
+    `equal`: all of them have the same extents; otherwise the first one differs.
+    """
 
     inputs: frozenset[int]
     output: int
+    equal: bool = True
 
 
 def carried(
@@ -285,17 +290,16 @@ class _Checker:
         if len(writing) != 1 or reading & writing:
             return None
         (target,) = writing
-        if not all(self.in_step(call, position, target) for position in reading):
+        shapes = {_shape(call.arguments[position]) for position in (*reading, target)}
+        if None in shapes or len({shape[1:] for shape in shapes if shape is not None}) != 1:
             return None
-        overlay = Overlay(inputs=frozenset(reading), output=target)
+        overlay = Overlay(inputs=frozenset(reading), output=target, equal=len(shapes) == 1)
         return overlay if self.in_place(call.kernel, overlay) else None
 
-    def in_step(self, call: CallKernel, source: int, target: int) -> bool:
-        """Whether an index means the same place in both arguments, all but the first extent being equal."""
-        one, other = tensor_type(call.arguments[source]), tensor_type(call.arguments[target])
-        if one is None or other is None or one.shape is None or other.shape is None:
-            return False
-        return len(one.shape) == len(other.shape) and one.shape[1:] == other.shape[1:]
+
+def _shape(argument: Operand) -> tuple[Expr, ...] | None:
+    kind = tensor_type(argument)
+    return None if kind is None else kind.shape
 
 
 def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:

@@ -24,21 +24,24 @@ __all__ = ["in_place"]
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
 
 
-def in_place(kernel: tirx.PrimFunc, inputs: Collection[int], output: int) -> tirx.PrimFunc | None:
+def in_place(
+    kernel: tirx.PrimFunc, inputs: Collection[int], output: int, *, equal: bool = True
+) -> tirx.PrimFunc | None:
     """`kernel` without its parameters at `inputs`, which reads what they held from the one at `output`.
 
-    None where it is not proved that the two kinds may share memory.  Nothing is asked of how the extents of
-    the inputs and of the output relate at run time: the first may differ, the others must be equal.
+    None where it is not proved that they may share memory.  `equal`: what the caller hands over has the same
+    extents in all of these places; otherwise the first extent differs, and the kernel must take any.
     """
     if not {*inputs, output} <= movable(kernel) or not _HARMLESS.issuperset((kernel.attrs or {}).keys()):
         return None
     params = list(kernel.params)
     target, sources = params[output], [params[index] for index in sorted(inputs)]
-    if not all(_alike(source.ty, target.ty) for source in sources):
-        return None
-    if not all(_is_over_in_time(kernel.body, source, target) for source in sources):
-        return None
     kept = [param for index, param in enumerate(params) if index not in inputs]
+    for source in sources:
+        if not _alike(source.ty, target.ty) or not _is_over_in_time(kernel.body, source, target):
+            return None
+        if not (equal and _begin_alike(source.ty, target.ty)) and not _takes_any_length(source, kept):
+            return None
     replaced = {source.__chandle__() for source in sources}
 
     def renewed(var: Any) -> Any:
@@ -59,6 +62,17 @@ def _alike(source: BufferType, target: BufferType) -> bool:
         and len(source.shape) == len(target.shape)
         and all(map(_same, list(source.shape)[1:], list(target.shape)[1:]))
     )
+
+
+def _begin_alike(source: BufferType, target: BufferType) -> bool:
+    return all(map(_same, list(source.shape)[:1], list(target.shape)[:1]))
+
+
+def _takes_any_length(source: Any, kept: Collection[Any]) -> bool:
+    """Whether the first extent of `source` is compared with nothing."""
+    first = list(source.ty.shape)[:1]
+    others = [extent for param in kept for extent in _bare(param)]
+    return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
 def _is_over_in_time(body: Any, source: Any, target: Any) -> bool:

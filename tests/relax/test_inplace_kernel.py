@@ -188,6 +188,12 @@ def test_what_may_not(name: str, inputs: set[int], output: int) -> None:
     assert in_place(KERNELS[name], inputs, output) is None
 
 
+def test_extents_that_differ() -> None:
+    assert in_place(KERNELS["append"], {0}, 3, equal=False) is not None  # any length of the cache will do
+    assert in_place(KERNELS["axpy"], {0}, 2, equal=False) is None  # the kernel would refuse it
+    assert in_place(KERNELS["swapped"], {0}, 1, equal=False) is None
+
+
 @pytest.mark.parametrize("name", ["axpy", "rows", "append", "swapped"])
 def test_the_same_numbers_in_one_memory(name: str) -> None:
     kernel = KERNELS[name]
