@@ -12,7 +12,7 @@ import click
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 
-__all__ = ["colour_wanted", "show", "terminal_width"]
+__all__ = ["colour_wanted", "show", "show_bytes", "terminal_width"]
 
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:
@@ -35,7 +35,12 @@ def show(text: str, file: Path | None) -> None:
     if file is None:
         click.echo(text, nl=False, color=True)
         return
+    show_bytes(text.encode(), file)
+
+
+def show_bytes(data: bytes, file: Path) -> None:
+    """Writes `data` to `file`; raises UsageError where it cannot be written."""
     try:
-        write_atomically(file, text.encode())
+        write_atomically(file, data)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None

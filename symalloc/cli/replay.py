@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from symalloc.cli.output import show_bytes
 from symalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from symalloc.pool.policy import Options
+    from symalloc.pool.trace import Trace
 
 __all__ = ["replay_command"]
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory, live the bytes that the program asked for.  Exit status:
 0, 1 when an allocation of the pool did not fit under --limit, 2 for a trace that cannot be read or wrong
-usage.
+usage.  Exports show ours with the options given: perfetto (JSON for ui.perfetto.dev and chrome://tracing),
+memory-viz (a pickle for pytorch.org/memory_viz), prometheus (text).
 """
 
 
@@ -39,6 +47,13 @@ usage.
 @click.option("--limit", metavar="BYTES", help="Ours never reserves more; an allocation fails instead.")
 @click.option("--page", default="64KiB", show_default=True, metavar="BYTES", help="The unit given back.")
 @click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="FORM=FILE",
+    help="Also write the one TRACE as perfetto, memory-viz or prometheus; may be repeated.",
+)
+@click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show the figures."
 )
 def replay_command(
@@ -47,6 +62,7 @@ def replay_command(
     soft_limit: str,
     limit: str | None,
     page: str,
+    exports: tuple[str, ...],
     form: str,
 ) -> int:
     """Replay allocation traces and compare the memory that pools reserve for them."""
@@ -64,9 +80,37 @@ def replay_command(
             page=parse_bytes(page),
         )
         names = checked_policies(policies)
+        files = _files(exports, len(traces))
         read = [read_trace(path) for path in traces]
         results = [replay(trace, name, options) for trace in read for name in names]
+        if files:
+            _export(read[0], replace(options, apart=names == ["pool-apart"]), files)
     except PoolError as error:
         raise UsageError(str(error)) from None
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
     return int(any(r.failed for r in results))
+
+
+def _files(exports: tuple[str, ...], traces: int) -> dict[str, Path]:
+    """The file for each form of export that is asked for."""
+    from symalloc.pool.exports import exporter
+
+    if exports and traces != 1:
+        raise UsageError(f"--export takes one trace, not {traces}")
+    files: dict[str, Path] = {}
+    for export in exports:
+        form, equals, file = export.partition("=")
+        exporter(form)
+        if not equals or not file:
+            raise UsageError(f"--export {export}: write FORM=FILE, such as {form}=FILE")
+        files[form] = Path(file)
+    return files
+
+
+def _export(trace: Trace, options: Options, files: dict[str, Path]) -> None:
+    from symalloc.pool.exports import exporter
+    from symalloc.pool.timeline import observe
+
+    timeline = observe(trace, options)
+    for form, file in files.items():
+        show_bytes(exporter(form)(timeline), file)

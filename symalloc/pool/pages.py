@@ -33,6 +33,10 @@ class Pages:
         first, last = offset // self.size, -(-(offset + nbytes) // self.size)
         return (last - first - self._backed.count(1, first, last)) * self.size
 
+    def backed(self) -> bytes:
+        """One byte a page from the first on, 1 where it is backed; pages beyond are not."""
+        return bytes(self._backed)
+
     def commit(self, offset: int, nbytes: int) -> None:
         """Backs every page that [offset, offset + nbytes) touches."""
         missing = self.missing(offset, nbytes)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,39 @@ def test_files_that_cannot_be_read_get_one_line(
     assert (status, out) == (2, "")
     assert str(file) in err
     assert err.count("\n") == 1
+
+
+def test_exports(capsys: pytest.CaptureFixture[str], traces: list[Path], tmp_path: Path) -> None:
+    files = {form: tmp_path / f"{form}.out" for form in ("perfetto", "memory-viz", "prometheus")}
+    options = [option for form, file in files.items() for option in ("--export", f"{form}={file}")]
+    status, out, err = symalloc(capsys, "replay", traces[0], "--policy", "pool", *options)
+    assert (status, err) == (0, "")
+    assert "images-batched: " in out
+    assert json.loads(files["perfetto"].read_bytes())["traceEvents"]
+    snapshot = pickle.loads(files["memory-viz"].read_bytes())
+    assert snapshot["device_traces"][0][-1]["action"] == "free_completed"
+    assert 'symalloc_pool_reserved_bytes{pool="images-batched"}' in files["prometheus"].read_text()
+
+
+@pytest.mark.parametrize(
+    ("export", "says"),
+    (
+        ("flamegraph=x", "there is no export `flamegraph`; there are perfetto, memory-viz, prometheus"),
+        ("perfetto", "write FORM=FILE"),
+        ("perfetto=", "write FORM=FILE"),
+        ("perfetto=missing/folder/x.json", "cannot write missing/folder/x.json"),
+    ),
+)
+def test_exports_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], traces: list[Path], export: str, says: str
+) -> None:
+    status, out, err = symalloc(capsys, "replay", traces[0], "--policy", "pool", "--export", export)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_an_export_takes_one_trace(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
+    status, _, err = symalloc(capsys, "replay", *traces, "--export", "perfetto=x")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--export takes one trace, not 2" in err
