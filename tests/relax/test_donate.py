@@ -25,7 +25,6 @@ from symalloc.relax.extract import extract
 from symalloc.relax.pipeline import finishing_pipeline, lower
 from symalloc.relax.plan_file import plan_module
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read_json import load_module
 from symalloc.relax.read_result import FileResult
 from symalloc.relax.run import Runner
 from symalloc.relax.run_load import load_one
@@ -113,11 +112,21 @@ def test_kernels_that_are_fused() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "script"])
-def test_round_trips(form: Form) -> None:
+def test_round_trips(form: Form, tmp_path: Path) -> None:
+    """What is written down is read again and built with TVM's own pipeline."""
     options = PlanOptions(alias=(parse_donation("longer=caches.0"),))
     text = written(plan_module(module("Cache"), options=options).module, form)
-    if form == "json":
-        assert findings(load_module(text.encode())) == []
+    path = tmp_path / {"json": "planned.json", "script": "planned.py"}[form]
+    path.write_text(text)
+    again = load_one(path)
+    assert findings(again) == []
+    vm = relax.VirtualMachine(relax.build(again, UNOPTIMISED, relax_pipeline="default"), tvm.cpu())
+    source = np.random.default_rng(0)
+    rows, new = (source.random((n, 16), dtype="float32") for n in (9, 1))
+    cache, other = map(tvm.runtime.tensor, (rows, rows))
+    _, longer = vm["main"]((cache, other), tvm.runtime.tensor(new), tvm.runtime.ShapeTuple([6]))
+    assert address(longer) == address(cache)
+    assert longer.numpy().tobytes() == np.concatenate([rows[:6], new]).tobytes()
 
 
 def test_the_output_lies_in_the_input_and_outlives_it() -> None:
