@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.program.flow import Flow, Mark
@@ -24,7 +24,7 @@ from symalloc.program.regions import Cell
 from symalloc.program.summary import align
 from symalloc.program.types import TupleType, Type
 
-__all__ = ["Donation", "Leaf", "donated", "inputs_of", "outputs_of", "parse_donation"]
+__all__ = ["Donation", "Leaf", "donated", "function_meant", "inputs_of", "outputs_of", "parse_donation"]
 
 WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
 
@@ -77,6 +77,13 @@ class Leaf:
         return f"`{self.names[0]}`"
 
 
+def function_meant(donation: Donation, public: Sequence[str]) -> str | None:
+    """Which of the `public` functions a donation speaks of; None where that is not clear."""
+    if donation.function is not None:
+        return donation.function if donation.function in public else None
+    return "main" if "main" in public else public[0] if len(public) == 1 else None
+
+
 def inputs_of(points: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the parameters, in order."""
     named = zip(_parameters(points.flow.function), points.given, strict=True)
@@ -88,7 +95,7 @@ def inputs_of(points: PointsTo) -> tuple[Leaf, ...]:
 
 def donated(function: Function, donations: Iterable[Donation]) -> frozenset[int]:
     """Which leaves of the parameters of `function`, counted in order, `donations` to it name."""
-    names = {d.input for d in donations if d.function in (None, function.name)}
+    names = {d.input for d in donations}
     return frozenset(i for i, (_, _, name, _) in enumerate(_parameters(function)) if name in names)
 
 

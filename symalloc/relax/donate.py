@@ -20,7 +20,7 @@ from tvm.ir import Call, GlobalVar
 from symalloc.plan.check.validate import PlanRefusedError
 from symalloc.plan.options import GuardKind
 from symalloc.program.call_graph import call_graph
-from symalloc.program.donation import Donation
+from symalloc.program.donation import Donation, function_meant
 from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
 from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.prover import Prover
@@ -76,9 +76,10 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Analy
     nothing of it.
     """
     public = [name for name, function in program.functions.items() if not function.private]
-    name = donation.function or ("main" if "main" in public else public[0] if len(public) == 1 else None)
-    if name not in public:
-        which = f"there is no public function `{name}`" if name else "say which function is meant"
+    name = function_meant(donation, public)
+    if name is None:
+        wanted = donation.function
+        which = f"there is no public function `{wanted}`" if wanted else "say which function is meant"
         raise PlanRefusedError(
             f"the alias {donation} is refused: {which}; write FUNCTION:{donation} with one of "
             f"{', '.join(public) or 'none'}"

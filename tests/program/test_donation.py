@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from program.build import Body, param, tensor_of
-from symalloc.program.donation import Donation, donated, inputs_of, outputs_of, parse_donation
+from symalloc.program.donation import Donation, donated, function_meant, inputs_of, outputs_of, parse_donation
 from symalloc.program.model import Operand, TupleValue, Var
 from symalloc.program.pointers import PointsTo
 from symalloc.program.summaries import analyse
@@ -47,8 +47,17 @@ def test_the_names_of_inputs() -> None:
     assert [(leaf.parameter, leaf.path) for leaf in found] == [(0, ()), (1, (0,)), (1, (1, 0))]
     assert len({leaf.cell.sure for leaf in found}) == 3
     function = body.finish(body.params[0])
-    wanted = [Donation(output="0", input="both.1.0"), Donation(output="1", input="x", function="other")]
-    assert donated(function, wanted) == {2}
+    assert donated(function, [Donation(output="0", input="both.1.0")]) == {2}
+
+
+def test_which_function_is_meant() -> None:
+    plain, named = (Donation(output="0", input="x", function=f) for f in (None, "step"))
+    assert [function_meant(plain, names) for names in (["f"], ["f", "main"], ["f", "g"])] == [
+        "f",
+        "main",
+        None,
+    ]
+    assert [function_meant(named, names) for names in (["step", "main"], ["main"])] == ["step", None]
 
 
 def test_the_names_of_outputs() -> None:

@@ -27,7 +27,7 @@ from symalloc.relax.plan_file import plan_module
 from symalloc.relax.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read_result import FileResult
 from symalloc.relax.run import Runner
-from symalloc.relax.run_load import load_one
+from symalloc.relax.run_load import from_script, load_one
 from symalloc.relax.run_result import RunError
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
@@ -224,6 +224,15 @@ def test_the_public_face() -> None:
     w, g = (tvm.runtime.tensor(np.ones((2, 8), dtype="float32")) for _ in range(2))
     updated, _ = relax.VirtualMachine(built, tvm.cpu())["main"](w, g)
     assert address(updated) == address(w)
+
+
+def test_what_the_rule_finds_computes_something_else() -> None:
+    (bad, *_), (good, *_) = load_rules().get("SYM113").bad, load_rules().get("SYM113").good
+    x = np.full(5, 2, dtype="float32")
+    for example, read in ((bad, np.exp(np.ones_like(x))), (good, np.exp(x))):
+        vm = machine(lower(from_script("example", example.module.encode()), "llvm"))
+        y, z = vm["main"](tvm.runtime.tensor(x))
+        assert np.all(y.numpy() == 1) and np.allclose(z.numpy(), read)
 
 
 # -- random modules ----------------------------------------------------------------------------------------
