@@ -4,28 +4,36 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <new>
 
 namespace symalloc {
 
 constexpr int64_t kGrain = 64;              // sizes and offsets are multiples of it
 constexpr int64_t kBinLargest = 64 << 10;   // bytes
 
-// A free block holds the pointer to the next one of its size.
+// The block freed last of each size is known by itself, so that a block that comes and goes is not touched; the
+// others hold the pointer to the next one.
 class Bins {
  public:
   void* Take(int64_t nbytes) {
-    Node*& head = heads_[nbytes / kGrain];
-    Node* node = head;
-    if (node != nullptr) {
-      head = node->next;
-      Hold(-nbytes);
+    Bin& bin = bins_[nbytes / kGrain];
+    void* block = bin.last;
+    if (block != nullptr) {
+      bin.last = nullptr;
+    } else if (bin.others != nullptr) {
+      block = bin.others;
+      bin.others = bin.others->next;
+    } else {
+      return nullptr;
     }
-    return node;
+    Hold(-nbytes);
+    return block;
   }
 
   void Put(void* block, int64_t nbytes) {
-    Node*& head = heads_[nbytes / kGrain];
-    head = new (block) Node{head};
+    Bin& bin = bins_[nbytes / kGrain];
+    if (bin.last != nullptr) bin.others = new (bin.last) Node{bin.others};
+    bin.last = block;
     Hold(nbytes);
   }
 
@@ -35,11 +43,8 @@ class Bins {
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
   void Flush(Release release) {
-    for (int64_t i = 1; held() > 0 && i < static_cast<int64_t>(heads_.size()); ++i) {
-      while (heads_[i] != nullptr) {
-        void* block = Take(i * kGrain);
-        release(block, i * kGrain);
-      }
+    for (int64_t i = 1; held() > 0 && i < static_cast<int64_t>(bins_.size()); ++i) {
+      while (void* block = Take(i * kGrain)) release(block, i * kGrain);
     }
   }
 
@@ -48,10 +53,15 @@ class Bins {
     Node* next;
   };
 
+  struct Bin {
+    void* last = nullptr;
+    Node* others = nullptr;
+  };
+
   void Hold(int64_t nbytes) { held_.store(held() + nbytes, std::memory_order_relaxed); }
 
-  std::atomic<int64_t> held_{0};  // bytes; written by one thread
-  std::array<Node*, kBinLargest / kGrain + 1> heads_{};
+  std::atomic<int64_t> held_{0};  // bytes; written by one thread at a time
+  std::array<Bin, kBinLargest / kGrain + 1> bins_{};
 };
 
 }  // namespace symalloc

@@ -7,13 +7,17 @@ namespace symalloc {
 
 constexpr int64_t kHugePage = 2 << 20;
 
-// Address space of `nbytes` bytes, aligned to kHugePage, zero and not backed until it is touched; nullptr
-// where there is none.  Address space alone is not charged to the process.
-char* ReserveAddresses(int64_t nbytes);
+// Address space of `nbytes` bytes at a multiple of `align`, a power of two of at least a page, zero and not backed
+// until it is touched; nullptr where there is none.  Address space alone is not charged to the process.
+char* ReserveAddresses(int64_t nbytes, int64_t align);
 void ReleaseAddresses(char* base, int64_t nbytes);
 
 // Gives the pages [base, base + nbytes) back; they read as zero when they are touched again.
 void GiveBackPages(char* base, int64_t nbytes, bool huge);
+
+// Moves the pages [from, from + nbytes) to `to`, where there are none; `from` stays mapped and reads as zero.
+// False where the system cannot, or the process has many mappings: then nothing has changed.
+bool MovePages(char* from, char* to, int64_t nbytes, bool huge);
 
 // Asks for huge pages where [base, base + nbytes) covers them wholly, so that touching one byte never backs
 // more than the caller has asked for.

@@ -25,13 +25,17 @@ int64_t Pages::Missing(int64_t offset, int64_t nbytes) const {
   return (last - first - CountBacked(first, last)) << shift_;
 }
 
-void Pages::Commit(int64_t offset, int64_t nbytes) {
+void Pages::Commit(int64_t offset, int64_t nbytes, Spares* spares) {
   int64_t missing = Missing(offset, nbytes);
   if (missing == 0) return;
   int64_t first = offset >> shift_;
   int64_t last = (offset + nbytes + page_ - 1) >> shift_;
   if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
-  if (huge_ && missing == (last - first) << shift_) AskForHugePages(base_ + (first << shift_), missing);
+  if (!spares->empty()) {
+    Fill(first, last, spares);
+  } else if (huge_ && missing == (last - first) << shift_) {
+    AskForHugePages(base_ + (first << shift_), missing);
+  }
   for (int64_t word = first >> 6; word << 6 < last; ++word) {
     words_[word] |= Mask(std::max<int64_t>(first - (word << 6), 0), std::min<int64_t>(last - (word << 6), 64));
   }
@@ -39,7 +43,17 @@ void Pages::Commit(int64_t offset, int64_t nbytes) {
   committed += missing;
 }
 
-int64_t Pages::Decommit(int64_t start, int64_t end, int64_t nbytes) {
+// Moves spare pages to where none of [first, last) are.
+void Pages::Fill(int64_t first, int64_t last, Spares* spares) {
+  for (int64_t page = first; page < last && !spares->empty(); ++page) {
+    if (backed(page)) continue;
+    int64_t begin = page;
+    while (page + 1 < last && !backed(page + 1)) ++page;
+    spares->MoveTo(base_ + (begin << shift_), (page + 1 - begin) << shift_);
+  }
+}
+
+int64_t Pages::Decommit(int64_t start, int64_t end, int64_t nbytes, Spares* spares) {
   int64_t first = (start + page_ - 1) >> shift_;
   int64_t last = std::min<int64_t>(end >> shift_, static_cast<int64_t>(words_.size()) * 64);
   if (last <= first) return 0;
@@ -53,7 +67,13 @@ int64_t Pages::Decommit(int64_t start, int64_t end, int64_t nbytes) {
       words_[last >> 6] &= ~(uint64_t{1} << (last & 63));
       --left;
     }
-    GiveBackPages(base_ + (last << shift_), (run_end - last) << shift_, huge_);
+    char* run = base_ + (last << shift_);
+    int64_t length = (run_end - last) << shift_;
+    if (spares != nullptr) {
+      spares->Add(run, length);
+    } else {
+      GiveBackPages(run, length, huge_);
+    }
   }
   ++decommits;
   decommitted += wanted << shift_;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "spares.h"
+
 namespace symalloc {
 
 class Pages {
@@ -12,11 +14,13 @@ class Pages {
   Pages(char* base, int64_t page, bool huge);
 
   int64_t Missing(int64_t offset, int64_t nbytes) const;
-  void Commit(int64_t offset, int64_t nbytes);
+
+  // Backs what is missing of [offset, offset + nbytes), with `spares` as far as they go.
+  void Commit(int64_t offset, int64_t nbytes, Spares* spares);
 
   // Gives back pages wholly in [start, end), the highest first, until `nbytes` are given back or none is
-  // left; the bytes given back.
-  int64_t Decommit(int64_t start, int64_t end, int64_t nbytes);
+  // left; the bytes given back.  They go to `spares`, or, without any, to the operating system.
+  int64_t Decommit(int64_t start, int64_t end, int64_t nbytes, Spares* spares);
 
   // Calls visit(start, end) for each run of backed pages, the lowest first.
   template <typename Visit>
@@ -36,6 +40,7 @@ class Pages {
   int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
 
  private:
+  void Fill(int64_t first, int64_t last, Spares* spares);
   int64_t CountBacked(int64_t first, int64_t last) const;
   bool backed(int64_t page) const { return words_[page >> 6] >> (page & 63) & 1; }
 

@@ -18,36 +18,11 @@ int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrai
 
 }  // namespace
 
-// The pools that this thread has bins in.  When the thread ends, it hands its blocks back.
-struct ThreadDirectory {
-  ~ThreadDirectory();
-  std::vector<std::pair<uint64_t, Pool::Local*>> entries;
-};
-
-namespace {
-
-// The pool used last; what belongs to a pool that is gone is never looked at, for ids are not used twice.
-__attribute__((tls_model("initial-exec"))) thread_local uint64_t recent_id = 0;
-__attribute__((tls_model("initial-exec"))) thread_local void* recent_local = nullptr;
-thread_local bool ended = false;
-thread_local ThreadDirectory directory;
-
-}  // namespace
-
-ThreadDirectory::~ThreadDirectory() {
-  ended = true;
-  recent_id = 0;
-  for (auto& [id, local] : entries) {
-    Pool::Local* mine = local;
-    Registry::Global().With(id, [mine](Pool* pool) { pool->Retire(mine); });
-  }
-}
-
-int64_t Pool::Range::DecommitFree(int64_t nbytes) {
+int64_t Pool::Range::DecommitFree(int64_t nbytes, Spares* spares) {
   int64_t given = 0;
   holes.Downwards([&](int64_t start, int64_t end) {
     if (given >= nbytes) return false;
-    given += pages.Decommit(start, end, nbytes - given);
+    given += pages.Decommit(start, end, nbytes - given, spares);
     return true;
   });
   return given;
@@ -72,17 +47,10 @@ Pool::Pool(const Options& options, std::mutex* held_too)
   Registry::Global().Add(id_, this);
 }
 
-void Pool::LockAll() {
-  for (std::mutex* mutex : held_at_fork_) mutex->lock();
-}
-
-void Pool::UnlockAll() {
-  for (std::mutex* mutex : held_at_fork_) mutex->unlock();
-}
-
 bool Pool::ReserveRanges() {
+  while (most_aligned_ > kHugePage && most_aligned_ > options_.capacity / 8) most_aligned_ /= 2;
   for (int i = 0; i < range_count_; ++i) {
-    char* base = ReserveAddresses(options_.capacity);
+    char* base = ReserveAddresses(options_.capacity, most_aligned_);
     if (base == nullptr) {
       for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
       ranges_.clear();
@@ -103,6 +71,9 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view 
   if (nbytes < 0 || nbytes > options_.capacity) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
+  if (align > most_aligned_) {
+    throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
+  }
   if (__builtin_expect(guard_ != nullptr, 0)) {
     void* block = Asking(nbytes, [&] { return AllocGuarded(nbytes, std::max(align, kGrain)); });
     if (ledger_.on()) ledger_.Allocated(block, nbytes, escapes, tag);
@@ -110,20 +81,11 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view 
     return block;
   }
   Local* mine = local();
-  int64_t size = Rounded(nbytes);
   int which = escapes && options_.apart;
-  void* block = nullptr;
-  if (size <= bin_largest_ && align <= kGrain && mine != nullptr) block = mine->bins[which].Take(size);
+  void* block = align <= kGrain ? TakeBinned(mine, nbytes, which) : nullptr;
   if (block == nullptr) {
-    block = Asking(nbytes, [&] { return Place(mine, which, size, std::max(align, kGrain)); });
+    block = Asking(nbytes, [&] { return Place(mine, which, nbytes, std::max(align, kGrain)); });
     if (watches_.due()) CallWatches();
-  }
-  if (mine != nullptr) {
-    mine->CountAlloc(nbytes);
-  } else {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++retired_allocs_;
-    retired_live_ += nbytes;
   }
   if (__builtin_expect(ledger_.on(), 0)) ledger_.Allocated(block, nbytes, escapes, tag);
   return block;
@@ -132,35 +94,56 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view 
 void Pool::Free(void* block, int64_t nbytes) {
   if (__builtin_expect(guard_ != nullptr, 0)) return FreeGuarded(block, nbytes);
   int which = RangeOf(block);
-  int64_t size = Rounded(nbytes);
-  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0) {
+  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > options_.capacity) {
     throw BadFree("what is freed is no block of this pool");
   }
   if (__builtin_expect(ledger_.on(), 0)) ledger_.Freed(block, nbytes);
   Local* mine = local();
-  if (mine == nullptr) {
+  if (!PutBinned(mine, block, nbytes, which)) {
     std::lock_guard<std::mutex> lock(mutex_);
+    FreeLocked(mine, block, nbytes, which);
+  }
+  if (__builtin_expect(watches_.due(), 0)) CallWatches();
+}
+
+void* Pool::TakeBinned(Local* local, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size > bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return nullptr;
+  void* block = local->bins[which].Take(size);
+  if (block != nullptr) local->CountAlloc(nbytes);
+  local->section.Leave();
+  return block;
+}
+
+bool Pool::PutBinned(Local* local, void* block, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size > bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return false;
+  Bins& bins = local->bins[which];
+  bool fits = bins.held() + size <= options_.bin_capacity;
+  if (fits) {
+    bins.Put(block, size);
+    local->CountFree(nbytes);
+  }
+  local->section.Leave();
+  return fits;
+}
+
+void Pool::FreeLocked(Local* local, void* block, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (local == nullptr) {
     ReleaseLocked(block, size);
     ++retired_frees_;
     retired_live_ -= nbytes;
     return;
   }
-  Bins& bins = mine->bins[which];
   if (size > bin_largest_) {
-    std::lock_guard<std::mutex> lock(mutex_);
     ReleaseLocked(block, size);
   } else {
-    bool asked = mine->flushed != flush_wish_.load(std::memory_order_relaxed);
-    if (asked || bins.held() + size > options_.bin_capacity) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      FlushLocked(&bins);
-      if (asked) FlushLocked(&mine->bins[1 - which]);
-      mine->flushed = flush_wish_.load(std::memory_order_relaxed);
-    }
+    Bins& bins = local->bins[which];
+    if (bins.held() + size > options_.bin_capacity) FlushLocked(&bins);
     bins.Put(block, size);
   }
-  mine->CountFree(nbytes);
-  if (__builtin_expect(watches_.due(), 0)) CallWatches();
+  local->CountFree(nbytes);
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -204,14 +187,11 @@ void Pool::FreeGuarded(void* block, int64_t nbytes) {
 
 int64_t Pool::Trim() {
   Local* mine = local();
-  uint64_t wish = flush_wish_.fetch_add(1, std::memory_order_relaxed) + 1;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (mine != nullptr) {
-    for (Bins& bins : mine->bins) FlushLocked(&bins);
-    mine->flushed = wish;
-  }
+  FlushLocked(mine);
+  FlushOthersLocked(mine);
   int64_t given = 0;
-  for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved());
+  for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved(), nullptr);
   return given;
 }
 
@@ -221,76 +201,53 @@ int64_t Pool::Address(const void* block) const {
   return which * options_.capacity + (static_cast<const char*>(block) - ranges_[which]->base);
 }
 
-Pool::Local* Pool::local() {
-  if (__builtin_expect(recent_id == id_, 1)) return static_cast<Local*>(recent_local);
-  return FindLocal();
-}
-
-// What the calling thread has of this pool; nullptr once the thread is ending.
-Pool::Local* Pool::FindLocal() {
-  if (ended) return nullptr;
-  Local* found = nullptr;
-  for (auto& [id, local] : directory.entries) {
-    if (id == id_) found = local;
-  }
-  if (found == nullptr) {
-    auto gone = [](const auto& entry) { return !Registry::Global().Has(entry.first); };
-    auto& entries = directory.entries;
-    entries.erase(std::remove_if(entries.begin(), entries.end(), gone), entries.end());
-    auto fresh = std::make_unique<Local>();
-    found = fresh.get();
-    directory.entries.emplace_back(id_, found);
-    std::lock_guard<std::mutex> lock(mutex_);
-    locals_.push_back(std::move(fresh));
-  }
-  recent_local = found;
-  recent_id = id_;
-  return found;
-}
-
-void Pool::Retire(Local* local) {
+void* Pool::Place(Local* local, int which, int64_t nbytes, int64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (Bins& bins : local->bins) FlushLocked(&bins);
-  retired_allocs_ += local->allocs;
-  retired_frees_ += local->frees;
-  retired_live_ += local->live;
-  locals_.erase(std::find_if(locals_.begin(), locals_.end(), [local](auto& l) { return l.get() == local; }));
+  int64_t size = Rounded(nbytes);
+  Range& range = *ranges_[which];
+  Spares spares(options_.huge);
+  int64_t offset = TakeHole(local, which, size, align, &spares);
+  if (offset == Holes::kNone && FlushOthersLocked(local)) offset = TakeHole(local, which, size, align, &spares);
+  if (offset == Holes::kNone) {
+    spares.GiveBack();
+    offset = Tightest(&range, size, align);
+    range.holes.Take(offset, size);
+  }
+  range.pages.Commit(offset, size, &spares);
+  NoteUsed(size);
+  int64_t in_use = InUse(local);
+  peak_used_ = std::max(peak_used_, in_use);
+  recent_.Raise({in_use, ReservedLocked()});
+  if (local != nullptr) {
+    local->CountAlloc(nbytes);
+  } else {
+    ++retired_allocs_;
+    retired_live_ += nbytes;
+  }
+  return range.base + offset;
 }
 
-void* Pool::Place(Local* local, int which, int64_t size, int64_t align) {
-  std::lock_guard<std::mutex> lock(mutex_);
+// Takes the lowest hole, and sees to it that what is missing there can be backed; kNone where there is no hole,
+// or the limit would be broken.
+int64_t Pool::TakeHole(Local* local, int which, int64_t size, int64_t align, Spares* spares) {
   Range& range = *ranges_[which];
   int64_t offset = range.holes.Find(size, align);
   int64_t missing = offset == Holes::kNone ? 0 : range.pages.Missing(offset, size);
   if (offset == Holes::kNone || Over(missing, size, InUse(local))) {
-    if (local != nullptr) {
-      for (Bins& bins : local->bins) FlushLocked(&bins);
-    }
+    FlushLocked(local);
     offset = range.holes.Find(size, align);
-    if (offset == Holes::kNone) {
-      throw OutOfMemory(NoAddressSpace(size, range.LargestHole(), options_.capacity));
-    }
+    if (offset == Holes::kNone) return offset;
     missing = range.pages.Missing(offset, size);
   }
   range.holes.Take(offset, size);
-  if (missing != 0) {
-    if (!MakeRoom(which, missing, size, InUse(local))) {
-      range.holes.Put(offset, size);
-      offset = Tightest(&range, size, align);
-      range.holes.Take(offset, size);
-    }
-    range.pages.Commit(offset, size);
-  }
-  NoteUsed(size);
-  int64_t in_use = InUse(local);
-  peak_used_ = std::max(peak_used_, in_use);
-  recent_.Raise({in_use, missing == 0 ? 0 : ReservedLocked()});
-  return range.base + offset;
+  if (missing == 0 || MakeRoom(which, missing, size, InUse(local), spares)) return offset;
+  range.holes.Put(offset, size);
+  return Holes::kNone;
 }
 
 // Bytes in use: those that wait in the bins of this thread are not.
 int64_t Pool::InUse(const Local* local) const {
-  return local == nullptr ? used_ : used_ - local->bins[0].held() - local->bins[1].held();
+  return local == nullptr ? used_ : used_ - local->held();
 }
 
 // Whether backing `missing` bytes more, if any, breaks a limit.
@@ -302,18 +259,21 @@ bool Pool::Over(int64_t missing, int64_t size, int64_t in_use) const {
 }
 
 // Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
-bool Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use) {
+bool Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, Spares* spares) {
   int64_t soft = SoftLimit(size, in_use);
-  if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft);
+  if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft, spares);
   if (options_.limit < 0) return true;
-  GiveBack(which, ReservedLocked() + missing - options_.limit);
+  GiveBack(which, ReservedLocked() + missing - options_.limit, spares);
   return ReservedLocked() + missing <= options_.limit;
 }
 
 // Where a block costs the fewest pages once all free pages are given back: at the lower or the upper end of a
 // hole, for pages in the middle of a hole are all missing.
 int64_t Pool::Tightest(Range* range, int64_t size, int64_t align) {
-  for (auto& each : ranges_) each->DecommitFree(each->pages.reserved());
+  if (range->holes.Find(size, align) == Holes::kNone) {
+    throw OutOfMemory(NoAddressSpace(size, range->LargestHole(), options_.capacity));
+  }
+  for (auto& each : ranges_) each->DecommitFree(each->pages.reserved(), nullptr);
   int64_t best = Holes::kNone, least = 0;
   range->holes.Downwards([&](int64_t start, int64_t end) {
     for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
@@ -327,7 +287,6 @@ int64_t Pool::Tightest(Range* range, int64_t size, int64_t align) {
     return true;
   });
   if (ReservedLocked() + least <= options_.limit) return best;
-  flush_wish_.fetch_add(1, std::memory_order_relaxed);
   throw OutOfMemory(ShortageOf(*range, size, least).Text());
 }
 
@@ -338,20 +297,17 @@ int64_t Pool::SoftLimit(int64_t size, int64_t in_use) const {
   return std::max(static_cast<int64_t>(options_.soft_numerator * used / options_.soft_denominator), kLeastSoft);
 }
 
-void Pool::GiveBack(int which, int64_t nbytes) {
+void Pool::GiveBack(int which, int64_t nbytes, Spares* spares) {
   for (size_t i = 0; i < ranges_.size() && nbytes > 0; ++i) {
     size_t chosen = i == 0 ? which : i - (i <= static_cast<size_t>(which));
-    nbytes -= ranges_[chosen]->DecommitFree(nbytes);
+    nbytes -= ranges_[chosen]->DecommitFree(nbytes, spares);
   }
-}
-
-void Pool::FlushLocked(Bins* bins) {
-  bins->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
 }
 
 void Pool::ReleaseLocked(void* block, int64_t size) {
   Range& range = *ranges_[RangeOf(block)];
-  if (!range.holes.Put(static_cast<char*>(block) - range.base, size)) {
+  int64_t offset = static_cast<char*>(block) - range.base;
+  if (offset + size > options_.capacity || !range.holes.Put(offset, size)) {
     throw BadFree("what is freed is free already, in whole or in part");
   }
   NoteUsed(-size);

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bins.h"
 #include "guard.h"
 #include "holes.h"
 #include "ledger.h"
+#include "local.h"
 #include "pages.h"
 #include "shortage.h"
 #include "watches.h"
@@ -66,6 +66,13 @@ struct BadFree : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+// The pool that a thread has used last.
+struct Recent {
+  uint64_t pool_id;
+  Local* local;
+};
+extern __attribute__((tls_model("initial-exec"))) __thread Recent recent;  // not thread_local: that costs a call
+
 // Thread-safe.  Blocks may be freed by another thread than allocated them.
 class Pool {
  public:
@@ -83,8 +90,7 @@ class Pool {
   // and in guard mode Overrun where the block was overrun: it is freed all the same.
   void Free(void* block, int64_t nbytes);
 
-  // Empties the calling thread's bins, gives every free page back, and has the other threads empty theirs
-  // when they free next; the bytes given back.
+  // Empties the bins of all threads and gives every free page back; the bytes given back.
   int64_t Trim();
 
   Statistics statistics();
@@ -139,7 +145,7 @@ class Pool {
   struct Range {
     Range(char* base, const Options& options)
         : base(base), holes(options.capacity), pages(base, options.page, options.huge) {}
-    int64_t DecommitFree(int64_t nbytes);
+    int64_t DecommitFree(int64_t nbytes, Spares* spares);
     int64_t LargestHole() const;
     // The largest free piece that lies in a backed page, all wholly free pages having been given back.
     int64_t LargestBacked(int64_t page) const;
@@ -147,25 +153,6 @@ class Pool {
     char* base;
     Holes holes;
     Pages pages;
-  };
-
-  // What one thread has of one pool.  Written by that thread alone; the counts are read by others.
-  struct Local {
-    Bins bins[2];
-    uint64_t flushed = 0;  // the last wish to flush that this thread has followed
-    std::atomic<int64_t> allocs{0}, frees{0}, live{0};
-
-    void CountAlloc(int64_t nbytes) {
-      Add(&allocs, 1);
-      Add(&live, nbytes);
-    }
-    void CountFree(int64_t nbytes) {
-      Add(&frees, 1);
-      Add(&live, -nbytes);
-    }
-    static void Add(std::atomic<int64_t>* counter, int64_t value) {
-      counter->store(counter->load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
-    }
   };
 
   void* AllocGuarded(int64_t nbytes, int64_t align);
@@ -181,10 +168,18 @@ class Pool {
     }
     return -1;
   }
-  Local* local();
+  void* TakeBinned(Local* local, int64_t nbytes, int which);
+  bool PutBinned(Local* local, void* block, int64_t nbytes, int which);
+  void FreeLocked(Local* local, void* block, int64_t nbytes, int which);
+  Local* local() {
+    if (__builtin_expect(recent.pool_id == id_, 1)) return recent.local;
+    return FindLocal();
+  }
   Local* FindLocal();
+  Local* AddLocal();
   void Retire(Local* local);
-  void* Place(Local* local, int which, int64_t size, int64_t align);
+  void* Place(Local* local, int which, int64_t nbytes, int64_t align);
+  int64_t TakeHole(Local* local, int which, int64_t size, int64_t align, Spares* spares);
   // What body() gives; where it throws OutOfMemory, that may be asked for.
   template <typename Body>
   void* Asking(int64_t nbytes, Body body) {
@@ -204,13 +199,17 @@ class Pool {
     watches_.Note(used_);
   }
   void FoldPeaks();
-  bool MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use);
+  bool MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, Spares* spares);
   int64_t Tightest(Range* range, int64_t size, int64_t align);
   Shortage ShortageOf(const Range& range, int64_t size, int64_t missing);
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;
   int64_t InUse(const Local* local) const;
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
-  void GiveBack(int which, int64_t nbytes);
+  void GiveBack(int which, int64_t nbytes, Spares* spares);
+  void CloseBinsLocked();
+  void OpenBins() { closed_.store(false, std::memory_order_release); }
+  bool FlushOthersLocked(const Local* local);
+  void FlushLocked(Local* local);
   void FlushLocked(Bins* bins);
   void ReleaseLocked(void* block, int64_t size);
   int64_t ReservedLocked() const;
@@ -218,8 +217,9 @@ class Pool {
   Options options_;  // as given, but for the capacity, which may be less
   const uint64_t id_;        // never used twice in a process
   const int64_t bin_largest_;
-  std::atomic<uint64_t> flush_wish_{0};
+  std::atomic<bool> closed_{false};  // the bins of others: somebody who holds the mutex is at them
   int range_count_;
+  int64_t most_aligned_ = int64_t{1} << 30;  // bytes; less where the capacity is small
   char* bases_[2];
 
   std::unique_ptr<Guard> guard_;
