@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from symalloc.plan.account.comparison import Comparison, TvmPlan
+from symalloc.plan.account.outside import Carried
 from symalloc.plan.account.summary import Sample, Summary
 from symalloc.plan.model import Arena, Guard
 from symalloc.report.amounts import human_bytes, percent, times
@@ -177,7 +178,7 @@ def _outside(summary: Summary) -> Iterator[str]:
         )
     carried = [
         f"  carried by the input `{c.input}`, which the caller gives up: `{c.output}`, "
-        f"{_cut(_bytes(c.nbytes), WIDEST)}"
+        f"{_cut(_bytes(c.nbytes), WIDEST)}{_of_room(c)}"
         for c in summary.carried
     ]
     yield from _capped(carried, "results in inputs")
@@ -198,6 +199,10 @@ def _outside(summary: Summary) -> Iterator[str]:
 
 def _bytes(size: Expr | None) -> str:
     return "size unknown" if size is None else f"{size} B"
+
+
+def _of_room(carried: Carried) -> str:
+    return "" if carried.room == carried.nbytes else f" of {_cut(_bytes(carried.room), WIDEST)}"
 
 
 def _by_size(summary: Summary) -> list[int]:

@@ -48,7 +48,8 @@ def _function(summary: Summary) -> dict[str, Any]:
         ],
         "returned": [_size(r.nbytes) for r in summary.returned],
         "carried": [
-            {"output": c.output, "input": c.input, "bytes": _size(c.nbytes)} for c in summary.carried
+            {"output": c.output, "input": c.input, "bytes": _size(c.nbytes), "room": _size(c.room)}
+            for c in summary.carried
         ],
         "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in summary.made],
         "unplanned": [

@@ -44,7 +44,7 @@ def test_a_plan_with_a_donated_input(run: Command, file: str, tmp_path: Path) ->
 def test_the_plan_as_json(run: Command, file: str) -> None:
     _, out, _ = run("plan", file, "--alias", "result=w", "--format", "json", "--sample", "n=10")
     (function,) = json.loads(out)["functions"]
-    assert function["carried"] == [{"output": "result", "input": "w", "bytes": "32*n"}]
+    assert function["carried"] == [{"output": "result", "input": "w", "bytes": "32*n", "room": "32*n"}]
     assert function["returned"] == []
     assert [(s["carried"], s["returned"]) for s in function["samples"]] == [(320, 0)]
 

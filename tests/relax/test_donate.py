@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import relax
 
 import symalloc
@@ -168,10 +169,24 @@ def test_an_input_that_is_too_small_is_noticed_before_anything_is_written() -> N
         assert cache.numpy().tobytes() == arguments[0].tobytes()
 
 
+def test_memory_that_is_not_compact_or_begins_elsewhere_is_refused() -> None:
+    vm = machine(planned(module("Flat"), "b=room").module)
+    x = tvm.runtime.tensor(np.ones(8, dtype="float16"))
+    base = np.zeros((8, 8), dtype="float32")
+    with pytest.raises(tvm.error.InternalError, match="compact"):
+        vm["main"](tvm_ffi.from_dlpack(base[:, ::2]), x)
+    whole = tvm.runtime.tensor(np.zeros((16, 8), dtype="float32"))
+    with pytest.raises(ValueError, match="byte_offset"):
+        vm["main"](whole._create_view((8, 8), "float32", relative_byte_offset=128), x)
+    assert not base.any() and not whole.numpy().any()
+
+
 def test_what_is_saved() -> None:
     before, after = planned(module("Optimizer")), planned(module("Optimizer"), "updated=w")
     assert carried(before) == ()
-    assert carried(after) == (Carried(output="0", input="w", nbytes=parse_expr("32*n")),)
+    assert carried(after) == (
+        Carried(output="0", input="w", nbytes=parse_expr("32*n"), room=parse_expr("32*n")),
+    )
     sizes = [
         [str(r.nbytes) for r in outside(p.program, analyse(p.program)["main"], {}).returned]
         for p in (before, after)

@@ -50,11 +50,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """A tensor that is returned in the memory of an input, which the function has written."""
+    """A tensor that is returned in an input, of `room` bytes, which the function has written."""
 
     output: str
     input: str
     nbytes: Expr | None
+    room: Expr | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +199,9 @@ def _carried(analysis: Analysis) -> Iterator[Carried]:
         parts = indices(points.real(output.cell.sure) & points.views)
         views = [points.regions[part] for part in parts if points.below[part] & written]
         if views and views[0].root in inputs:
-            source = inputs[views[0].root].names[0]
+            source, room = inputs[views[0].root].names[0], points.regions[views[0].root].nbytes
             nbytes = _largest([view.nbytes for view in views])
-            yield Carried(output=output.names[0], input=source, nbytes=nbytes)
+            yield Carried(output=output.names[0], input=source, nbytes=nbytes, room=room)
 
 
 def _made(points: PointsTo) -> Iterator[Made]:
