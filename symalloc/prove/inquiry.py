@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from symalloc.prove.bounds import Box, decide
 from symalloc.prove.budget import Budget
+from symalloc.prove.operands import holds_by_operands
 from symalloc.prove.refute import refute, refute_by_residues
 from symalloc.prove.region import Region
 from symalloc.prove.sampling import corner, first_points, more_points, search
@@ -99,6 +100,7 @@ def decide_claim(inquiry: Inquiry, solver: Solver, budget: Budget) -> Outcome:
         _by_bounds(inquiry)
         or _by_solution_set(inquiry)
         or _by_refutation(inquiry, budget)
+        or _by_operands(inquiry, budget)
         or _by_residues(inquiry, budget)
         or _by_searching(inquiry, budget)
         or _by_solver(inquiry, solver)
@@ -140,6 +142,13 @@ def _verdict(fails_at: Point | None, holds_at: Point | None) -> Verdict:
 
 def _by_refutation(inquiry: Inquiry, budget: Budget) -> Outcome | None:
     return _look_and_refute(inquiry, first_points(inquiry.region), refute, budget)
+
+
+def _by_operands(inquiry: Inquiry, budget: Budget) -> Outcome | None:
+    failing, witness = _classify(inquiry.holds, inquiry.region.points)
+    if failing or not holds_by_operands(inquiry.holds, inquiry.region, budget):
+        return None
+    return Outcome(verdict=Verdict.ALWAYS_VALID, decided_by="operands", witness=witness)
 
 
 def _by_residues(inquiry: Inquiry, budget: Budget) -> Outcome | None:
