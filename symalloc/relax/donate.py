@@ -110,7 +110,8 @@ class _Module:
         self.check = Check(kind="assert" if self.guards == "fallback" else self.guards, taken=names)
 
     def can_overlay(self, kernel: str, overlay: Overlay) -> bool:
-        return _over(self.module[kernel], overlay) is not None
+        function = self.module[kernel] if kernel in self.check.taken else None
+        return isinstance(function, tirx.PrimFunc) and _over(function, overlay) is not None
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
         """The kernel that writes outputs over inputs."""
