@@ -46,13 +46,6 @@ int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::St
   });
 }
 
-void Free(PoolRef pool, int64_t handle) {
-  Translated([&] {
-    Held gone;
-    if (pool->handles.Release(handle, &gone)) pool->pool.Free(gone.block, gone.nbytes);
-  });
-}
-
 void Retain(PoolRef pool, int64_t handle) {
   Translated([&] { pool->handles.Retain(handle); });
 }
@@ -102,7 +95,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::GlobalDef()
       .def("symalloc.pool.create", Create)
       .def("symalloc.pool.alloc", Alloc)
-      .def("symalloc.pool.free", Free)
       .def("symalloc.pool.retain", Retain)
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)

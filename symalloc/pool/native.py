@@ -7,12 +7,13 @@ was installed, `NativeMissingError` says so; the policy and `symalloc replay` wo
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import tvm_ffi
 
@@ -103,7 +104,9 @@ class NativePool(Observed):
         load_library()
         self.options = replace(options or Options(), **choices)
         super().__init__(_create(self.options, huge, guard))
-        self._free = native_function("free")
+        self._alloc = _bound("alloc", self.object)
+        self._free = _bound("free", self.object)
+        self._empty = _bound("empty", self.object)
         self._address = native_function("address")
         self._pointer = native_function("pointer")
         self._statistics = native_function("statistics")
@@ -112,14 +115,18 @@ class NativePool(Observed):
         """A handle of `nbytes` bytes at a multiple of `align`, a power of two, held once; `tag` says what
         for.  Raises OutOfMemoryError, which names the tags that hold most.
         """
+        handle: int
+        if align == ALIGNMENT and not escapes and not tag:
+            handle = self._alloc(nbytes)
+            return handle
         if align < 1 or align & (align - 1):
             raise PoolUsageError(f"the alignment must be a power of two, not {align}")
-        handle: int = self._alloc(self.object, nbytes, align, escapes, tag)
+        handle = self._alloc(nbytes, align, escapes, tag)
         return handle
 
     def free(self, handle: int) -> None:
         """Lets go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
-        self._free(self.object, handle)
+        self._free(handle)
 
     def retain(self, handle: int) -> None:
         """Holds `handle` once more; raises BadFreeError."""
@@ -138,9 +145,11 @@ class NativePool(Observed):
     def empty(self, shape: tuple[int, ...], dtype: str, *, tag: str = "") -> Any:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
-        `tag` is what guard mode calls it.  Raises OutOfMemoryError.
+        `tag` is what guard mode calls it.  Raises OutOfMemoryError, BoundsError for a shape that cannot be.
         """
-        return self._empty(self.object, shape, dtype, tag)
+        if tag:
+            return self._empty(_DTYPES[dtype], *shape, tag)
+        return self._empty(_DTYPES[dtype], *shape)
 
     def check(self) -> None:
         """Raises OverrunError where memory beside a block was written, with a line for each such block.
@@ -159,7 +168,7 @@ class NativePool(Observed):
             raise OverrunError(damage)
 
     def trim(self) -> int:
-        """Gives every free page back; the bytes given back.  Blocks in other threads' bins stay."""
+        """Gives every free page back, having emptied the bins of all threads; the bytes given back."""
         given: int = native_function("trim")(self.object)
         return given
 
@@ -172,6 +181,24 @@ class NativePool(Observed):
         """Bytes of the pages backed now."""
         reserved: int = native_function("reserved")(self.object)
         return reserved
+
+
+class _Dtypes(dict[str, Any]):
+    """The dtypes of tvm-ffi by name, each made once."""
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = tvm_ffi.dtype(name)
+        return self[name]
+
+
+_DTYPES = _Dtypes()
+
+
+def _bound(name: str, native: Any) -> Callable[..., Any]:
+    """The function of that name for one pool.  It runs too briefly to let go of Python's lock meanwhile."""
+    function = native_function(f"bind_{name}")(native)
+    function.release_gil = False
+    return cast(Callable[..., Any], function)
 
 
 def _create(options: Options, huge: bool, guard: bool) -> Any:
