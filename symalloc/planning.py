@@ -19,8 +19,8 @@ from symalloc.program.model import Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.plan_request import PlanRequest
 from symalloc.relax.read_result import FileResult
-from symalloc.relax.run_isolated import isolated
-from symalloc.relax.run_result import PlannedFile, RunError, RunResult
+from symalloc.relax.run_isolated import CrashError, isolated
+from symalloc.relax.run_result import PlannedFile, RunError, RunReport
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = ["Planned", "planned_file", "run_file"]
 PLAN_JOB = "symalloc.relax.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.plan_file:compare_file"
 RUN_JOB = "symalloc.relax.run_file:run_file"
+SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +94,21 @@ def planned_file(
         )
 
 
-def run_file(
-    request: PlanRequest, binding: Mapping[str, int], *, options: PlanOptions, **wanted: Any
-) -> RunResult:
-    """`symalloc.run` on a module in a file, in a child process; `wanted` goes to it.  Raises UsageError."""
+def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
+    """Runs a module in a file at each of `bindings`, in a child process, which is given `wanted`.
+
+    A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError.
+    """
     _require_file(request.path)
-    found: RunResult = _job(
-        RUN_JOB, request, binding, what=f"running {request.path}", options=options, **wanted
-    )
+    try:
+        found: RunReport = isolated(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
+    except CrashError as error:
+        seen = [line.removeprefix(SAID) for line in error.said.splitlines() if line.startswith(SAID)]
+        if len(seen) < 2:  # no more than where it ran
+            raise UsageError(str(error)) from None
+        return RunReport(results=(), refused=f"{seen[-1]} (while {seen[-2]})")
+    except RunError as error:
+        raise UsageError(str(error)) from None
     return found
 
 

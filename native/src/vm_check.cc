@@ -30,8 +30,19 @@ ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {
   return "";
 }
 
+// What the allocator has reserved that `value`, a storage, comes from.
+int64_t ReservedFor(ffi::AnyView value) {
+  const VmStorage* storage = AsStorage(value);
+  if (storage == nullptr) throw ffi::Error("TypeError", "expected a vm.Storage, not " + value.GetTypeKey(), "");
+  return static_cast<int64_t>(storage->allocator->UsedMemory());
+}
+
 }  // namespace
 
-TVM_FFI_STATIC_INIT_BLOCK() { ffi::reflection::GlobalDef().def("symalloc.pool.storage_fault", StorageFault); }
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::GlobalDef()
+      .def("symalloc.pool.storage_fault", StorageFault)
+      .def("symalloc.pool.reserved_for", ReservedFor);
+}
 
 }  // namespace symalloc

@@ -1,7 +1,6 @@
 // TVM's memory manager asks a global function for allocators of types that it does not know: the function
 // is named "DeviceAllocator." and the device's suffix, which is empty for a CPU.  It answers with a pointer
-// to an object that must look like tvm::runtime::memory::Allocator (tvm 0.27, memory_manager.h); nothing of
-// libtvm_runtime is linked.
+// to an object that must look like TVM's allocators; nothing of libtvm_runtime is linked.
 #include "vm_hook.h"
 
 #include <tvm/ffi/container/shape.h>
@@ -29,18 +28,16 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// As tvm::runtime::memory::Allocator: the same virtual functions in the same order, then the type.
-class VmAllocator {
+class PoolAllocator final : public VmAllocator {
  public:
-  VmAllocator(PoolRef pool, int type) : type_(type), pool_(std::move(pool)) {}
-  virtual ~VmAllocator() = default;
+  PoolAllocator(PoolRef pool, int type) : VmAllocator(type), pool_(std::move(pool)) {}
 
-  virtual VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) {
+  VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) override {
     void* data = Translated([&] { return pool_->Alloc(nbytes, alignment, false, ""); });
     return VmBuffer{data, nbytes, device, type_};
   }
 
-  virtual VmBuffer Alloc(DLDevice device, ffi::Shape shape, DLDataType dtype, const std::string& scope) {
+  VmBuffer Alloc(DLDevice device, ffi::Shape shape, DLDataType dtype, const std::string& scope) override {
     if (!AllowMemoryScope(scope)) {
       throw ffi::Error("ValueError", "the pool holds memory of scope `global` only, not `" + scope + "`", "");
     }
@@ -55,25 +52,24 @@ class VmAllocator {
     return VmBuffer{data, static_cast<size_t>(nbytes), device, type_};
   }
 
-  virtual void* CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) {
+  void* CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) override {
     return buffer.data;
   }
-  virtual void FreeView(DLDevice, void*) {}
+  void FreeView(DLDevice, void*) override {}
 
-  virtual void Free(const VmBuffer& buffer) {
+  void Free(const VmBuffer& buffer) override {
     FreeQuietly(&pool_->pool, buffer.data, static_cast<int64_t>(buffer.size));
   }
 
-  virtual void Clear() { pool_->pool.Trim(); }
-  virtual size_t UsedMemory() const { return static_cast<size_t>(pool_->pool.statistics().reserved); }
+  void Clear() override { pool_->pool.Trim(); }
+  size_t UsedMemory() const override { return static_cast<size_t>(pool_->pool.statistics().reserved); }
 
   const PoolRef& pool() const { return pool_; }
 
  protected:
-  virtual bool AllowMemoryScope(const std::string& scope) const { return scope.empty() || scope == "global"; }
+  bool AllowMemoryScope(const std::string& scope) const override { return scope.empty() || scope == "global"; }
 
  private:
-  int type_;
   PoolRef pool_;
 };
 
@@ -82,7 +78,7 @@ constexpr const char* kAllocators = "DeviceAllocator.";
 struct Hook {
   std::mutex mutex;
   std::vector<PoolRef> pools;           // the pool of type kFirstType + i
-  std::vector<const void*> allocators;  // all that were made
+  std::vector<const VmAllocator*> allocators;  // all that were made
   std::atomic<int> count{0};            // of pools
   std::optional<ffi::Function> before;  // whose allocators are of other types
 
@@ -94,7 +90,7 @@ struct Hook {
   void* Make(DLDevice device, int type) {
     std::lock_guard<std::mutex> lock(mutex);
     if (device.device_type == kDLCPU && IsPoolType(type)) {
-      auto* made = new VmAllocator(pools[type - kFirstType], type);  // the memory manager owns it
+      auto* made = new PoolAllocator(pools[type - kFirstType], type);  // the memory manager owns it
       allocators.push_back(made);
       return made;
     }
@@ -104,13 +100,13 @@ struct Hook {
 
 }  // namespace
 
-const PoolRef& PoolOf(void* allocator) { return static_cast<VmAllocator*>(allocator)->pool(); }
+const PoolRef& PoolOf(const VmAllocator* allocator) { return static_cast<const PoolAllocator*>(allocator)->pool(); }
 
 bool IsPoolType(int type) {
   return type >= kFirstType && type - kFirstType < Hook::Global().count.load(std::memory_order_acquire);
 }
 
-bool IsAllocator(const void* allocator) {
+bool IsAllocator(const VmAllocator* allocator) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.mutex);
   return std::find(hook.allocators.begin(), hook.allocators.end(), allocator) != hook.allocators.end();

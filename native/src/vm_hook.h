@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pool_object.h"
+#include "vm_layout.h"
 
 namespace symalloc {
 
@@ -10,13 +11,13 @@ namespace symalloc {
 int64_t VmType(PoolRef pool);
 
 // The pool of an allocator that was made for a type of `VmType`.
-const PoolRef& PoolOf(void* allocator);
+const PoolRef& PoolOf(const VmAllocator* allocator);
 
 // Whether `type` is that of a pool: other libraries bring allocators of their own.
 bool IsPoolType(int type);
 
 // Whether `allocator` is one of those that were made for `VmType`.
-bool IsAllocator(const void* allocator);
+bool IsAllocator(const VmAllocator* allocator);
 
 // Whether `data` is memory of a pool that has a type; not asked of pools in guard mode.
 bool PoolOwns(const void* data);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <tvm/ffi/any.h>
+#include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/object.h>
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 namespace symalloc {
 
@@ -20,10 +22,29 @@ struct VmBuffer {
   int alloc_type;
 };
 
+// As tvm::runtime::memory::Allocator: the same virtual functions in the same order, then the type.
+class VmAllocator {
+ public:
+  explicit VmAllocator(int type) : type_(type) {}
+  virtual ~VmAllocator() = default;
+  virtual VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType dtype) = 0;
+  virtual VmBuffer Alloc(DLDevice device, tvm::ffi::Shape shape, DLDataType dtype, const std::string& scope) = 0;
+  virtual void* CreateView(const VmBuffer& buffer, tvm::ffi::Shape, DLDataType, const std::string&) = 0;
+  virtual void FreeView(DLDevice device, void* data) = 0;
+  virtual void Free(const VmBuffer& buffer) = 0;
+  virtual void Clear() = 0;
+  virtual size_t UsedMemory() const = 0;
+
+ protected:
+  virtual bool AllowMemoryScope(const std::string& scope) const = 0;
+
+  int type_;
+};
+
 // As tvm::runtime::memory::StorageObj, whose type key is "vm.Storage".
 struct VmStorage : public tvm::ffi::Object {
   VmBuffer buffer;
-  void* allocator;
+  VmAllocator* allocator;
 };
 
 inline int32_t StorageType() {

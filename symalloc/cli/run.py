@@ -1,78 +1,121 @@
-"""`symalloc run`: run a module, planned, at given sizes, and compare it with the unplanned one."""
+"""`symalloc run`: run a module at given sizes, planned or not, on a pool or not, and say what it used."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from symalloc.cli.bindings import parse_binding
+from symalloc.cli.output import show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.cli.sweeps import bindings, parse_sweeps
+from symalloc.errors import UsageError
 from symalloc.plan.options import PlanOptions
+from symalloc.relax.run_result import PlanKind
 
 if TYPE_CHECKING:
-    from symalloc.relax.run_result import RunResult
+    from symalloc.relax.run_result import PoolRequest
 
 __all__ = ["run_command"]
 
 EPILOG = """\
-Exit status: 0, or 1 when --check finds a difference, 2 for wrong usage, or a module that cannot be read,
-planned, built or run.
+Storages: allocations of the pool a call.  Live: the most bytes in use at a time; reserved: the most that were
+backed by pages.  Exit status: 0, or 1 when --check finds a difference or the pool refuses something (no
+memory under --limit, a tensor outside of its storage, an overrun that --guard sees), 2 for wrong usage, or a
+module that cannot be read, planned, built or run.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128.")
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Run at each of several values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
+    "combinations.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="How often to go through all values.",
+)
+@click.option(
+    "--plan",
+    type=click.Choice(get_args(PlanKind)),
+    default="symalloc",
+    show_default=True,
+    help="Who plans: symalloc, TVM's StaticPlanBlockMemory, or nobody.",
+)
 @click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
+@click.option(
+    "--compare",
+    type=click.Choice(("tvm",)),
+    help="Run beside TVM's own plan on TVM's pooled allocator, call by call.",
+)
+@click.option("--pool", is_flag=True, help="Take all memory from a pool of symalloc's.")
+@click.option("--limit", metavar="BYTES", help="The pool never has more, such as 64MiB; implies --pool.")
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Protect the edges of every tensor and name what is overrun; implies --pool.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what was allocated for `symalloc replay`; implies --pool.",
+)
 @click.option("--function", help="The function to run, where there are several.")
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="For the random arguments."
 )
 @click.option(
-    "--repeat", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many calls."
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show the figures."
 )
 @planner_options
 @module_options
-def run_command(file: Path, bind: tuple[str, ...], **options: Any) -> int:
-    """Plan the Relax module in FILE, build it for the CPU and run it on random arguments."""
+def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
+    """Run the Relax module in FILE on the CPU, on random arguments, and say what memory and time it took."""
     from symalloc.planning import run_file
+    from symalloc.report.run import run_as_text
+    from symalloc.report.run_json import run_as_json
 
+    at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
+    trace, form = options.pop("trace"), options.pop("form")
+    _require_folder(trace)
+    pool = _pool_request(options.pop("pool"), options.pop("limit"), options.pop("guard"), trace is not None)
     request = request_of(file, options)
     chosen = PlanOptions(**{name: options.pop(name) for name in ("flavour", "guards", "effort", "alias")})
-    result = run_file(request, parse_binding(bind, "--bind"), options=chosen, **options)
-    click.echo("".join(f"{line}\n" for line in _described(result)), nl=False)
-    return 1 if result.difference is not None else 0
+    compare = options.pop("compare") is not None
+    report = run_file(request, at, options=chosen, pool=pool, compare=compare, **options)
+    if trace is not None and report.trace is not None:
+        show(report.trace.decode(), trace)
+    click.echo((run_as_json if form == "json" else run_as_text)(report), nl=False)
+    return 0 if report.ok else 1
 
 
-def _described(result: RunResult) -> list[str]:
-    at = ", ".join(f"{name} = {value}" for name, value in result.binding.items())
-    outputs = ", ".join(f"{o.dtype}{list(o.shape)}" for o in result.outputs) or "nothing"
-    lines = [
-        f"{result.function}({at}) returns {outputs}",
-        _arena(result),
-        f"outputs: {result.output_bytes} B",
-        f"time: {_microseconds(median(result.seconds))}, median of {len(result.seconds)}",
-    ]
-    if result.difference is not None:
-        lines.append(f"DIFFERENT from the unplanned module: {result.difference}")
-    elif result.checked:
-        lines.append("the same as the unplanned module, bit for bit")
-    return lines
+def _pool_request(wanted: bool, limit: str | None, guard: bool, trace: bool) -> PoolRequest | None:
+    if not (wanted or guard or trace or limit is not None):
+        return None
+    from symalloc.pool.amounts import parse_bytes
+    from symalloc.pool.errors import PoolError
+    from symalloc.relax.run_result import PoolRequest
+
+    try:
+        return PoolRequest(limit=None if limit is None else parse_bytes(limit), guard=guard, trace=trace)
+    except PoolError as error:
+        raise UsageError(f"--limit: {error}") from None
 
 
-def _arena(result: RunResult) -> str:
-    if not result.planned:
-        return "arena: none, there was no tensor to plan"
-    if result.ratio is None:
-        return f"arena: for {result.planned} tensors; its size depends on what becomes known during the run"
-    return (
-        f"arena: {result.arena_bytes} B for {result.planned} tensors, floor: {result.floor_bytes} B, "
-        f"arena / floor: {result.ratio:.3f}"
-    )
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} µs" if seconds < 0.01 else f"{seconds * 1e3:.1f} ms"
+def _require_folder(file: Path | None) -> None:
+    """Raises UsageError where `file` cannot be written in the end for want of a folder."""
+    if file is not None and not file.absolute().parent.is_dir():
+        raise UsageError(f"cannot write {file}: there is no directory {file.absolute().parent}")
+    if file is not None and file.is_dir():
+        raise UsageError(f"cannot write {file}: it is a directory")

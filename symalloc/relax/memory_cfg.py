@@ -18,7 +18,7 @@ from symalloc.relax.run_isolated import isolated
 from symalloc.relax.run_result import RunError
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["HookError", "memory_cfg", "try_hook"]
+__all__ = ["HookError", "memory_cfg", "reserved_by_tvm", "try_hook"]
 
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/src/vm_layout.h
@@ -81,6 +81,20 @@ def _require_hook(version: str) -> None:
     fault = fault or try_hook()
     if fault:
         raise HookError(f"this TVM ({version}) {fault}; {ELSEWHERE.format(known=' and '.join(KNOWN))}")
+
+
+def reserved_by_tvm() -> int:
+    """Bytes that TVM's own pooled allocator for cpu(0) has reserved in this process, a page for the question.
+
+    It gives nothing back: they are its peak.  Raises HookError.
+    """
+    _require_hook(str(tvm.__version__))
+    machine = relax.VirtualMachine(
+        relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg="pooled"
+    )
+    storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
+    reserved: int = tvm_ffi.get_global_func("symalloc.pool.reserved_for")(storage)
+    return reserved
 
 
 def _vm_type(pool: NativePool) -> int:

@@ -6,13 +6,12 @@ Everything here runs TVM and generated code in this process; `run_isolated` keep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -20,15 +19,17 @@ from symalloc.plan.account.sampling import total
 from symalloc.plan.account.summary import floors, highest
 from symalloc.plan.model import Plan
 from symalloc.plan.options import PlanOptions
-from symalloc.program.donation import donated
+from symalloc.pool.native import NativePool
+from symalloc.program.donation import donated, function_meant
 from symalloc.relax.extract import extract
-from symalloc.relax.pipeline import finishing_pipeline
-from symalloc.relax.run_inputs import Argument, ShapeArgument, random_arguments
+from symalloc.relax.run_call import Found, call, difference
+from symalloc.relax.run_inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run_lower import lower_or_refuse, plan_or_refuse
-from symalloc.relax.run_result import Output, PipelineName, RunError, RunResult
-from symalloc.relax.tvm_error import error_text
+from symalloc.relax.run_machine import Builder, planned_by_tvm
+from symalloc.relax.run_pool import Tally
+from symalloc.relax.run_result import Output, PipelineName, PlanKind, RunError, RunResult
 
-__all__ = ["Runner"]
+__all__ = ["Calls", "Runner"]
 
 
 class Runner:
@@ -42,20 +43,29 @@ class Runner:
         target: str = "llvm",
         pipeline: PipelineName = "default",
         options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+        plan: PlanKind = "symalloc",
+        pool: NativePool | None = None,
     ) -> None:
         """Plans `module`, which is built when it is first run; `function` may be None where it is the
         only one, or called main.
 
-        Raises RunError.
+        `plan` says who plans, `options` how PlanMemory does.  It runs on `pool`, else on TVM's pooled
+        allocator.  Raises RunError.
         """
         _require_cpu(target)
         self.name = _chosen(module, function)
+        self.pool, self.plan_kind = pool, plan
         self._seen = extract(module, name="module").functions[self.name]
-        self._donated = donated(self._seen, options.alias)
-        self._target, self._pipeline = target, pipeline
+        to_this = [d for d in options.alias if function_meant(d, _public_names(module)) == self.name]
+        self._donated = donated(self._seen, to_this)
+        self._builder = Builder(target=target, pipeline=pipeline)
         self._lowered = lower_or_refuse(module, target, pipeline)
-        self._module = plan_or_refuse(self._lowered, target, options)
-        self.plan = self._module.plans[self.name]
+        self._module, self.plan = self._lowered, None
+        if plan == "symalloc":
+            planned = plan_or_refuse(self._lowered, target, options)
+            self._module, self.plan = planned.module, planned.plans[self.name]
+        elif plan == "tvm":
+            self._module = planned_by_tvm(self._lowered)
 
     def run(
         self, binding: Mapping[str, int], *, check: bool = False, seed: int = 0, repeat: int = 1
@@ -64,50 +74,96 @@ class Runner:
 
         With `check` the module is also run with every tensor in memory of its own, and all outputs, and
         arguments that may have been written, are compared bit for bit; those that are donated hold nothing
-        to compare.  Raises RunError.
+        to compare.  Raises RunError; RefusedError for what the pool refuses.
         """
-        arguments = random_arguments(self._seen, binding, seed)
-        found = [_call(self._planned, self.name, arguments) for _ in range(repeat)]
-        difference = self._compared(found[-1], arguments) if check else None
-        return RunResult(
-            function=self.name,
-            binding=dict(binding),
-            outputs=tuple(
-                Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found[-1].outputs
-            ),
-            planned=sum(len(arena.placements) for arena in self.plan.arenas),
-            arena_bytes=total((arena.size for arena in self.plan.arenas), binding),
-            floor_bytes=_floor(self.plan, binding),
-            seconds=tuple(f.seconds for f in found),
-            checked=check,
-            difference=difference,
-        )
+        calls = self.calls(binding, seed)
+        for index in range(repeat):
+            calls.once(check=check and index == repeat - 1)
+        return calls.result()
 
-    def _compared(self, found: _Found, arguments: Sequence[Argument]) -> str | None:
-        unplanned = _call(self._unplanned, self.name, arguments)
-        return _difference(found.without(self._donated), unplanned.without(self._donated))
+    def calls(self, binding: Mapping[str, int], seed: int) -> Calls:
+        """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
+        check_binding(self._seen, binding)
+        return Calls(runner=self, binding=dict(binding), seed=seed)
+
+    def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
+        """Random arguments at `binding`; raises RunError."""
+        return random_arguments(self._seen, binding, seed)
+
+    def once(self, arguments: Sequence[Argument]) -> Found:
+        """One call; raises RunError."""
+        return call(self._planned, self.name, arguments)
+
+    def compared(self, found: Found, arguments: Sequence[Argument]) -> str | None:
+        """Where the unplanned module differs; raises RunError."""
+        unplanned = call(self._unplanned, self.name, arguments)
+        return difference(found.without(self._donated), unplanned.without(self._donated))
 
     @cached_property
     def _planned(self) -> relax.VirtualMachine:
-        return self._machine(self._module.module)
+        return self._builder.machine(self._module, self.pool or "pooled")
 
     @cached_property
     def _unplanned(self) -> relax.VirtualMachine:
-        return self._machine(self._lowered)
+        # naive: what TVM's pooled allocator reserves is that of the calls that are measured
+        return self._builder.machine(self._lowered, "naive")
 
-    def _machine(self, lowered: tvm.IRModule) -> relax.VirtualMachine:
-        """Builds what CallTIRRewrite, or the planner behind it, left."""
-        pipeline = finishing_pipeline(self._target, flavour=self._pipeline)
-        try:
-            return relax.VirtualMachine(
-                relax.build(lowered, self._target, relax_pipeline=pipeline), tvm.cpu()
-            )
-        except Exception as error:  # the code generator and the linker raise several kinds
-            raise RunError(f"TVM cannot build the module: {error_text(error)}") from None
+    def peer(self) -> relax.VirtualMachine:
+        """A machine for the same module, planned by TVM, on TVM's pooled allocator; raises RunError."""
+        return self._builder.machine(planned_by_tvm(self._lowered), "pooled")
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """The calls at one binding, so far.  `tally` counts what they take of the runner's pool."""
+
+    runner: Runner
+    binding: dict[str, int]
+    seed: int
+    tally: Tally | None = field(init=False)
+    seconds: list[float] = field(default_factory=list)
+    outputs: tuple[Output, ...] = ()
+    checked: bool = False
+    difference: str | None = None
+
+    def __post_init__(self) -> None:
+        self.tally = None if self.runner.pool is None else Tally(self.runner.pool)
+
+    def once(self, *, check: bool = False) -> tuple[Argument, ...]:
+        """One call more; the arguments that it had.  Raises RunError."""
+        arguments = self.runner.arguments(self.binding, self.seed)
+        with nullcontext() if self.tally is None else self.tally.call():
+            found = self.runner.once(arguments)
+        self.seconds.append(found.seconds)
+        self.outputs = tuple(
+            Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs
+        )
+        if check:
+            self.checked = True
+            self.difference = self.difference or self.runner.compared(found, arguments)
+        return arguments
+
+    def result(self) -> RunResult:
+        """What there was; there must have been one call."""
+        plan = self.runner.plan
+        arenas = () if plan is None else plan.arenas
+        return RunResult(
+            function=self.runner.name,
+            binding=self.binding,
+            outputs=self.outputs,
+            planned=sum(len(arena.placements) for arena in arenas),
+            arena_bytes=total((arena.size for arena in arenas), self.binding),
+            floor_bytes=None if plan is None else _floor(plan, self.binding),
+            seconds=tuple(self.seconds),
+            plan=self.runner.plan_kind,
+            pool=None if self.tally is None else self.tally.use(),
+            checked=self.checked,
+            difference=self.difference,
+        )
 
 
 def _chosen(module: tvm.IRModule, function: str | None) -> str:
-    names = [str(v.name_hint) for v, f in module.functions_items() if _public(f)]
+    names = _public_names(module)
     if function is None and len(names) == 1:
         return names[0]
     if function is None and "main" in names:
@@ -121,6 +177,10 @@ def _chosen(module: tvm.IRModule, function: str | None) -> str:
             f"the module has {len(names)} functions; choose one with --function: {', '.join(names)}"
         )
     raise RunError(f"the module has no public function `{function}`; it has {', '.join(names)}")
+
+
+def _public_names(module: tvm.IRModule) -> list[str]:
+    return [str(v.name_hint) for v, f in module.functions_items() if _public(f)]
 
 
 def _require_cpu(target: str) -> None:
@@ -140,76 +200,3 @@ def _public(function: Any) -> bool:
 def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:
     found = [highest(floor.sums, binding) for floor in floors(plan)]
     return None if None in found else sum(each for each in found if each is not None)
-
-
-# -- execution ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    outputs: tuple[np.ndarray, ...]
-    arguments: tuple[np.ndarray, ...]
-    seconds: float
-
-    def without(self, donated: Collection[int]) -> _Found:
-        """The same but for the arguments `donated`."""
-        kept = tuple(a for index, a in enumerate(self.arguments) if index not in donated)
-        return replace(self, arguments=kept)
-
-
-def _call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argument]) -> _Found:
-    """One call on fresh copies of `arguments`, which the function may write."""
-    passed = [_to_tvm(a) for a in arguments]
-    started = perf_counter()
-    try:
-        result = machine[function](*passed)
-    except Exception as error:  # a kernel, a guard, a packed function
-        raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
-    seconds = perf_counter() - started
-    return _Found(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
-
-
-def _to_tvm(argument: Argument) -> Any:
-    if isinstance(argument, ShapeArgument):
-        return tvm.runtime.ShapeTuple(argument)
-    if isinstance(argument, tuple):
-        return tuple(_to_tvm(item) for item in argument)
-    return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
-
-
-def _arrays(value: Any) -> list[np.ndarray]:
-    """The tensors (and shapes, as arrays) in a result, depth first."""
-    if isinstance(value, tvm.runtime.Tensor):
-        return [value.numpy()]
-    if isinstance(value, tvm.runtime.ShapeTuple):
-        return [np.array(list(value), dtype="int64")]
-    if isinstance(value, int | float):
-        return [np.array(value)]
-    try:
-        items = list(value)
-    except TypeError:
-        return []  # an object that holds no numbers
-    return [array for item in items for array in _arrays(item)]
-
-
-def _difference(ours: _Found, theirs: _Found) -> str | None:
-    """Where the two differ in bits; None where they do not."""
-    for what, left, right in (
-        ("output", ours.outputs, theirs.outputs),
-        ("argument", ours.arguments, theirs.arguments),
-    ):
-        if len(left) != len(right):
-            return f"{len(left)} {what}s against {len(right)} of the unplanned module"
-        for index, (a, b) in enumerate(zip(left, right, strict=True)):
-            if a.shape != b.shape or a.dtype != b.dtype:
-                return f"{what} {index} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
-            if a.tobytes() != b.tobytes():
-                return f"{what} {index} differs in {_changed(a, b)} of {a.size} elements"
-    return None
-
-
-def _changed(left: np.ndarray, right: np.ndarray) -> int:
-    """How many elements differ in bits."""
-    itemsize = left.dtype.itemsize
-    bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
-    return int((bits[0] != bits[1]).any(axis=1).sum())

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from symalloc.plan.options import PlanOptions
 from symalloc.relax.plan_request import PlanRequest
 from symalloc.relax.run import Runner
 from symalloc.relax.run_load import load_one
-from symalloc.relax.run_result import RunResult
+from symalloc.relax.run_pool import made
+from symalloc.relax.run_result import PlanKind, PoolRequest, RunReport
+from symalloc.relax.run_sweep import sweep
 
 __all__ = ["run_file"]
 
 
 def run_file(
     request: PlanRequest,
-    binding: Mapping[str, int],
+    bindings: Sequence[Mapping[str, int]],
     *,
     options: PlanOptions,
     function: str | None,
+    plan: PlanKind,
+    pool: PoolRequest | None,
     check: bool,
+    compare: bool,
     seed: int,
     repeat: int,
-) -> RunResult:
+) -> RunReport:
     """Loads the module and runs it; raises RunError."""
     loaded = load_one(request.path, trust=request.trust, module=request.module)
     runner = Runner(
-        loaded, function=function, target=request.target, pipeline=request.pipeline, options=options
+        loaded,
+        function=function,
+        target=request.target,
+        pipeline=request.pipeline,
+        options=options,
+        plan=plan,
+        pool=None if pool is None else made(pool),
     )
-    return runner.run(binding, check=check, seed=seed, repeat=repeat)
+    return sweep(runner, bindings, seed=seed, repeat=repeat, check=check, compare=compare, asked=pool)

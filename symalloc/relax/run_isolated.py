@@ -19,10 +19,18 @@ from typing import Any
 from symalloc.relax.child_process import prepare_child
 from symalloc.relax.run_result import RunError
 
-__all__ = ["isolated", "serve"]
+__all__ = ["CrashError", "isolated", "serve"]
 
 _QUOTED_LINES = 3
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from symalloc.relax.run_isolated import serve; serve()"
+
+
+class CrashError(RunError):
+    """The child died; `said` is all that stood on its standard error stream."""
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message)
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,8 @@ def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None,
     """What the function `job`, written `module:name`, returns when it is called in a child process.
 
     Arguments and result must pickle.  Raises RunError with the text of the RunError that the job raised,
-    or where the child dies or takes longer than `timeout` seconds; `what` says what the child was doing
-    ("running the module").
+    or where the child takes longer than `timeout` seconds, CrashError where it dies; `what` says what the
+    child was doing ("running the module").
     """
     request = pickle.dumps((job, arguments, named))
     with tempfile.TemporaryFile() as complaints:
@@ -58,7 +66,7 @@ def isolated(job: str, *arguments: Any, what: str, timeout: float | None = None,
         complaints.seek(0)
         said = complaints.read().decode(errors="replace")
     if child.returncode != 0 or not child.stdout:
-        raise RunError(_death(what, child.returncode, said))
+        raise CrashError(_death(what, child.returncode, said), said)
     answer = pickle.loads(child.stdout)  # our own child wrote it
     if isinstance(answer, _Failed):
         raise RunError(answer.message) if answer.expected else RuntimeError(answer.message)

@@ -34,10 +34,11 @@ def serve(pool: NativePool, name: str = TAKE) -> None:
 class TakeStorages:
     """Has each storage made by the global function `name`, and each tensor on it by `name + ".place"`.
 
-    `name(shape, tag, escapes)` gives a tensor of bytes with that shape, `.place(memory, offset, shape, dtype,
+    `name(shape, tag, escapes)` gives a tensor of bytes with that shape (`escapes`: 1 where it may outlive the
+    call), `.place(memory, offset, shape, dtype,
     tag)` a tensor at `offset` bytes of it, which keeps it; `serve` registers both.  Storages of other devices
-    than the first, or of other scopes than `global`, stay.  Stands in front of VMShapeLower, best where memory
-    has been planned.
+    than the first, or of other scopes than `global`, stay.  Stands in front of VMShapeLower, best behind the
+    planner.
     """
 
     def __init__(self, name: str = TAKE) -> None:

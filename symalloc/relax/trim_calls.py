@@ -29,6 +29,7 @@ _MAKE = "vm.builtin.make_prim_value"
 _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
 _STORE = 1
 _READS = frozenset({"vm.builtin.make_shape", _MAKE})
+_WITH_MACHINE = "relax.call_builtin_with_ctx"
 _ALLOCATE_NOTHING = _READS | {
     ASSERT,
     _ALLOC_TENSOR,
@@ -214,9 +215,17 @@ class _Trimmer:
         if type(call) is not Call:
             return binding
         arguments = elements(call.args)
+        if line.name == _WITH_MACHINE:  # what it is called with stands in a tuple
+            return self.with_machine(binding, call)
         if self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
             return binding
         renewed = list(map(self.now, arguments))
+        value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
+        return relax.VarBinding(binding.var, value)
+
+    def with_machine(self, binding: Any, call: Any) -> Any:
+        function, given = elements(call.args)
+        renewed = [function, relax.Tuple(list(map(self.now, elements(given.fields))))]
         value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
         return relax.VarBinding(binding.var, value)
 

@@ -1,11 +1,23 @@
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+import symalloc.report
 from symalloc.cli.main import main
+from symalloc.pool.trace import Alloc, CallBegin, read_trace
+from symalloc.report.run import COLUMNS
+from tests.pool.library import need_native
+
+SCHEMA = Path(symalloc.report.__file__).parent / "schema" / "run-1.json"
 
 MODULE = """\
 from tvm.script import ir as I, relax as R, tirx as T
@@ -93,3 +105,145 @@ def test_what_cannot_run_is_said_in_one_line(
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
+
+
+# -- on a pool ----------------------------------------------------------------------------------------------
+
+ISSUE = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def fill(out: T.handle):
+        m = T.int64()
+        a = T.match_buffer(out, (m,), "float32")
+        for i in range(EXTENT):
+            a[i] = T.float32(1)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([BYTES]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        Module.fill(alloc)
+        return alloc
+"""
+
+
+@pytest.fixture
+def pool() -> None:
+    need_native()
+
+
+def _issue(nbytes: int, extent: str) -> str:
+    Path("issue.py").write_text(ISSUE.replace("BYTES", str(nbytes)).replace("EXTENT", extent))
+    return "issue.py"
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_sweep_on_a_pool_shows_what_was_used(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--sweep", "n=1..64:21", "--repeat", "2", "--pool", "--compare", "tvm", "--check")
+    status, out, err = run(capsys, "module.py", *options)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "main at 4 bindings, 8 calls"
+    assert lines[1].split() == list(COLUMNS)
+    assert [line.split()[2] for line in lines[2:6]] == ["1", "22", "43", "64"]
+    assert lines[6].startswith(
+        "pool: 2.125 storages a call, at most "
+    )  # the first call asks for a shape heap
+    assert lines[7].startswith("TVM's plan on its pooled allocator: ")
+    assert lines[-1] == "the same as the unplanned module, bit for bit"
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("plan", ("none", "tvm", "symalloc"))
+def test_every_plan_gives_the_same_results(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--bind", "n=7", "--plan", plan, "--pool", "--check", "--format", "json", "--repeat", "3")
+    status, out, _ = run(capsys, "module.py", *options)
+    document = json.loads(out)
+    assert status == 0 and document["ok"] and document["refused"] is None
+    (found,) = document["runs"]
+    assert found["binding"] == {"n": 7} and found["plan"] == plan and found["same_as_unplanned"]
+    assert (found["arena"] is not None) == (plan == "symalloc")
+    # a shape heap at the first call; then an arena and the output, or two tensors and the output
+    assert document["pool"]["allocations"] == 1 + 3 * (2 if plan == "symalloc" else 3)
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_limit_that_is_too_small_names_who_holds_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--sweep", "n=100,100000", "--limit", "1MiB", "--plan", "none")
+    status, out, err = run(capsys, "module.py", *options)
+    assert (status, err) == (1, "")
+    assert "REFUSED by the pool at n = 100000: " in out and "under the limit of 1048576" in out
+    assert out.startswith("main(n = 100) returns")
+    status, out, _ = run(capsys, "module.py", "--bind", "n=2000", "--limit", "300KiB", "--plan", "none")
+    assert status == 1 and "`main.a float32[n, 16]` 128000 bytes in 1 block" in out
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_tensor_that_outgrows_its_storage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
+    assert (status, err) == (1, "")
+    assert "REFUSED by the pool at m = 5: tensor `main.alloc`, float32[5], needs 20 bytes" in out
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("m", (15, 16))  # canaries tell, and a protected page
+def test_an_overrun_is_named_in_guard_mode(m: int, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
+    assert (status, err) == (1, "")
+    assert out.startswith("REFUSED by the pool") and f"m = {m}" in out
+    assert f"`main.alloc` of {4 * m} bytes " in out and "overrun: byte 0 past its end " in out
+
+
+@pytest.mark.usefixtures("pool")
+def test_what_was_allocated_is_written_for_replay(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, _ = run(capsys, "module.py", "--sweep", "n=1..9", "--plan", "none", "--trace", "trace.json")
+    assert status == 0
+    trace = read_trace(Path("trace.json"))
+    # a, b and the result; a shape heap
+    assert sum(isinstance(event, Alloc) for event in trace.events) == 9 * 3 + 1
+    assert sum(isinstance(event, CallBegin) for event in trace.events) == 9
+    assert any(tag.startswith("main.a float32[n, 16]") for tag in trace.tags.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--sweep", "n=5..1"), "the range 5..1 is empty"),
+        (("--sweep", "n=1..2", "--bind", "n=1"), "`n` has a value by --bind"),
+        (("--bind", "n=1", "--limit", "much"), "--limit: `much` is no amount of memory"),
+        (("--bind", "n=1", "--limit", "-5"), "--limit: `-5` is no amount of memory"),
+        (("--bind", "n=1", "--trace", "no/where.json"), "there is no directory"),
+        (("--bind", "n=1", "--trace", "."), "it is a directory"),
+        (("--bind", "n=1", "--plan", "mine"), "'mine' is not one of"),
+        (("--bind", "n=1", "--compare", "torch"), "'torch' is not"),
+        (("--bind", "n=1", "--repeat", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_values_are_refused(
+    arguments: Sequence[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, "module.py", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ") and problem in err and "Traceback" not in err
+
+
+def test_an_interrupted_run_ends_with_2_and_leaves_nothing_behind() -> None:
+    command = [sys.executable, "-m", "symalloc", "run", "module.py", "--bind", "n=3", "--repeat", "1000000"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    runs = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    while not (workers := runs.read_text().split()):
+        time.sleep(0.05)
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (2, "") and "Traceback" not in err
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -11,8 +11,13 @@ import pytest
 import tvm
 from tvm import relax
 
+from symalloc.pool.native import NativePool
+from symalloc.relax.memory_cfg import memory_cfg
+from symalloc.relax.name_tensors import NameTensors
+from symalloc.relax.pipeline import finishing_pipeline
 from symalloc.relax.run_load import load_one
 from symalloc.relax.trim_calls import TrimCalls
+from tests.pool.library import need_native
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 PASSES = relax.transform
@@ -78,3 +83,21 @@ def test_kills_stay_where_something_is_allocated_behind_them() -> None:
     plain = calls(machine("Chain", trimmed=False), *given("Chain", 5, True))
     trimmed = calls(machine("Chain", trimmed=True), *given("Chain", 5, True))
     assert 0 < trimmed["vm.builtin.null_value"] < plain["vm.builtin.null_value"]
+
+
+def test_arguments_in_a_tuple_are_renewed_too() -> None:
+    """A builtin that is given the machine has its arguments in a tuple; the size of both storages is read once."""
+    need_native()
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    with builder.function("main", [relax.Var("x", relax.TensorType((n,), "float32"))], pure=False):
+        size = relax.ShapeExpr([n * 4])
+        storages = [builder.emit(relax.op.memory.alloc_storage(size, 0, "global", "uint8")) for _ in range(2)]
+        shape = relax.ShapeExpr([n])
+        first, second = (
+            builder.emit(relax.op.memory.alloc_tensor(storage, 0, shape, "float32")) for storage in storages
+        )
+        builder.emit_func_output(relax.Tuple([first, second]))
+    memory_cfg(NativePool())
+    built = relax.build(NameTensors()(builder.get()), "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    first, second = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(np.ones(3, "float32")))
+    assert first.shape == second.shape == (3,)

@@ -1,0 +1,89 @@
+"""Runs at many bindings, over and over, on one machine, beside TVM's own plan and allocator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from symalloc.relax.memory_cfg import HookError, reserved_by_tvm
+from symalloc.relax.run import Runner
+from symalloc.relax.run_call import call
+from symalloc.relax.run_inputs import Argument
+from symalloc.relax.run_pool import Tally, recorded
+from symalloc.relax.run_result import Peer, PoolRequest, RefusedError, RunError, RunReport
+
+__all__ = ["AT", "sweep"]
+
+AT = "symalloc: running at "  # what a child in guard mode says, for the case that it is its last word
+
+
+def sweep(
+    runner: Runner,
+    bindings: Sequence[Mapping[str, int]],
+    *,
+    seed: int = 0,
+    repeat: int = 1,
+    check: bool = False,
+    compare: bool = False,
+    asked: PoolRequest | None = None,
+) -> RunReport:
+    """Calls the function once at each of `bindings`, in their order, `repeat` times over.
+
+    `asked` is what the runner's pool was made from.  With `check` the last time over is compared with the
+    unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too.  What the
+    pool refuses ends the run, and is in the report.  Raises RunError.
+    """
+    everything = None if runner.pool is None else Tally(runner.pool)
+    all_calls = [runner.calls(binding, seed) for binding in bindings]
+    for calls in all_calls:
+        if calls.tally is not None and everything is not None:
+            calls.tally.larger.append(everything)
+    peer = _Peer(runner, len(bindings)) if compare else None
+    refused, at = None, None
+    aloud = asked is not None and asked.guard
+    try:
+        for left in reversed(range(repeat)):
+            for index, calls in enumerate(all_calls):
+                at = calls.binding
+                if aloud:
+                    print(AT + _text(at), file=sys.stderr, flush=True)
+                arguments = calls.once(check=check and left == 0)
+                if peer is not None:
+                    peer.once(index, arguments)
+    except RefusedError as error:
+        refused = str(error)
+    return RunReport(
+        results=tuple(calls.result() for calls in all_calls if calls.seconds),
+        pool=everything.use() if everything is not None and everything.calls else None,
+        peer=peer.result() if peer is not None and refused is None else None,
+        refused=refused,
+        refused_at=at if refused is not None else None,
+        trace=None if runner.pool is None or asked is None else recorded(runner.pool, asked),
+    )
+
+
+def _text(binding: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in binding.items())
+
+
+class _Peer:
+    """The same calls on TVM's plan and allocator."""
+
+    def __init__(self, runner: Runner, count: int) -> None:
+        self.name, self.machine = runner.name, runner.peer()
+        self.seconds: list[list[float]] = [[] for _ in range(count)]
+        self.before = _reserved()
+
+    def once(self, index: int, arguments: Sequence[Argument]) -> None:
+        self.seconds[index].append(call(self.machine, self.name, arguments).seconds)
+
+    def result(self) -> Peer:
+        return Peer(seconds=tuple(map(median, self.seconds)), reserved=_reserved() - self.before)
+
+
+def _reserved() -> int:
+    try:
+        return reserved_by_tvm()
+    except HookError as error:
+        raise RunError(str(error)) from None

@@ -1,0 +1,139 @@
+"""What a run gave, for a person: a few lines for one binding, a table for several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import geometric_mean, median
+
+from symalloc.relax.run_result import Peer, PoolUse, RunReport, RunResult
+from symalloc.report.amounts import human_bytes, times
+
+__all__ = ["run_as_text"]
+
+MOST_ROWS = 24
+COLUMNS = ("calls", "time", "arena", "floor", "outputs", "storages", "live", "reserved", "ratio")
+PLANNERS = {"tvm": "StaticPlanBlockMemory's storages", "none": "a storage for each tensor"}
+
+
+def run_as_text(report: RunReport) -> str:
+    """All of `report` but its trace."""
+    lines = list(_single(report.results[0]) if len(report.results) == 1 else _table(report))
+    lines += _pool(report.pool)
+    if report.peer is not None:
+        lines += _peer(report.results, report.peer, report.pool)
+    lines += _checked(report.results)
+    if report.refused is not None:
+        where = f" at {at_text(report.refused_at)}" if report.refused_at else ""
+        lines.append(f"REFUSED by the pool{where}: {report.refused}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def at_text(binding: Mapping[str, int]) -> str:
+    """`n = 5, b = 2`"""
+    return ", ".join(f"{name} = {value}" for name, value in binding.items())
+
+
+# -- one binding --------------------------------------------------------------------------------------------
+
+
+def _single(result: RunResult) -> Iterator[str]:
+    outputs = ", ".join(f"{o.dtype}{list(o.shape)}" for o in result.outputs) or "nothing"
+    yield f"{result.function}({at_text(result.binding)}) returns {outputs}"
+    yield _arena(result)
+    yield f"outputs: {result.output_bytes} B"
+    yield f"time: {_duration(median(result.seconds))}, median of {len(result.seconds)}"
+
+
+def _arena(result: RunResult) -> str:
+    if result.plan != "symalloc":
+        return f"arena: none, {PLANNERS[result.plan]}"
+    if not result.planned:
+        return "arena: none, there was no tensor to plan"
+    if result.ratio is None:
+        return f"arena: for {result.planned} tensors; its size depends on what becomes known during the run"
+    return (
+        f"arena: {result.arena_bytes} B for {result.planned} tensors, floor: {result.floor_bytes} B, "
+        f"arena / floor: {result.ratio:.3f}"
+    )
+
+
+# -- several ------------------------------------------------------------------------------------------------
+
+
+def _table(report: RunReport) -> Iterator[str]:
+    if not report.results:
+        return
+    results = report.results
+    total = sum(len(r.seconds) for r in results)
+    yield f"{results[0].function} at {len(results)} bindings, {total} calls"
+    rows = [("", *COLUMNS), *(_row(r) for r in _chosen(results))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    shown = [i for i in range(len(rows[0])) if i == 0 or any(row[i] != "-" for row in rows[1:])]
+    for row in rows:
+        cells = (row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in shown)
+        yield "  " + "  ".join(cells)
+    if len(results) > MOST_ROWS:
+        yield f"  {len(results) - MOST_ROWS} bindings more; --format json holds all"
+
+
+def _chosen(results: Sequence[RunResult]) -> list[RunResult]:
+    """At most MOST_ROWS of `results`, the first and the last among them, the others evenly between."""
+    if len(results) <= MOST_ROWS:
+        return list(results)
+    last = len(results) - 1
+    return [results[i * last // (MOST_ROWS - 1)] for i in range(MOST_ROWS)]
+
+
+def _row(result: RunResult) -> tuple[str, ...]:
+    planned = result.plan == "symalloc"
+    pool = result.pool
+    return (
+        at_text(result.binding),
+        str(len(result.seconds)),
+        _duration(median(result.seconds)),
+        human_bytes(result.arena_bytes) if planned else "-",
+        human_bytes(result.floor_bytes) if planned else "-",
+        human_bytes(result.output_bytes),
+        "-" if pool is None else f"{pool.storages:.4g}",
+        "-" if pool is None else human_bytes(pool.peak_live),
+        "-" if pool is None else human_bytes(pool.peak_reserved),
+        "-" if pool is None else times(pool.ratio),
+    )
+
+
+# -- below both ---------------------------------------------------------------------------------------------
+
+
+def _pool(pool: PoolUse | None) -> Iterator[str]:
+    if pool is None:
+        return
+    yield (
+        f"pool: {pool.storages:.4g} storages a call, at most {human_bytes(pool.peak_live)} live, "
+        f"{human_bytes(pool.peak_reserved)} reserved, reserved / live: {pool.ratio:.3f}; "
+        f"pages taken {pool.commits} times, given back {pool.decommits} times"
+    )
+
+
+def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Iterator[str]:
+    ratios = [
+        median(r.seconds) / theirs for r, theirs in zip(results, peer.seconds, strict=True) if theirs > 0
+    ]
+    yield f"TVM's plan on its pooled allocator: {human_bytes(peer.reserved)} reserved"
+    if pool is not None and peer.reserved:
+        yield f"  reserved, ours / TVM's: {pool.peak_reserved / peer.reserved:.3f}"
+    if ratios:
+        yield f"  time, ours / TVM's: {geometric_mean(ratios):.3f}"
+
+
+def _checked(results: Sequence[RunResult]) -> Iterator[str]:
+    checked = [r for r in results if r.checked]
+    different = [r for r in checked if r.difference is not None]
+    for result in different:
+        where = f" at {at_text(result.binding)}" if len(results) > 1 else ""
+        yield f"DIFFERENT from the unplanned module{where}: {result.difference}"
+    if checked and not different:
+        yield "the same as the unplanned module, bit for bit"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs" if seconds < 0.01 else f"{seconds * 1e3:.1f} ms"
