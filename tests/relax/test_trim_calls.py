@@ -86,7 +86,7 @@ def test_kills_stay_where_something_is_allocated_behind_them() -> None:
 
 
 def test_arguments_in_a_tuple_are_renewed_too() -> None:
-    """A builtin that is given the machine has its arguments in a tuple; the size of both storages is read once."""
+    """A builtin that is given the machine has its arguments in a tuple; the size is read once."""
     need_native()
     builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
     with builder.function("main", [relax.Var("x", relax.TensorType((n,), "float32"))], pure=False):
