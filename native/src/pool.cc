@@ -187,11 +187,14 @@ void Pool::FreeGuarded(void* block, int64_t nbytes) {
 
 int64_t Pool::Trim() {
   Local* mine = local();
-  std::lock_guard<std::mutex> lock(mutex_);
-  FlushLocked(mine);
-  FlushOthersLocked(mine);
   int64_t given = 0;
-  for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved(), nullptr);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    FlushLocked(mine);
+    FlushOthersLocked(mine);
+    for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved(), nullptr);
+  }
+  if (watches_.due()) CallWatches();
   return given;
 }
 

@@ -55,11 +55,13 @@ void Pool::ClearCallbacks() {
 // Calls the watches that are due.  A callback may use the pool; what it throws is said, and goes no further.
 void Pool::CallWatches() {
   Watches::Due due;
+  int64_t in_use;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     due = watches_.Take();
+    in_use = used_;
   }
-  for (auto& [watch, in_use] : due) {
+  for (auto& watch : due) {
     try {
       watch->callback(in_use);
     } catch (const std::exception& error) {

@@ -23,9 +23,8 @@ int64_t Watches::Add(Watch watch, int64_t in_use) {
 
 Watches::Removed Watches::Remove(int64_t id) {
   auto stays = [id](const auto& watch) { return watch->id != id; };
-  auto waits = [id](const auto& due) { return due.first->id != id; };
   auto watch = std::stable_partition(watches_.begin(), watches_.end(), stays);
-  auto due = std::stable_partition(due_.begin(), due_.end(), waits);
+  auto due = std::stable_partition(due_.begin(), due_.end(), stays);
   Removed removed{{watch, watches_.end()}, {due, due_.end()}};
   watches_.erase(watch, watches_.end());
   due_.erase(due, due_.end());
@@ -41,6 +40,7 @@ Watches::Removed Watches::Clear() {
 
 Watches::Due Watches::Take() {
   due_flag_.store(false, std::memory_order_relaxed);
+  std::sort(due_.begin(), due_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
   return std::exchange(due_, {});
 }
 
@@ -55,7 +55,7 @@ void Watches::Update(int64_t in_use) {
     if (watch->armed && Reached(*watch, in_use)) {
       watch->armed = false;
       watch->running = true;
-      due_.emplace_back(watch, in_use);
+      due_.push_back(watch);
       due_flag_.store(true, std::memory_order_relaxed);
     } else if (!watch->armed && Left(*watch, in_use)) {
       watch->armed = true;

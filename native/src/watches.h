@@ -25,7 +25,7 @@ struct Watch {
 // All but `due` is guarded by the pool's mutex.
 class Watches {
  public:
-  using Due = std::vector<std::pair<std::shared_ptr<Watch>, int64_t>>;  // with the bytes in use that it is due for
+  using Due = std::vector<std::shared_ptr<Watch>>;
 
   // The number of the new watch; it is armed unless `in_use` is beyond its mark already.
   int64_t Add(Watch watch, int64_t in_use);
@@ -46,7 +46,8 @@ class Watches {
 
   bool due() const { return due_flag_.load(std::memory_order_relaxed); }
 
-  // The watches that are to be called now, without the mutex; `Done` for each of them then.
+  // The watches that are to be called now, in the order that they were added in, without the mutex; `Done` for
+  // each of them then.
   Due Take();
   void Done(Watch* watch, int64_t in_use);
 

@@ -17,6 +17,7 @@ from symalloc.pool.marks import OomCallback, WatchCallback, high_marks, low_mark
 from symalloc.pool.recording import recorded_trace
 from symalloc.pool.registry import register
 from symalloc.pool.snapshot import Snapshot, read_snapshot
+from symalloc.pool.tally import Tally, read_tally
 from symalloc.pool.trace import Trace
 
 __all__ = ["Observed", "Watch"]
@@ -126,6 +127,18 @@ class Observed:
     def reset_peak(self) -> None:
         """Counts `peak_used` and `peak_reserved` from what is in use now."""
         native_function("reset_peak")(self.object)
+
+    def open_tally(self) -> int:
+        """Counts from now on; the number of the tally.  `symalloc.pool.statistics` is the usual way."""
+        return int(native_function("open_tally")(self.object))
+
+    def read_tally(self, number: int) -> Tally:
+        """What that tally has counted so far."""
+        return read_tally(native_function("read_tally")(self.object, number))
+
+    def close_tally(self, number: int) -> None:
+        """Counts no more for that tally."""
+        native_function("close_tally")(self.object, number)
 
     def start_recording(self) -> None:
         """Records what is allocated and freed from now on, by any thread; forgets what was recorded."""
