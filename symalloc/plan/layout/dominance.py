@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from symalloc.prove.domain import INT64_MAX, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
-from symalloc.size.condition import Condition, eq, le
+from symalloc.size.atoms import Max
+from symalloc.size.condition import Condition, Relation, eq, le
 from symalloc.size.expr import Expr
 from symalloc.size.operations import round_up
 
@@ -23,8 +24,9 @@ class Dominance:
     """`reaches` and `align` over one domain.
 
     What fails at a sample binding is never asked of the prover; a difference of polynomials whose terms are
-    all >= 0 need not be.  `patience` is how many hard questions the prover is asked, those left open counted
-    `OPEN` times; then none any more: offsets keep alternatives that they could do without, nothing is lost.
+    all >= 0 need not be.  `patience` is how many hard questions the prover is asked, those left open or about
+    maxima of rounded sums counted `OPEN` times; then none any more: offsets keep alternatives that they could
+    do without, nothing is lost.
     """
 
     __slots__ = ("_aligned", "_bindings", "_domain", "_patience", "_prover", "_reached", "_values")
@@ -77,7 +79,8 @@ class Dominance:
         if self._patience <= 0:
             return False
         proof = self._prover.prove(condition, self._domain, explain=False)
-        self._patience -= OPEN if proof.unknown else proof.decided_by not in EASY
+        slow = proof.unknown or _is_tangled(condition)
+        self._patience -= OPEN if slow else proof.decided_by not in EASY
         return proof.verdict is Verdict.ALWAYS_VALID
 
     def _plain(self, difference: Expr) -> bool:
@@ -90,6 +93,16 @@ class Dominance:
         if any(self._at_samples(remainder)):
             return False
         return self._ask(eq(remainder, 0))
+
+
+def _is_tangled(condition: Condition) -> bool:
+    """Whether `condition` holds a maximum of rounded sums: in one symbol that is decided, but takes its time
+    for each case and remainder.
+    """
+    if not isinstance(condition, Relation):
+        return False
+    maxima = (atom for atom in condition.expr.atoms if isinstance(atom, Max))
+    return any(not operand.is_polynomial for atom in maxima for operand in atom.operands)
 
 
 def samples(domain: Domain, names: Sequence[str]) -> tuple[Mapping[str, int], ...]:

@@ -141,10 +141,10 @@ class _Attempt:
             if self.add(order):
                 return
         hard = self.hard(points)
-        if self.effort.work and self.local(hard):
+        if len(hard) == 1 and self.effort.exact_seconds and self.exact(hard[0]):
             return
-        if len(hard) == 1 and self.effort.exact_seconds:
-            self.exact(hard[0])
+        if self.effort.work:
+            self.local(hard)
 
     def expired(self) -> bool:
         return perf_counter() - self.start > self.effort.seconds
@@ -164,10 +164,8 @@ class _Attempt:
                 sizes = self.problem.sizes_at(point)
                 yield by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
 
-    def local(self, points: list[int]) -> bool:
-        """Local search from the best candidate at `points`, and where it leaves others worst; whether the
-        search is over.
-        """
+    def local(self, points: list[int]) -> None:
+        """Local search from the best candidate at `points`, and where it leaves others worst."""
         random = Random(self.effort.seed)
         for _ in range(ROUNDS):
             order, taken = improve(
@@ -181,12 +179,13 @@ class _Attempt:
             )
             self.steps += taken
             if self.add(order):
-                return True
+                return
             points = self.different((*points, int(self.candidates[0].values.argmax())))
-        return False
 
-    def exact(self, point: int) -> None:
-        """The exact method at `point`: where all points are alike but for the scale, it speaks for all."""
+    def exact(self, point: int) -> bool:
+        """The exact method at `point`: where all points are alike but for the scale, it speaks for all.
+        Whether the search is over.
+        """
         sizes = self.problem.sizes_at(point)
         static = [
             StaticBuffer(id=i, size=size, live=live)
@@ -197,8 +196,9 @@ class _Attempt:
             static, neighbours, capacity=None, seconds=self.effort.exact_seconds, seed=self.effort.seed
         )
         self.steps += found.steps
-        if found.offsets is not None:
-            self.add(by_offset([found.offsets[i] for i in range(len(static))], sizes))
+        if found.offsets is None:
+            return False
+        return self.add(by_offset([found.offsets[i] for i in range(len(static))], sizes)) or found.optimal
 
     def hard(self, points: Sequence[int]) -> list[int]:
         """The first of `points`, and where each of the candidates is worst; of points that are alike but for

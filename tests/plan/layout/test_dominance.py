@@ -62,3 +62,14 @@ def test_a_zero_divisor_at_a_sample_is_no_answer() -> None:
     ratio = floordiv(N, M - 7)
     assert dominance(Domain(lower={"m": 8})).reaches(N, ratio)
     assert not dominance().reaches(N, ratio), "at m = 7 it is not defined"
+
+
+def test_maxima_of_rounded_sums_use_patience_up() -> None:
+    prover = Prover()
+    asked = Dominance(Domain(), prover, ("n",), patience=8)
+    for count in range(1, 9):
+        rounded = round_up(10 * N * N, 64) + 256 * count * N
+        high = maximum(rounded, round_up(8 * N * N, 64) + 1280 * N)
+        assert asked.may_reach(high, rounded - count * N - 1)
+        asked.reaches(high, rounded - count * N - 1)
+    assert sum(prover.decided.values()) <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -94,3 +95,33 @@ def test_the_same_seed_gives_the_same_answer(buffers: tuple[Buffer, ...], seed: 
 def test_no_buffers_make_an_empty_stacking() -> None:
     found = found_for((), Effort.of("quick"))
     assert [s.order for _, s in found.regimes] == [()]
+
+
+def pieces(
+    rectangle: tuple[int, int, int, int], cuts: int, random: Random
+) -> list[tuple[int, int, int, int]]:
+    """(begin, end, bottom, top) of the pieces of a rectangle that is cut again and again."""
+    found = [rectangle]
+    while cuts:
+        begin, end, bottom, top = found.pop(random.randrange(len(found)))
+        at, level = random.randint(begin, end), random.randint(bottom, top)
+        across = random.random() < 0.5
+        parts = [(begin, at, bottom, top), (at, end, bottom, top)]
+        parts = [(begin, end, bottom, level), (begin, end, level, top)] if across else parts
+        whole = all(b < e and low < high for b, e, low, high in parts)
+        found += parts if whole else [(begin, end, bottom, top)]
+        cuts -= whole
+    return found
+
+
+def test_sizes_that_grow_alike_are_packed_exactly_before_anything_is_improved() -> None:
+    cut = pieces((0, 30, 0, 60), 55, Random(2))
+    buffers = tuple(
+        Buffer(id=i, name=f"b{i}", size=64 * (top - bottom) * N, live=((begin, end),))
+        for i, (begin, end, bottom, top) in enumerate(cut)
+    )
+    greedy = found_for(buffers, Effort(seconds=60.0, work=0, exact_seconds=0.0))
+    assert greedy.score.worst > 1
+    found = found_for(buffers, Effort(seconds=60.0, work=1_000_000, exact_seconds=30.0))
+    assert found.score.worst == 1
+    assert found.steps < 10_000  # local search takes more, and stays above 1
