@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from symalloc.relax.memory_cfg import memory_cfg
     from symalloc.relax.name_tensors import NameTensors
     from symalloc.relax.plan_pass import PlanMemory
+    from symalloc.report.pool_use import pool_report
 
 __all__ = [
     "Diagnostic",
@@ -50,6 +51,7 @@ __all__ = [
     "pack",
     "pipeline",
     "plan",
+    "pool_report",
     "prove",
     "run",
 ]
@@ -73,6 +75,7 @@ _HOMES = {  # the module, and the name there where that is another
     "pack": "symalloc.packing",
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
+    "pool_report": "symalloc.report.pool_use",
     "prove": "symalloc.api",
     "run": "symalloc.api",
 }

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,11 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         ([[1, 1, -8, 0]], "the size -8 is not in [0, 2^63)"),
         ([[1, 1, 2**63, 0]], "the size 9223372036854775808 is not in"),
         ([[1, 1]], "wrong number of fields"),
+        ([[1, *range(9)]], "event 0 [1, 0, 1, 2, 3, ...]: wrong number of fields"),
+        ([[3, 1, 0]], "event 0 [3, 1, 0]: call 1 is ended but was never begun"),
+        ([[2, 1, 0], [2, 1, 0]], "event 1 [2, 1, 0]: call 1 is begun a second time"),
+        ([[2, 1, 0], [3, 1, 0], [3, 1, 0]], "call 1 is ended a second time"),
+        ([[2, 1, 0], [3, 1, 0], [2, 1, 0]], "call 1 is begun a second time"),
         ([[]], "event 0 []: empty"),
     ),
 )
@@ -81,6 +88,14 @@ def test_events_that_make_no_sense_are_named(tmp_path: Path, events: list[list[i
     ("document", "says"),
     (
         ("not json", "is not JSON"),
+        ("", "it is empty"),
+        (" \n", "it is empty"),
+        ('{"events": [[1, 1, NaN, 0]]}', "is not JSON"),
+        ('{"events": [[1, 1, 8.5, 0]]}', "is no trace"),
+        ('{"events": [[1, 1, 1e3, 0]]}', "is no trace"),
+        ('{"events": [], "times": [1]}', "there are 0 events, but 1 times"),
+        ('{"events": [[2, 1], [3, 1]], "times": [5, 4]}', r"times\[1\], 4, is before times\[0\], 5"),
+        ('{"events": [], "tags": {"x": 3}}', "is no trace"),
         (json.dumps(GOOD)[:-20], "cut off"),
         ("[]", "is no trace"),
         ({"name": "x"}, "missing required field `events`"),
@@ -92,6 +107,45 @@ def test_events_that_make_no_sense_are_named(tmp_path: Path, events: list[list[i
 def test_files_that_are_no_traces_are_refused(tmp_path: Path, document: object, says: str) -> None:
     with pytest.raises(PoolUsageError, match=says):
         read_trace(_file(tmp_path, document))
+
+
+def test_optional_fields_are_read(tmp_path: Path) -> None:
+    trace = read_trace(
+        _file(tmp_path, GOOD | {"times": [0, 10, 10, 30, 40, 50], "tags": {"weights": [1], "out": [2]}})
+    )
+    assert trace.times == (0, 10, 10, 30, 40, 50)
+    assert trace.tags == {1: "weights", 2: "out"}
+
+
+def test_what_is_written_without_them_has_only_the_fields_that_all_readers_know(tmp_path: Path) -> None:
+    written = json.loads(trace_as_json(read_trace(_file(tmp_path, GOOD))))
+    assert written == GOOD
+
+
+def test_a_compressed_file_is_read(tmp_path: Path) -> None:
+    plain, packed = _file(tmp_path, GOOD), tmp_path / "trace.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_trace(packed) == read_trace(plain)
+
+
+@pytest.mark.parametrize("damage", (lambda d: d[:-9], lambda d: d[:2], lambda d: d[:12] + b"?" * 9 + d[21:]))
+def test_a_compressed_file_that_is_damaged_is_said(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    packed = tmp_path / "trace.json.gz"
+    packed.write_bytes(damage(gzip.compress(json.dumps(GOOD).encode())))
+    with pytest.raises(PoolUsageError, match="compressed by gzip, but damaged or cut off"):
+        read_trace(packed)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"name": "\xff\xfe", "events": []}')
+    with pytest.raises(PoolUsageError, match=r"trace\.json is n"):
+        read_trace(path)
+
+
+def test_a_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PoolUsageError, match="Is a directory"):
+        read_trace(tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""What a pool has been used for, for a person and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Protocol
+
+from symalloc.pool.counters import Statistics
+from symalloc.pool.leaks import Holding
+from symalloc.pool.tally import TagCount, Tally
+from symalloc.report.amounts import human_bytes
+
+__all__ = ["pool_report", "use_as_json", "use_as_text"]
+
+SHOWN = 20  # tags
+WIDTH = 44  # columns for a tag
+NAMELESS = "(no tag)"
+
+
+class _Pool(Protocol):
+    @property
+    def limit(self) -> int | None: ...
+    def statistics(self) -> Statistics: ...
+    def leaks(self) -> tuple[Holding, ...]: ...
+
+
+def pool_report(pool: _Pool, tally: Tally | None = None, *, form: str = "text") -> str:
+    """What `pool` has been used for, as `text` or `json`; `tally` adds what a part of the program did.
+
+    Raises ValueError for another form.
+    """
+    if form not in ("text", "json"):
+        raise ValueError(f"a report is text or json, not {form}")
+    render = use_as_json if form == "json" else use_as_text
+    return render(pool.statistics(), pool.limit, pool.leaks(), tally)
+
+
+def use_as_text(
+    now: Statistics, limit: int | None, held: Sequence[Holding], tally: Tally | None = None
+) -> str:
+    """A table: amounts, then who holds memory, then what was counted."""
+    lines = [*_amounts(now, limit), *_held(held)]
+    if tally is not None:
+        lines += ["", *_counted(tally)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def use_as_json(
+    now: Statistics, limit: int | None, held: Sequence[Holding], tally: Tally | None = None
+) -> str:
+    """`{"version": 1, "limit", "statistics": {...}, "held": [...], "counted": {...}|null}`; in bytes."""
+    document = {
+        "version": 1,
+        "limit": limit,
+        "statistics": asdict(now),
+        "held": [asdict(holding) for holding in held],
+        "counted": None if tally is None else _tally_json(tally),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _amounts(now: Statistics, limit: int | None) -> Iterator[str]:
+    bound = "no limit" if limit is None else f"limit {human_bytes(limit)}"
+    yield f"live      {human_bytes(now.live):>12}   {now.allocs} allocations, {now.frees} frees"
+    yield f"used      {human_bytes(now.used):>12}   at most {human_bytes(now.peak_used)}"
+    yield f"reserved  {human_bytes(now.reserved):>12}   at most {human_bytes(now.peak_reserved)}, {bound}"
+    yield f"committed {human_bytes(now.committed):>12}   in {now.commits} operations"
+    yield f"returned  {human_bytes(now.decommitted):>12}   in {now.decommits} operations"
+    if now.refused:
+        yield f"refused   {now.refused:>12}   allocations that did not fit"
+
+
+def _held(held: Sequence[Holding]) -> Iterator[str]:
+    if not held:
+        return
+    yield ""
+    yield f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"
+    for holding in held[:SHOWN]:
+        yield f"{_cut(holding.tag):<{WIDTH}}{human_bytes(holding.nbytes):>12}{holding.blocks:>10}"
+    yield from _more(len(held))
+
+
+def _counted(tally: Tally) -> Iterator[str]:
+    yield (
+        f"counted: at most {human_bytes(tally.peak_live)} live, {human_bytes(tally.peak_used)} used, "
+        f"{human_bytes(tally.peak_reserved)} reserved"
+    )
+    yield f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}"
+    for tag, count in list(_by_peak(tally.tags).items())[:SHOWN]:
+        yield (
+            f"{_cut(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
+            f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
+        )
+    yield from _more(len(tally.tags))
+
+
+def _more(tags: int) -> Iterator[str]:
+    if tags > SHOWN:
+        yield f"… {tags - SHOWN} more"
+
+
+def _by_peak(tags: Mapping[str, TagCount]) -> dict[str, TagCount]:
+    return dict(sorted(tags.items(), key=lambda item: (-item[1].peak, item[0])))
+
+
+def _cut(tag: str) -> str:
+    name = tag.replace("\n", " ") or NAMELESS
+    return name if len(name) < WIDTH else f"{name[: WIDTH - 2]}…"
+
+
+def _tally_json(tally: Tally) -> dict[str, object]:
+    return {
+        "live": tally.live,
+        "peak_live": tally.peak_live,
+        "peak_used": tally.peak_used,
+        "peak_reserved": tally.peak_reserved,
+        "tags": {tag: asdict(count) for tag, count in _by_peak(tally.tags).items()},
+    }

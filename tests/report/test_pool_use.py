@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from symalloc.pool.counters import Statistics
+from symalloc.pool.leaks import Holding
+from symalloc.pool.tally import TagCount, Tally
+from symalloc.report.pool_use import pool_report, use_as_json, use_as_text
+
+MIB = 2**20
+NOW = Statistics(
+    live=70 * MIB,
+    allocs=1200,
+    frees=1100,
+    used=72 * MIB,
+    peak_used=96 * MIB,
+    reserved=80 * MIB,
+    peak_reserved=100 * MIB,
+    commits=12,
+    committed=120 * MIB,
+    decommits=4,
+    decommitted=40 * MIB,
+    threads=3,
+    refused=2,
+)
+HELD = (
+    Holding(tag="main.weights float32[4096, 4096]", blocks=1, nbytes=64 * MIB),
+    Holding(tag="", blocks=99, nbytes=6 * MIB),
+)
+TALLY = Tally(
+    live=70 * MIB,
+    peak_live=90 * MIB,
+    peak_used=96 * MIB,
+    peak_reserved=100 * MIB,
+    tags={
+        "": TagCount(allocs=1000, allocated=10 * MIB, frees=1001, freed=11 * MIB, left=0, peak=MIB),
+        "main.a_rather_long_name_of_a_variable float32[n, 4096, 4096]": TagCount(
+            allocs=10, allocated=300 * MIB, frees=9, freed=270 * MIB, left=30 * MIB, peak=60 * MIB
+        ),
+    },
+)
+
+
+def test_text(golden: Callable[[str, str], None]) -> None:
+    golden("pool_use.txt", use_as_text(NOW, 128 * MIB, HELD, TALLY))
+
+
+def test_nothing_held_and_nothing_counted() -> None:
+    text = use_as_text(NOW, None, ())
+    assert "no limit" in text
+    assert "held by" not in text
+    assert "counted" not in text
+
+
+def test_many_tags_are_cut() -> None:
+    held = [Holding(tag=f"t{i}", blocks=1, nbytes=100 - i) for i in range(30)]
+    assert "… 10 more" in use_as_text(NOW, None, held)
+
+
+def test_json() -> None:
+    document = json.loads(use_as_json(NOW, None, HELD, TALLY))
+    assert (document["version"], document["limit"]) == (1, None)
+    assert document["statistics"]["peak_reserved"] == 100 * MIB
+    assert document["held"][0] == {"tag": "main.weights float32[4096, 4096]", "blocks": 1, "nbytes": 64 * MIB}
+    assert next(iter(document["counted"]["tags"].values()))["peak"] == 60 * MIB
+    assert json.loads(use_as_json(NOW, None, ()))["counted"] is None
+
+
+@pytest.mark.usefixtures("native_core")
+def test_of_a_pool() -> None:
+    from symalloc.pool import statistics
+    from symalloc.pool.native import NativePool
+
+    with NativePool(limit=MIB) as pool:
+        with statistics(pool) as counted:
+            kept = pool.alloc(1000, tag="kept")
+        assert "kept" in pool_report(pool, counted.tally())
+        assert json.loads(pool_report(pool, form="json"))["limit"] == MIB
+        with pytest.raises(ValueError, match="text or json, not html"):
+            pool_report(pool, form="html")
+        pool.free(kept)
+
+
+@pytest.fixture
+def native_core() -> None:
+    from tests.pool.library import need_native
+
+    need_native()
