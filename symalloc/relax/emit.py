@@ -81,14 +81,12 @@ class Surroundings:
 def emit_function(
     function: relax.Function, seen: Function, plan: Plan, variables: Mapping[str, Any], around: Surroundings
 ) -> relax.Function:
-    """`function` with `plan` written into it.
+    """`function` with `plan` written into it, and the checks that its match_casts need.
 
     `seen` is the extracted form that the plan was made from; `variables` holds the function's symbolic
     variables by the names that `seen` gives them.  Raises EmissionError where `function` is another
     function than `seen`.
     """
-    if not any(arena.placements for arena in plan.arenas):
-        return function
     writer = _Writer(plan=plan, prims=PrimBuilder(dict(variables)), around=around)
     body = writer.whole(function, seen)
     rewritten = relax.Function(

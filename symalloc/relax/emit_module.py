@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -84,10 +84,17 @@ class _Emitter:
         for kernel, positions in found.shifted.items():
             self.shifted[kernel] = self.shifted.get(kernel, frozenset()) | positions
         fallback = self.guards == "fallback" and any(g.after is None for g in plan.guards)
-        unplanned = self.add(f"{seen.name}_unplanned", copy_with_new_vars(function)) if fallback else None
+        unplanned = self.unplanned(seen, plan, function) if fallback else None
         return Surroundings(
             settled=found.settled, check=self.check, callees=self.callees, unplanned=unplanned
         )
+
+    def unplanned(self, seen: Function, plan: Plan, function: relax.Function) -> GlobalVar:
+        """Adds what runs where a guard fails: the function as it was, its match_casts checked alike."""
+        copy = copy_with_new_vars(function).without_attr("global_symbol")
+        bare = replace(plan, arenas=(), guards=())
+        written = emit_function(copy, seen, bare, entry_symbols(copy, seen), Surroundings(check=self.check))
+        return self.add(f"{seen.name}_unplanned", written)
 
     def movable(self, kernel: str) -> frozenset[int]:
         """The positions at which `kernel` can be made to take an offset."""

@@ -113,6 +113,19 @@ def test_a_fallback_runs_unplanned_where_the_guard_fails() -> None:
         assert calls(ours, rows(n, 8))["vm.builtin.alloc_storage"] == storages
 
 
+def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
+    module, program, plans = planned("Joined")
+    few = le(symbol("n"), 4)
+    plans = {"main": replace(plans["main"], guards=(Guard(condition=few, check=few),))}
+    written = emit_module(module, program, plans, guards="fallback")
+    assert errors(written) == []
+    built = machine(written)
+    for n in (3, 5):  # planned, unplanned
+        assert built["main"](rows(n, 8), rows(2, 8), rows(n + 2, 8)).shape == (n + 2, 8)
+        with pytest.raises(AssertionError, match=f"a match_cast does not hold: got n = {n}, p = 2, t = 9"):
+            built["main"](rows(n, 8), rows(2, 8), rows(9, 8))
+
+
 def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
     """How often `main` calls what."""
     found: Counter[str] = Counter()
