@@ -1,42 +1,40 @@
-"""Resident memory and time of a stock Relax program on the pool, beside TVM's own allocators.
+"""Resident memory and time of Relax programs on the pool, beside TVM's own allocators.
 
-A chain of element-wise kernels is called 150 times at 140 different lengths, in a process of its own for
-each allocator and round; then all lengths once more, warm.  Figures are medians over the rounds.
-Needs the native core: installed, or built in build/native-tests by the tests.
+Two models, a chain of element-wise kernels and a small Llama-style decoder, are called 150 times at 140
+different lengths, and all once more, warm; each program and allocator in a process of its own, in turns.
+Then pairs of a storage and its kill, in turns within one process.  Figures are medians; ratios are to what
+TVM does by default: its planner and its pooled allocator.
+
+    python benchmarks/pool_vm.py --rounds 5 [--model decoder] [--pairs]
 """
 
 from __future__ import annotations
 
 import json
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import click
 
-LIBRARY = Path(__file__).parent.parent / "build" / "native-tests" / "libsymalloc_pool.so"
-ALLOCATORS = ("symalloc", "tvm-pooled", "tvm-naive")
+ROOT = Path(__file__).parent.parent
 CALLS, LENGTHS, WIDTH, DEPTH = 150, 140, 256, 6
+MODELS = {"chain": (64, 4096), "decoder": (32, 384)}  # between these lengths
+STOCK = ("tvm", "pooled")
+CASES = (STOCK, ("tvm", "naive"), ("tvm", "pool"), ("symalloc", "pooled"), ("symalloc", "pool"))
+PAIRS, PAIR_ROUNDS, PAIR_SIZES = 2000, 60, (4096, 65536, 1 << 20)
 
 
-def _resident() -> int:
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("RssAnon"))
-    return int(line.split()[1]) * 1024
-
-
-def _child(allocator: str) -> dict[str, float]:
-    import numpy as np
+def _chain() -> tuple[Any, str]:
     import tvm
     from tvm import relax
 
-    from symalloc.pool.native import NativePool, installed_library, load_library
-    from symalloc.relax.memory_cfg import memory_cfg
-
-    builder = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64")
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, WIDTH), "float32"))
     with builder.function("main", [x]):
         value = x
@@ -44,52 +42,159 @@ def _child(allocator: str) -> dict[str, float]:
             side = builder.emit(relax.op.exp(value))
             value = builder.emit(relax.op.multiply(side, value))
         builder.emit_func_output(value)
-    program = relax.build(builder.get(), target="llvm")
-    cfg = {"tvm-pooled": "pooled", "tvm-naive": "naive"}.get(allocator)
-    if cfg is None:
-        load_library(installed_library() or LIBRARY)
-        cfg = memory_cfg(NativePool())
-    machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=cfg)
+    return builder.get(), "main"
+
+
+def _decoder() -> tuple[Any, str]:
+    """The example, smaller, and without a declared bound: with one, TVM plans for that length alone."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    import llama
+
+    llama.LAYERS, llama.WIDTH, llama.HEADS, llama.INNER, llama.VOCABULARY = 2, 64, 4, 172, 256
+    module = llama.module()
+    module["forward"] = module["forward"].without_attr("tir_var_upper_bound")
+    return module, "forward"
+
+
+def _zeros(param: Any, length: int) -> Any:
+    """An argument of zeros; every extent that is not known is `length`."""
+    import numpy as np
+    import tvm
+
+    ty = param.ty
+    shape = [int(e) if isinstance(e, tvm.tirx.IntImm) else length for e in ty.shape.values]
+    return tvm.runtime.tensor(np.zeros(shape, str(ty.dtype.dtype)))
+
+
+def _resident() -> int:
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+
+def _child(model: str, plan: str, memory: str) -> dict[str, float]:
+    import tvm
+    from tvm import relax
+
+    from symalloc.pool.native import NativePool
+    from symalloc.relax.memory_cfg import memory_cfg
+    from symalloc.relax.pipeline import pipeline
+
+    module, name = {"chain": _chain, "decoder": _decoder}[model]()
+    chosen = {"relax_pipeline": pipeline("llvm")} if plan == "symalloc" else {}
+    program = relax.build(module, target="llvm", **chosen)
+    pool = NativePool() if memory == "pool" else None
+    machine = relax.VirtualMachine(
+        program, tvm.cpu(), memory_cfg=memory if pool is None else memory_cfg(pool)
+    )
     source = random.Random(3)
-    lengths = source.sample(range(64, 4096), LENGTHS)
+    lengths = source.sample(range(*MODELS[model]), LENGTHS)
     lengths += [source.choice(lengths) for _ in range(CALLS - LENGTHS)]
-    inputs = [tvm.runtime.tensor(np.zeros((n, WIDTH), "float32")) for n in lengths]
-    before, begin = _resident(), perf_counter()
-    for each in inputs:
-        machine["main"](each)
-    first, grown, begin = perf_counter() - begin, _resident() - before, perf_counter()
-    for each in inputs:
-        machine["main"](each)
-    return {"first": first, "warm": perf_counter() - begin, "grown": grown}
+    tokens, *rest = module[name].params
+    weights = [_zeros(p, 1) for p in rest]
+    inputs = [_zeros(tokens, n) for n in lengths]
+
+    def once() -> tuple[float, int]:
+        faults, begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, perf_counter()
+        for each in inputs:
+            machine[name](each, *weights)
+        return perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+
+    before = _resident()
+    first, _ = once()
+    grown = _resident() - before
+    counted = None if pool is None else pool.statistics()
+    warm, faults = once()
+    found = {"first": first, "warm": warm, "grown": grown, "faults": faults / CALLS}
+    if pool is not None and counted is not None:
+        now = pool.statistics()
+        found |= {
+            "allocations": (now.allocs - counted.allocs) / CALLS,
+            "given": (now.decommits - counted.decommits) / CALLS,
+            "ratio": now.peak_reserved / now.peak_used,
+        }
+    return found
 
 
-def _run(allocator: str) -> dict[str, float]:
+def _run(*case: str) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, __file__, "--child", allocator], capture_output=True, text=True, check=True
+        [sys.executable, __file__, "--child", ",".join(case)], capture_output=True, text=True, check=True
     )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
+def _models(model: str, rounds: int) -> None:
+    found: dict[tuple[str, str], list[dict[str, float]]] = {case: [] for case in CASES}
+    for _ in range(rounds):
+        for case in CASES:
+            found[case].append(_run(model, *case))
+    figures = {case: {k: median(f[k] for f in all_) for k in all_[0]} for case, all_ in found.items()}
+    stock = figures[STOCK]
+    click.echo(
+        f"{model}: {CALLS} calls, {LENGTHS} lengths, medians of {rounds}; ratios to {' on '.join(STOCK)}"
+    )
+    click.echo(
+        f"  {'plan':10}{'memory':8}{'grown MiB':>10}{'first s':>9}{'warm s':>9}{'grown':>8}{'first':>7}"
+        f"{'warm':>7}{'faults':>8}{'allocs':>8}{'given back':>12}{'reserved/used':>15}"
+    )
+    for case, m in figures.items():
+        ratios = [m[k] / stock[k] for k in ("grown", "first", "warm")]
+        click.echo(
+            f"  {case[0]:10}{case[1]:8}{m['grown'] / 2**20:>10.1f}{m['first']:>9.3f}{m['warm']:>9.3f}"
+            f"{ratios[0]:>8.3f}{ratios[1]:>7.3f}{ratios[2]:>7.3f}{m['faults']:>8.1f}"
+            + (
+                f"{m['allocations']:>8.2f}{m['given']:>12.2f}{m['ratio']:>15.3f}"
+                if "allocations" in m
+                else ""
+            )
+        )
+    click.echo("  faults, allocs, given back: of pages, of the pool, to the system; a warm call")
+
+
+def _pairs() -> None:
+    """A storage and its kill through the machine, less the call itself: it holds 2000 pairs."""
+    import numpy as np
+    import tvm
+    from tvm import relax
+
+    from symalloc.pool.native import NativePool
+    from symalloc.relax.memory_cfg import memory_cfg
+
+    click.echo(f"storage + kill through the machine, ns a pair, medians of {PAIR_ROUNDS}")
+    for size in PAIR_SIZES:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType((1,), "float32"))
+        with builder.function("main", [x], attrs={"relax.force_pure": True}):
+            for _ in range(PAIRS):
+                storage = relax.op.memory.alloc_storage(relax.ShapeExpr([size]), 0, "global", "uint8")
+                builder.emit(relax.op.memory.kill_storage(builder.emit(storage)))
+            builder.emit_func_output(relax.Tuple([]))
+        program = relax.build(builder.get(), target="llvm")
+        choices = {"pool": memory_cfg(NativePool()), "pooled": "pooled", "naive": "naive"}
+        machines = {k: relax.VirtualMachine(program, tvm.cpu(), memory_cfg=v) for k, v in choices.items()}
+        given, found = tvm.runtime.tensor(np.zeros(1, "float32")), {k: list[float]() for k in machines}
+        for _ in range(PAIR_ROUNDS):
+            for k, machine in machines.items():
+                begin = perf_counter()
+                machine["main"](given)
+                found[k].append((perf_counter() - begin) / PAIRS * 1e9)
+        m = {k: median(v) for k, v in found.items()}
+        figures = "  ".join(f"{k} {v:.0f}" for k, v in m.items())
+        click.echo(f"  {size:>8} B: {figures}   pool / pooled: {m['pool'] / m['pooled']:.3f}")
+
+
 @click.command()
 @click.option("--rounds", default=5, show_default=True)
-@click.option("--child", type=click.Choice(ALLOCATORS), hidden=True)
-def main(rounds: int, child: str | None) -> None:
+@click.option("--model", "models", multiple=True, type=click.Choice(tuple(MODELS)), help="Both without it.")
+@click.option("--pairs", is_flag=True, help="Only the pairs.")
+@click.option("--child", hidden=True)
+def main(rounds: int, models: tuple[str, ...], pairs: bool, child: str | None) -> None:
     if child is not None:
-        click.echo(json.dumps(_child(child)))
+        click.echo(json.dumps(_child(*child.split(","))))
         return
-    found: dict[str, list[dict[str, float]]] = {a: [] for a in ALLOCATORS}
-    for _ in range(rounds):
-        for allocator in ALLOCATORS:
-            found[allocator].append(_run(allocator))
-    ours = {k: median(f[k] for f in found["symalloc"]) for k in ("first", "warm", "grown")}
-    click.echo(f"{'':14}{'grown MiB':>12}{'first s':>10}{'warm s':>10}   ours / it: grown, first, warm")
-    for allocator, figures in found.items():
-        m = {k: median(f[k] for f in figures) for k in ours}
-        ratios = "  ".join(f"{ours[k] / m[k]:.3f}" for k in ("grown", "first", "warm"))
-        click.echo(
-            f"{allocator:14}{m['grown'] / 2**20:>12.1f}{m['first']:>10.3f}{m['warm']:>10.3f}   {ratios}"
-        )
+    for model in () if pairs else models or MODELS:
+        _models(model, rounds)
+    _pairs()
 
 
 if __name__ == "__main__":
