@@ -149,7 +149,7 @@ class PagedPool:
         """Frees the block at `address`; raises BadFreeError where none is live there."""
         size = self._blocks.pop(address, None)
         if size is None:
-            raise BadFreeError(f"no live block starts at address {address}: freed before, or never allocated")
+            raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
         bins = self._bins[address // self.options.capacity]
         if size > bins.largest:
             self._release(address, size)
@@ -157,6 +157,14 @@ class PagedPool:
         if not bins.room(size):
             self._flush(bins)
         bins.put(address, size)
+
+    def _what_lies_at(self, address: int) -> str:
+        if not 0 <= address // self.options.capacity < len(self._ranges):
+            return "it lies in no range of this pool"
+        start = max((block for block in self._blocks if block <= address), default=None)
+        if start is not None and address < start + self._blocks[start]:
+            return f"it is byte {address - start} of the block at {start}"
+        return "it was freed before, or never allocated"
 
     def trim(self) -> int:
         """Gives every free page back; the bytes given back."""

@@ -48,7 +48,9 @@ SCHEMA = {
 
 def _document(trace: Trace) -> Any:
     document = json.loads(perfetto_json(observe(trace)))
-    jsonschema.validate(document, SCHEMA)
+    records = document["traceEvents"]
+    sample = [*records[:100], *records[:: max(len(records) // 100, 1)]]  # validating all takes seconds
+    jsonschema.validate(document | {"traceEvents": sample}, SCHEMA)
     return document
 
 

@@ -201,3 +201,25 @@ def test_bad_frees_are_refused(size: int) -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(PoolUsageError):
         Options(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    (
+        (64, "byte 64 of the block at 0"),
+        (1, "byte 1 of the block at 0"),
+        (1024, "it was freed before, or never allocated"),
+        (2**30, "it was freed before, or never allocated"),
+        (-64, "it lies in no range of this pool"),
+        (2**40, "it lies in no range of this pool"),
+    ),
+)
+def test_bad_frees_say_what_lies_there(address: int, says: str) -> None:
+    pool = PagedPool()
+    kept, gone = pool.alloc(1000), pool.alloc(1000)
+    pool.free(gone)
+    used = pool.used
+    with pytest.raises(BadFreeError, match=f"no live block starts at address {address}: .*{says}"):
+        pool.free(address)
+    assert (pool.used, gone) == (used, 1024)
+    pool.free(kept)
