@@ -1,10 +1,17 @@
-"""The native pool beside TVM's allocators and malloc: ns of an alloc and a free, and whole traces.
+"""The native pool beside TVM's allocators and other mallocs: an allocation and a free, whole traces, Python.
 
-    python benchmarks/pool_native.py [--preload LIBRARY]... [TRACE...]
+    python benchmarks/pool_native.py [--allocator NAME=LIBRARY]... [--debian] [TRACE...]
 
-Rounds are interleaved and the best of each counts; ratios are to ours.  `--preload` measures another malloc,
-such as libmimalloc.so.  Traces are replayed with every page written; without any, some are made from a seed.
-Needs cmake and a C++ compiler.
+Every figure is taken in a process of its own, into which LIBRARY is loaded by LD_PRELOAD, so that each
+malloc serves a whole program, as its authors mean it to; `malloc` is the C library's.  They are asked by
+plain malloc, which aligns to 16 bytes where ours and TVM's align to 64: some are many times slower when
+asked for more.  The pool counts its statistics.  `--debian` takes mimalloc, jemalloc and tcmalloc from
+Debian's packages, which are unpacked into the build folder and not installed.
+
+Rounds are interleaved and medians count; ratios are ours to the other's, below 1: ours takes less time.
+Traces are replayed with every page written, by TVM's allocator, which may take a minute for one, in the first
+round only; without any, they are made from a seed.  Where PyTorch can be imported, a pair from Python is
+measured beside torch.empty.  Needs cmake and a C++ compiler.
 """
 
 from __future__ import annotations
@@ -13,31 +20,58 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from math import exp, log
 from pathlib import Path
+from statistics import median
+from timeit import Timer
+from typing import Any
 
 import click
 import tvm
 import tvm_ffi.libinfo
 
+from symalloc.pool.native import NativePool
 from symalloc.pool.trace import Alloc, Free, Trace, read_trace
-from symalloc.pool.workloads import make_trace
+from symalloc.pool.workloads import WORKLOADS, make_trace
 
 ROOT = Path(__file__).parent.parent
-ALLOCATORS = ("pool", "tvm-pooled", "tvm-naive", "malloc")
-PAIRS = {"4-64 KiB": ("small", "1"), "4-64 KiB, 2 threads": ("small", "2"), "16 KiB-16 MiB": ("large", "1")}
-MADE = ("llm", "images", "mixed", "decode")
+BUILD = ROOT / "build" / "bench"
+OURS, TVM, MALLOC = "pool", "tvm-pooled", "malloc"
+PAIRS = {
+    "up to 4 KiB": ("tiny", "1"),
+    "4-64 KiB": ("small", "1"),
+    "4-64 KiB, 2 threads": ("small", "2"),
+    "16 KiB-16 MiB": ("large", "1"),
+}
+DEBIAN = {
+    "mimalloc": ("libmimalloc2.0", "libmimalloc.so.2"),
+    "jemalloc": ("libjemalloc2", "libjemalloc.so.2"),
+    "tcmalloc": ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+}
 
 # a candidate is the name of an allocator and the library that it is preloaded with
 Candidate = tuple[str, Path | None]
+Found = dict[str, float]  # by candidate
 
 
 def _build() -> Path:
-    folder = ROOT / "build" / "bench"
-    configure = ["cmake", "-S", ROOT / "native", "-B", folder, f"-DPython_EXECUTABLE={sys.executable}"]
-    for command in (configure, ["cmake", "--build", folder, "--target", "symalloc_bench"]):
+    configure = ["cmake", "-S", ROOT / "native", "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}"]
+    for command in (configure, ["cmake", "--build", BUILD, "--target", "symalloc_bench"]):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return folder / "symalloc_bench"
+    return BUILD / "symalloc_bench"
+
+
+def _unpacked(package: str, library: str) -> Path:
+    """`library` of a Debian package, fetched and unpacked where it is not yet."""
+    folder = BUILD / package
+    if not folder.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["apt-get", "download", package], cwd=BUILD, check=True, capture_output=True)
+        archive = next(BUILD.glob(f"{package}_*.deb"))
+        subprocess.run(["dpkg", "-x", archive, folder], check=True)
+    return next(folder.rglob(library))
 
 
 def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: str | None = None) -> float:
@@ -57,12 +91,13 @@ def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: s
     return float(done.stdout)
 
 
-def _best(rounds: int, measures: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+def _medians(rounds: int, measures: Mapping[str, Callable[[], float]], once: str = "") -> Found:
     found: dict[str, list[float]] = {name: [] for name in measures}
-    for _ in range(rounds):
+    for index in range(rounds):
         for name, measure in measures.items():
-            found[name].append(measure())
-    return {name: min(values) for name, values in found.items()}
+            if index == 0 or name != once:
+                found[name].append(measure())
+    return {name: median(values) for name, values in found.items()}
 
 
 def _events(trace: Trace) -> str:
@@ -74,42 +109,85 @@ def _events(trace: Trace) -> str:
     return "\n".join(lines)
 
 
-def _show(title: str, unit: str, found: Mapping[str, float]) -> None:
-    ours = found["pool"]
-    click.echo(f"{title}")
+def _show(title: str, unit: str, found: Found) -> None:
+    click.echo(title)
     for name, value in found.items():
-        click.echo(f"  {name:<28}{value:>12.4g} {unit}   ours / it {ours / value:>8.3f}")
+        click.echo(f"  {name:<12}{value:>12.4g} {unit}   ours / it {found[OURS] / value:>8.3f}")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))
+
+
+def _summary(found: Sequence[Found]) -> None:
+    """Ratios over all traces; the best malloc is chosen for each trace anew."""
+    for name in found[0]:
+        ratio = _mean([f[OURS] / f[name] for f in found])
+        in_total = sum(f[OURS] for f in found) / sum(f[name] for f in found)
+        click.echo(f"ours / {name:<12} geometric mean {ratio:.3f}, in total {in_total:.4f}")
+    best = [min(v for name, v in f.items() if name not in (OURS, TVM)) for f in found]
+    ratio = _mean([f[OURS] / b for f, b in zip(found, best, strict=True)])
+    click.echo(f"ours / the best malloc of each trace: geometric mean {ratio:.3f}")
+
+
+def _from_python(rounds: int) -> None:
+    """An allocation and a free, and a tensor, from Python; each the median of short runs."""
+    if find_spec("torch") is None:
+        click.echo("from Python: not measured, PyTorch is not installed here")
+        return
+    import torch
+
+    names: dict[str, Any] = {"pool": NativePool(), "torch": torch, "f32": torch.float32}
+    statements = (
+        "torch.empty(1024)",
+        "torch.empty((1024,))",
+        "torch.empty((32, 32), dtype=f32)",
+        "pool.free(pool.alloc(4096))",
+        "pool.free(pool.alloc(2**20))",
+        "pool.empty((1024,), 'float32')",
+        "pool.empty((32, 32), 'float32')",
+    )
+    timers = {s: Timer(s, globals=names) for s in statements}
+    found = _medians(rounds * 100, {s: partial(t.timeit, 100) for s, t in timers.items()})
+    click.echo("from Python, the result let go of at once")
+    for statement, value in found.items():
+        ratio = value / found[statements[0]]
+        click.echo(f"  {statement:<36}{value * 1e7:>8.0f} ns   it / torch.empty(1024) {ratio:>6.3f}")
+
+
+def _parsed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
+    named = dict(text.split("=", 1) for text in given if "=" in text)
+    if len(named) != len(given):
+        raise click.BadParameter("expected NAME=LIBRARY, each name once")
+    for path in named.values():
+        if not Path(path).exists():
+            raise click.BadParameter(f"there is no {path}")
+    return {name: Path(path) for name, path in named.items()}
 
 
 @click.command()
 @click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--preload", "preloads", multiple=True, type=click.Path(path_type=Path))
+@click.option("--allocator", "allocators", multiple=True, metavar="NAME=LIBRARY", callback=_parsed)
+@click.option("--debian", is_flag=True, help="Measure the mallocs of Debian's packages too.")
 @click.option("--rounds", default=5, show_default=True)
-def main(traces: tuple[Path, ...], preloads: tuple[Path, ...], rounds: int) -> None:
+def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, rounds: int) -> None:
     program = _build()
-    candidates: dict[str, Candidate] = {name: (name, None) for name in ALLOCATORS}
-    candidates |= {f"malloc of {p.name}": ("malloc", p) for p in preloads}
+    candidates: dict[str, Candidate] = {name: (name, None) for name in (OURS, TVM, MALLOC)}
+    preloaded = {name: _unpacked(*where) for name, where in DEBIAN.items()} if debian else {}
+    candidates |= {name: (MALLOC, path) for name, path in {**preloaded, **allocators}.items()}
+
+    def found(what: Sequence[str], events: str | None = None) -> Found:
+        measures = {n: partial(_measure, program, c, what, events) for n, c in candidates.items()}
+        return _medians(rounds, measures, once=TVM if events else "")
+
     for title, (sizes, threads) in PAIRS.items():
-        measures = {
-            n: (lambda c=c, s=sizes, t=threads: _measure(program, c, ("pairs", s, t)))
-            for n, c in candidates.items()
-        }
-        _show(f"alloc and free, {title}", "ns", _best(rounds, measures))
-    ratios: dict[str, list[float]] = {name: [] for name in candidates}
-    sums = dict.fromkeys(candidates, 0.0)
-    for trace in [read_trace(t) for t in traces] or [make_trace(w, 1) for w in MADE]:
-        events = _events(trace)
-        measures = {
-            n: (lambda c=c, e=events: _measure(program, c, ("replay",), e)) for n, c in candidates.items()
-        }
-        found = _best(max(rounds // 2, 1), measures)
-        _show(f"{trace.name}, every page written", "s", found)
-        for name, value in found.items():
-            ratios[name].append(found["pool"] / value)
-            sums[name] += value
-    for name, values in ratios.items():
-        mean = exp(sum(map(log, values)) / len(values))
-        click.echo(f"ours / {name:<26} geometric mean {mean:.3f}, in total {sums['pool'] / sums[name]:.3f}")
+        _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
+    _from_python(rounds)
+    replayed: list[Found] = []
+    for trace in [read_trace(t) for t in traces] or [make_trace(w, 1) for w in WORKLOADS]:
+        replayed.append(found(("replay",), _events(trace)))
+        _show(f"{trace.name}, every page written", "s", replayed[-1])
+    _summary(replayed)
 
 
 if __name__ == "__main__":

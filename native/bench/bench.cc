@@ -1,6 +1,9 @@
-// One measurement of one allocator.  Prints nanoseconds of an alloc and a free together, or seconds.
-//   symalloc_bench pairs ALLOCATOR LIBTVM_RUNTIME small|large [threads]
+// One measurement of one allocator.  Prints nanoseconds of an alloc and a free together, or seconds; malloc is
+// whichever was preloaded.
+//   symalloc_bench pairs ALLOCATOR LIBTVM_RUNTIME tiny|small|large [threads]
 //   symalloc_bench replay ALLOCATOR LIBTVM_RUNTIME < events      (a BLOCK NBYTES | f BLOCK, a line each)
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -17,39 +20,49 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-// Sixteen sizes from 4 to 64 KiB, or a lognormal choice of 16 KiB to 16 MiB.
-std::vector<int64_t> Sizes(bool large) {
+// Sixteen sizes up to 4 KiB ("tiny"), sixteen from 4 to 64 KiB ("small"), or a lognormal choice of 16 KiB to 16 MiB.
+std::vector<int64_t> Sizes(const std::string& kind) {
   std::vector<int64_t> sizes;
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> lognormal(13, 1.5);
+  int64_t step = kind == "tiny" ? 256 : 4096;
   for (int i = 0; i < 4096; ++i) {
-    double drawn = large ? lognormal(random) : 4096.0 * static_cast<double>(1 + i * 7 % 16);
-    double least = large ? 16 << 10 : 4096, most = large ? 16 << 20 : 65536;
-    sizes.push_back(static_cast<int64_t>(drawn < least ? least : drawn > most ? most : drawn));
+    int64_t drawn = kind == "large" ? static_cast<int64_t>(lognormal(random)) : step * (1 + i * 7 % 16);
+    sizes.push_back(kind == "large" ? std::clamp<int64_t>(drawn, 16 << 10, 16 << 20) : drawn);
   }
   return sizes;
 }
 
-// The best of five rounds; each thread holds one block at a time.
-double Pairs(bench::Allocator* allocator, bool large, int threads) {
-  const std::vector<int64_t> sizes = Sizes(large);
-  const int64_t rounds = large ? 20 : 200;
-  auto work = [&] {
-    for (int64_t r = 0; r < rounds; ++r) {
-      for (int64_t nbytes : sizes) allocator->Free(allocator->Alloc(nbytes), nbytes);
+double Median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The median of many rounds, each too short for the system to interrupt most of them; of several threads the
+// slowest one's.  Each thread holds one block at a time.
+double Pairs(bench::Allocator* allocator, const std::string& kind, int threads) {
+  constexpr int kRounds = 3000, kWarm = 100;
+  constexpr size_t kPairs = 256;  // of a round
+  const std::vector<int64_t> sizes = Sizes(kind);
+  std::atomic<int> ready{0};
+  std::vector<double> medians(threads);
+  auto work = [&](int t) {
+    std::vector<double> seconds;
+    for (++ready; ready < threads;) std::this_thread::yield();
+    for (int r = 0; r < kRounds + kWarm; ++r) {
+      const int64_t* nbytes = sizes.data() + r * kPairs % sizes.size();
+      auto begin = Clock::now();
+      for (size_t i = 0; i < kPairs; ++i) allocator->Free(allocator->Alloc(nbytes[i]), nbytes[i]);
+      if (r >= kWarm) seconds.push_back(Seconds(begin));
     }
+    medians[t] = Median(std::move(seconds));
   };
-  work();
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    auto begin = Clock::now();
-    std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back(work);
-    work();
-    for (std::thread& other : others) other.join();
-    best = std::min(best, Seconds(begin));
-  }
-  return best / static_cast<double>(rounds * sizes.size()) * 1e9;
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
+  work(0);
+  for (std::thread& other : others) other.join();
+  return *std::max_element(medians.begin(), medians.end()) / kPairs * 1e9;
 }
 
 struct Event {
@@ -99,7 +112,7 @@ int main(int count, char** arguments) {
     std::printf("%.6f\n", Replay(allocator.get()));
   } else {
     int threads = count > 5 ? std::atoi(arguments[5]) : 1;
-    std::printf("%.2f\n", Pairs(allocator.get(), std::string(arguments[4]) == "large", threads));
+    std::printf("%.2f\n", Pairs(allocator.get(), arguments[4], threads));
   }
   std::fflush(stdout);
   std::_Exit(0);  // what is still live is not torn down

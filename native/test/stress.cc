@@ -1,7 +1,11 @@
-// Threads that allocate, stamp, hand over, check and free blocks of one pool at random, while it is trimmed
-// and its limit is met.  Exit status 1 where a stamp is lost, a block is handed out twice, or the statistics at
-// rest are not exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
+// Threads that allocate, stamp, hand over, check and free blocks of one pool at random, while it is trimmed, its
+// limit is met, its callbacks are called and the process forks.  Exit status 1 where a stamp is lost, a block is
+// handed out twice, a forked process cannot go on, or the statistics at rest are not exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,6 +34,8 @@ std::atomic<Block*> mailboxes[kMailboxes];
 std::atomic<int64_t> faults{0};
 std::atomic<int64_t> refused{0};
 std::atomic<uint64_t> next_stamp{1};
+std::atomic<int64_t> asked{0};    // callbacks for want of memory
+std::atomic<int64_t> watched{0};  // callbacks at watermarks
 
 // The stamp stands at the front and at the end of the block.
 void Stamp(const Block& block) {
@@ -84,6 +90,49 @@ void Work(Pool* pool, int64_t operations, uint64_t seed) {
   for (Block* block : kept) Drop(pool, block);
 }
 
+// For want of memory: what lies in the mailboxes is let go.  Whether there was anything.
+bool EmptyMailboxes(Pool* pool) {
+  ++asked;
+  bool any = false;
+  for (auto& mailbox : mailboxes) {
+    if (Block* block = mailbox.exchange(nullptr)) {
+      Drop(pool, block);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Watch(Pool* pool, int64_t limit) {
+  pool->SetOnOom([pool](int64_t, int64_t, const std::string&) { return EmptyMailboxes(pool); }, 2);
+  for (bool high : {true, false}) {
+    symalloc::Watch watch{};
+    watch.high = high;
+    watch.at = high ? limit / 4 * 3 : limit / 2;
+    watch.rearm = high ? limit / 2 : limit / 4 * 3;
+    watch.callback = [pool, high](int64_t) {
+      ++watched;
+      if (high) pool->Trim();
+    };
+    pool->AddWatch(std::move(watch));
+  }
+}
+
+// A copy of the process uses its copy of the pool, whatever the other threads were doing.
+void Fork(Pool* pool) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends it where it hangs
+    pool->ClearCallbacks();
+    pool->SetLimit(-1);
+    for (int64_t nbytes : {100, 100'000, 3'000'000}) pool->Free(pool->Alloc(nbytes, 64, false), nbytes);
+    pool->Trim();
+    _exit(0);
+  }
+  int status = 1;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) ++faults;
+}
+
 int64_t Number(int count, char** arguments, int index, int64_t otherwise) {
   return count > index ? std::atoll(arguments[index]) : otherwise;
 }
@@ -98,14 +147,22 @@ int main(int count, char** arguments) {
   options.apart = true;
   options.limit = threads * (int64_t{3} << 20);
   Pool pool(options);
+  Watch(&pool, options.limit);
   std::vector<std::thread> workers;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Fork(&pool);
+  }
   for (std::thread& worker : workers) worker.join();
+  pool.ClearCallbacks();
   for (auto& mailbox : mailboxes) {
     if (Block* block = mailbox.exchange(nullptr)) Drop(&pool, block);
   }
   pool.Trim();
   symalloc::Statistics s = pool.statistics();
+  std::printf("%lld callbacks for want of memory, %lld at watermarks\n", static_cast<long long>(asked.load()),
+              static_cast<long long>(watched.load()));
   std::printf("%lld operations, %lld refused at the limit, %lld faults; live %lld, used %lld, reserved %lld\n",
               static_cast<long long>(s.allocs + s.frees), static_cast<long long>(refused.load()),
               static_cast<long long>(faults.load()), static_cast<long long>(s.live),
