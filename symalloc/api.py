@@ -19,7 +19,7 @@ from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof
 from symalloc.relax.read_result import DEFAULT_TIMEOUT, Stage
-from symalloc.relax.run_result import PipelineName, RunError, RunResult
+from symalloc.relax.run_result import PipelineName, PlanKind, RunError, RunResult
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sympy.logic.boolalg import Boolean
     from tvm.ir import IRModule
 
+    from symalloc.pool.native import NativePool
     from symalloc.relax.plan_pass import PlannedModule
 
 __all__ = ["Claim", "LintTarget", "lint", "plan", "prove", "run"]
@@ -137,18 +138,23 @@ def run(
     flavour: Flavour = "arena",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
+    plan: PlanKind = "symalloc",
+    pool: NativePool | None = None,
     alias: str | Sequence[str] = (),
 ) -> RunResult:
     """Runs a function of `module`, planned, on random arguments at `binding`, in this process.
 
-    `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which every
-    tensor has memory of its own.  Raises SymallocError.
+    `plan` says who plans, as `symalloc run --plan` does; what is allocated comes from `pool`, where one is
+    given.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which
+    every tensor has memory of its own.  Raises SymallocError.
     """
     from symalloc.relax.run import Runner
 
     options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
     with _told():
-        runner = Runner(module, function=function, target=target, pipeline=pipeline, options=options)
+        runner = Runner(
+            module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
+        )
         return runner.run(binding, check=check, seed=seed, repeat=repeat)
 
 

@@ -90,12 +90,15 @@ def _extents(shape: tuple[Expr, ...], param: Var, binding: Mapping[str, int]) ->
 
 def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.random.Generator) -> np.ndarray:
     target = _numpy_dtype(dtype, param)
+    drawn: object
     try:
         if dtype.name == "bool":
-            return source.integers(0, 2, extents).astype(bool)
-        if dtype.name.startswith(("int", "uint")):
-            return source.integers(0, SMALL, extents).astype(target)
-        return (source.random(extents, dtype=np.float32) * 2 - 1).astype(target)
+            drawn = source.integers(0, 2, extents)
+        elif dtype.name.startswith(("int", "uint")):
+            drawn = source.integers(0, SMALL, extents)
+        else:
+            drawn = source.random(extents, dtype=np.float32) * 2 - 1
+        return np.asarray(drawn, dtype=target)  # without extents NumPy draws a scalar, which is no array
     except (MemoryError, ValueError):
         raise RunError(f"`{param.name}` with extents {extents} does not fit in memory") from None
 

@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 import tvm
 
+import symalloc
+from symalloc.errors import SymallocError
+from symalloc.pool.native import NativePool
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.run import Runner
 from symalloc.relax.run_inputs import ShapeArgument, random_arguments
 from symalloc.relax.run_isolated import isolated
 from symalloc.relax.run_load import from_script, load_one
-from symalloc.relax.run_result import RunError
+from symalloc.relax.run_result import PlanKind, RunError
+from symalloc.relax.run_sweep import sweep
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.operations import floordiv
+from tests.pool.library import need_native
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 FLOAT, INT = DType("float32", 32), DType("int64", 64)
@@ -62,6 +67,13 @@ def test_arguments_follow_their_types() -> None:
     assert c.dtype == bool and d.dtype == np.float16  # type: ignore[union-attr]
     assert shape == ShapeArgument((5, 2)) and scalar == 2
     assert nested[0].shape == (5,) and nested[1][0].shape == (1,)  # type: ignore[union-attr, index]
+
+
+@pytest.mark.parametrize("name", ("float32", "int64", "bool"))
+def test_a_tensor_without_extents_is_an_array(name: str) -> None:
+    f = function(TensorType(shape=(), dtype=DType(name, 32)))
+    (found,) = random_arguments(f, {}, seed=1)
+    assert isinstance(found, np.ndarray) and (found.shape, str(found.dtype)) == ((), name)
 
 
 def test_arguments_are_the_same_for_the_same_seed() -> None:
@@ -180,6 +192,42 @@ def test_what_cannot_be_loaded_is_said(
         file.write_bytes(data)
     with pytest.raises(RunError, match=problem):
         load_one(file, module=module)
+
+
+# -- on a pool ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
+def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
+    need_native()
+    pool = NativePool()
+    runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
+    result = runner.run({"n": 3}, check=True, repeat=4)
+    assert result.difference is None and result.pool is not None and result.plan == plan
+    # and once a shape heap
+    assert result.pool.allocations == 1 + 4 * (2 if plan == "symalloc" else 3)
+    assert result.pool.calls == 4 and result.pool.ratio > 1
+
+
+def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
+    need_native()
+    bindings = [{"n": n} for n in (3, 1, 7)]
+    runner = Runner(load_one(SCRIPT, module="Chain"), pool=NativePool())
+    report = sweep(runner, bindings, repeat=2, check=True, compare=True)
+    assert report.ok and [r.binding for r in report.results] == bindings
+    assert all(len(r.seconds) == 2 and r.checked for r in report.results)
+    assert report.pool is not None and report.pool.calls == 6
+    assert report.peer is not None and len(report.peer.seconds) == 3 and report.peer.reserved > 0
+
+
+def test_what_a_pool_refuses_ends_a_sweep() -> None:
+    need_native()
+    issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
+    report = sweep(Runner(issue, pool=NativePool()), [{"m": m} for m in (3, 4, 5, 1025)])
+    assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2
+    assert report.refused is not None and report.refused.startswith("tensor `main.alloc`, float32[5], ")
+    with pytest.raises(SymallocError, match=r"tensor `main\.alloc`, float32"):
+        symalloc.run(issue, {"m": 5}, pool=symalloc.Pool())
 
 
 # -- in a process of its own --------------------------------------------------------------------------------
