@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.program.flow import Mark, Step
@@ -19,8 +20,9 @@ from symalloc.program.model import (
     Operand,
     Ownership,
     Program,
+    Var,
 )
-from symalloc.program.operands import tensor_type
+from symalloc.program.operands import tensor_type, variables_in, variables_of
 from symalloc.program.pointers import PointsTo
 from symalloc.program.regions import bits_of, indices
 from symalloc.program.summary import FunctionSummary, align
@@ -73,6 +75,14 @@ class _Reader:
         self.program, self.points, self.summaries = program, points, summaries
         self.tensors = ~points.storages
         self.filled = 0
+
+    @cached_property
+    def used(self) -> frozenset[Var]:
+        """The variables that something refers to."""
+        steps = self.points.flow.steps
+        named = (v for s in steps if s.instruction is not None for v in variables_of(s.instruction))
+        yielded = (v for s in steps if s.operand is not None for v in variables_in(s.operand))
+        return frozenset((*named, *yielded))
 
     def effect(self, index: int, step: Step) -> Effect:
         if step.mark is Mark.END:
@@ -146,9 +156,13 @@ class _Reader:
         """Whether a packed function may hold on to its arguments, or hand one back.
 
         One that is given memory without content fills it, as libraries do: what keeps tensors is given some.
+        What it hands back matters only where the result is used.
         """
-        if call.ownership is Ownership.UNKNOWN or not call.keeps:
-            return call.ownership is Ownership.UNKNOWN
+        unknown = call.ownership is Ownership.UNKNOWN
+        if unknown and call.var in self.used:
+            return True
+        if not unknown and not call.keeps:
+            return False
         holding = self.points.real(self.filled)
         return not any(self.is_empty(region, holding) for region in indices(self.points.real(reads)))
 

@@ -10,7 +10,7 @@ is left for LowerAllocTensor.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +127,7 @@ class _Writer:
     bound: dict[Expr, Any] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
     places: Mapping[Var, list[tuple[int, Placement]]] = field(init=False)
+    due: Mapping[Var, list[int]] = field(default_factory=dict)
     late: frozenset[Var] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,10 +150,13 @@ class _Writer:
     def whole(self, function: relax.Function, seen: Function) -> relax.SeqExpr:
         """The new body."""
         guards = [g for g in self.plan.guards if g.after is None]
-        reserved = list(self.arenas(None))
+        if self.around.arenas:
+            self.brought()
+        else:
+            self.due = self.first_uses(seen.body)
         if self.around.unplanned is None or not guards:
-            return self.sequence(function.body, seen.body, [*self.guards(guards), *reserved])
-        planned = self.sequence(function.body, seen.body, reserved)
+            return self.sequence(function.body, seen.body, list(self.guards(guards)))
+        planned = self.sequence(function.body, seen.body)
         return self.either(self.around.check.condition(guards, self.prims), planned, function)
 
     def either(self, condition: Any, planned: relax.SeqExpr, function: relax.Function) -> relax.SeqExpr:
@@ -169,18 +173,38 @@ class _Writer:
         if call is not None:
             yield self.bind("guard", call)
 
-    def arenas(self, after: Var | None) -> Iterator[relax.VarBinding]:
-        """Reserves the arenas that stand behind `after`; those that a caller brings are only noted."""
-        brought = iter(self.around.arenas)
-        for index, arena in enumerate(self.plan.arenas):
-            if arena.after is not after or not arena.placements:
-                continue
-            if after is None and self.around.arenas:
-                self.homes[index] = _Home(next(brought), brought=True)
-                continue
-            storage = self.reserve(arena)
+    def brought(self) -> None:
+        """Notes the arenas that a caller brings."""
+        entry = (i for i, arena in enumerate(self.plan.arenas) if arena.after is None and arena.placements)
+        self.homes.update(
+            (i, _Home(var, brought=True)) for i, var in zip(entry, self.around.arenas, strict=True)
+        )
+
+    def first_uses(self, body: Block) -> Mapping[Var, list[int]]:
+        """The arenas known at entry, by the instruction of `body` before which each is reserved: nothing is
+        held while nothing lies there.
+        """
+        left = {i for i, arena in enumerate(self.plan.arenas) if arena.after is None and arena.placements}
+        found: dict[Var, list[int]] = {}
+        for instruction in body.instructions:
+            used = {i for var in _bound(instruction) for i, _ in self.places.get(var, ())} & left
+            if used:
+                found[instruction.var] = sorted(used)
+                left -= used
+        return found
+
+    def arenas(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
+        """Reserves these arenas."""
+        for index in indices:
+            storage = self.reserve(self.plan.arenas[index])
             self.homes[index] = _Home(storage.var)
             yield storage
+
+    def behind(self, var: Var) -> Iterator[relax.VarBinding]:
+        """The guards and arenas that stand behind `var`."""
+        yield from self.guards([g for g in self.plan.guards if g.after is var])
+        late = (i for i, arena in enumerate(self.plan.arenas) if arena.after is var and arena.placements)
+        yield from self.arenas(late)
 
     def reserve(self, arena: Arena) -> relax.VarBinding:
         extent = relax.ShapeExpr([self.prims(arena.size)])
@@ -233,10 +257,10 @@ class _Writer:
             instruction = next(instructions, None)
             if instruction is None:
                 raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
+            written += self.arenas(self.due.get(instruction.var, ()))
             written += self.binding(binding, instruction)
             if instruction.var in self.late:
-                written += self.guards([g for g in self.plan.guards if g.after is instruction.var])
-                written += self.arenas(instruction.var)
+                written += self.behind(instruction.var)
         return relax.BindingBlock(written)
 
     def binding(self, binding: relax.Binding, instruction: Instruction) -> list[relax.Binding]:
@@ -328,6 +352,15 @@ class _Writer:
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
+
+
+def _bound(instruction: Instruction) -> Iterator[Var]:
+    """The variables that `instruction` binds, those within its branches too."""
+    yield instruction.var
+    if isinstance(instruction, If):
+        for side in (instruction.then, instruction.otherwise):
+            for inner in side.instructions:
+                yield from _bound(inner)
 
 
 def _extents(cast: MatchCast) -> Iterator[tuple[Expr, Expr]]:

@@ -17,7 +17,7 @@ from symalloc.lint.run import Linter, Settings
 from symalloc.plan.model import Guard, Plan
 from symalloc.plan.options import PlanOptions
 from symalloc.plan.planner import plan_program
-from symalloc.program.model import AllocStorage, CallFunction, Program
+from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
 from symalloc.prove.prover import Prover
 from symalloc.relax.emit_module import emit_module
 from symalloc.relax.extract import extract
@@ -167,3 +167,14 @@ def test_whole_storages_need_no_offsets(name: str) -> None:
     assert kernels == extract(module, name="m").kernels
     assert "ensure_zero_offset" not in written.script()
     assert errors(written) == []
+
+
+def test_a_storage_is_reserved_where_it_is_first_used() -> None:
+    module, program, plans = planned("Chain", PlanOptions(flavour="storages"))
+    written = emit_module(module, program, plans)
+    body = extract(written, name="m").functions["main"].body.instructions
+    kinds = [type(instruction) for instruction in body]
+    assert kinds.count(AllocStorage) == len(plans["main"].arenas) > 1
+    for index, kind in enumerate(kinds):
+        if kind is AllocStorage:
+            assert kinds[index + 1] is AllocTensor

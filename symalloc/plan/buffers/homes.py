@@ -1,10 +1,10 @@
-"""Which arena each buffer lies in: those reserved at entry, and those behind an instruction.
+"""Which arena each buffer lies in: those whose size is known at entry, and those behind an instruction.
 
-Where every size is known at entry there is one arena for each device and scope.  Sizes that come later
-cut the body into stretches: a buffer that lives within one lies in the arena reserved at its start, which is
-gone at its end.  What lives across a cut would hold its whole arena: it may be better off by itself.  The
-same goes for an arena that is held while memory is taken that no plan places.  The candidates are judged by
-the bytes taken at one moment over the floor, at a grid of bindings.
+Where every size is known at entry there is one arena for each device and scope, held from its first use to
+its last.  Sizes that come later cut the body into stretches: a buffer that lives within one lies in the arena
+reserved at its start, which is gone at its end.  What lives across a cut would hold its whole arena: it may
+be better off by itself.  The same goes for an arena that is held while memory is taken that no plan places.
+The candidates are judged by the bytes taken at one moment over the floor, at a grid of bindings.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class _Street:
         for home in set(homes) - {_ALONE}:
             inside = [i for i, h in enumerate(homes) if h == home]
             height = max(self.together(inside, sizes))
-            begin = self.lines[home - 1] if home else -1
+            begin = self.lines[home - 1] if home else min(self.spans[i][0] for i in inside) - 1
             end = max(self.spans[i][1] for i in inside)
             total = [n + height * (begin < s <= end) for n, s in zip(total, self.steps, strict=True)]
         return total

@@ -164,11 +164,23 @@ def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
     assert not any(frozenset((f"a{i}", f"b{i}")) in together(few) for i in range(3))
 
 
+def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
+    a, out = alloc("a"), alloc("out")
+    library = replace(packed(Ownership.UNKNOWN, a.var, out.var), keeps=True)
+    before = (a, kernel(X, a.var), out)
+    assert split(*before, library, kernel(out.var))[0].keys() == {"a", "out"}
+    handed_on = kernel(library.var)
+    assert not split(*before, library, kernel(out.var), handed_on)[0]
+    assert not split(*before, kernel(X, out.var), library, kernel(out.var))[0], (
+        "all is written: it may keep it"
+    )
+
+
 def test_what_escapes_stays_unplanned() -> None:
     a, b, c, d = alloc("a"), alloc("b"), alloc("c"), alloc("d")
     kept = packed(Ownership.UNKNOWN, b.var)
     odd = NotUnderstood(var=Var("o", VOID), what="closure", reads=(c.var,))
-    found, left = split(a, b, c, d, kernel(X, a.var), kept, odd, kernel(d.var), result=a.var)
+    found, left = split(a, b, c, d, kernel(X, a.var, b.var), kept, odd, kernel(d.var), result=a.var)
     assert set(found) == {"d"}
     assert left["a"].reason == "it is returned"
     assert "packed function `f`" in left["b"].reason
