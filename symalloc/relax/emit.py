@@ -34,6 +34,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit_guards import Check
 from symalloc.relax.extract.arrays import elements
+from symalloc.relax.first_uses import first_uses
 from symalloc.relax.symbols import paired
 from symalloc.relax.tir_emit import PrimBuilder
 from symalloc.size.atoms import Select
@@ -127,7 +128,7 @@ class _Writer:
     bound: dict[Expr, Any] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
     places: Mapping[Var, list[tuple[int, Placement]]] = field(init=False)
-    due: Mapping[Var, list[int]] = field(default_factory=dict)
+    due: Mapping[Var, Sequence[int]] = field(default_factory=dict)
     late: frozenset[Var] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +154,7 @@ class _Writer:
         if self.around.arenas:
             self.brought()
         else:
-            self.due = self.first_uses(seen.body)
+            self.due = first_uses(self.plan, seen.body)
         if self.around.unplanned is None or not guards:
             return self.sequence(function.body, seen.body, list(self.guards(guards)))
         planned = self.sequence(function.body, seen.body)
@@ -179,19 +180,6 @@ class _Writer:
         self.homes.update(
             (i, _Home(var, brought=True)) for i, var in zip(entry, self.around.arenas, strict=True)
         )
-
-    def first_uses(self, body: Block) -> Mapping[Var, list[int]]:
-        """The arenas known at entry, by the instruction of `body` before which each is reserved: nothing is
-        held while nothing lies there.
-        """
-        left = {i for i, arena in enumerate(self.plan.arenas) if arena.after is None and arena.placements}
-        found: dict[Var, list[int]] = {}
-        for instruction in body.instructions:
-            used = {i for var in _bound(instruction) for i, _ in self.places.get(var, ())} & left
-            if used:
-                found[instruction.var] = sorted(used)
-                left -= used
-        return found
 
     def arenas(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
         """Reserves these arenas."""
@@ -352,15 +340,6 @@ class _Writer:
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
-
-
-def _bound(instruction: Instruction) -> Iterator[Var]:
-    """The variables that `instruction` binds, those within its branches too."""
-    yield instruction.var
-    if isinstance(instruction, If):
-        for side in (instruction.then, instruction.otherwise):
-            for inner in side.instructions:
-                yield from _bound(inner)
 
 
 def _extents(cast: MatchCast) -> Iterator[tuple[Expr, Expr]]:
