@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from symalloc.relax.memory_cfg import HookError, reserved_by_tvm
-from symalloc.relax.run import Runner
+from symalloc.relax.run import Calls, Runner
 from symalloc.relax.run_call import call
 from symalloc.relax.run_inputs import Argument
 from symalloc.relax.run_pool import Tally, recorded
@@ -35,22 +35,17 @@ def sweep(
     pool refuses ends the run, and is in the report.  Raises RunError.
     """
     everything = None if runner.pool is None else Tally(runner.pool)
-    all_calls = [runner.calls(binding, seed) for binding in bindings]
-    for calls in all_calls:
-        if calls.tally is not None and everything is not None:
-            calls.tally.larger.append(everything)
+    all_calls = [_counted(runner.calls(binding, seed), everything) for binding in bindings]
     peer = _Peer(runner, len(bindings)) if compare else None
     refused, at = None, None
-    aloud = asked is not None and asked.guard
     try:
-        for left in reversed(range(repeat)):
-            for index, calls in enumerate(all_calls):
-                at = calls.binding
-                if aloud:
-                    print(AT + _text(at), file=sys.stderr, flush=True)
-                arguments = calls.once(check=check and left == 0)
-                if peer is not None:
-                    peer.once(index, arguments)
+        for index, last in _turns(len(all_calls), repeat):
+            at = all_calls[index].binding
+            if asked is not None and asked.guard:
+                print(AT + _text(at), file=sys.stderr, flush=True)
+            arguments = all_calls[index].once(check=check and last)
+            if peer is not None:
+                peer.once(index, arguments)
     except RefusedError as error:
         refused = str(error)
     return RunReport(
@@ -61,6 +56,20 @@ def sweep(
         refused_at=at if refused is not None else None,
         trace=None if runner.pool is None or asked is None else recorded(runner.pool, asked),
     )
+
+
+def _counted(calls: Calls, everything: Tally | None) -> Calls:
+    """`calls`, which are counted among `everything`, too."""
+    if calls.tally is not None and everything is not None:
+        calls.tally.larger.append(everything)
+    return calls
+
+
+def _turns(count: int, repeat: int) -> Iterator[tuple[int, bool]]:
+    """The indices below `count`, `repeat` times over, with whether it is the last time."""
+    for left in reversed(range(repeat)):
+        for index in range(count):
+            yield index, left == 0
 
 
 def _text(binding: Mapping[str, int]) -> str:
