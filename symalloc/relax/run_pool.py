@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 
 from symalloc.pool.errors import PoolError
 from symalloc.pool.native import NativePool
-from symalloc.pool.trace import trace_as_json
+from symalloc.pool.trace import Alloc, CallBegin, Free, Trace
 from symalloc.relax.run_result import PoolRequest, PoolUse, RefusedError, RunError
 
-__all__ = ["Tally", "made", "recorded"]
+__all__ = ["Tally", "made", "peaks"]
 
 
 @dataclass(slots=True)
 class Tally:
-    """Sums up what calls take of a pool."""
+    """Sums up what calls take of a pool.
+
+    The first call is recorded, for what is live in it at most; with `traced` somebody else records all, and
+    says so by `lived`.
+    """
 
     pool: NativePool
+    traced: bool = False
     calls: int = 0
     allocations: int = 0
     peak_live: int = 0
@@ -32,8 +37,13 @@ class Tally:
         """Counts one call, which runs within; raises RefusedError where guard mode finds damage behind it."""
         before = self.pool.statistics()
         self.pool.reset_peak()
+        record = self.calls == 0 and not self.traced
+        if record:
+            self.pool.start_recording()
         with self.pool.call():
             yield
+        if record:
+            self.lived(peaks(self.pool.stop_recording(), before.live)[-1])
         try:
             self.pool.check()
         except PoolError as damage:
@@ -44,8 +54,12 @@ class Tally:
             tally.allocations += after.allocs - before.allocs
             tally.commits += after.commits - before.commits
             tally.decommits += after.decommits - before.decommits
-            tally.peak_live = max(tally.peak_live, after.peak_used)
             tally.peak_reserved = max(tally.peak_reserved, after.peak_reserved)
+
+    def lived(self, nbytes: int) -> None:
+        """Says that a call had `nbytes` live at most."""
+        for tally in (self, *self.larger):
+            tally.peak_live = max(tally.peak_live, nbytes)
 
     def use(self) -> PoolUse:
         """What was counted."""
@@ -70,6 +84,17 @@ def made(asked: PoolRequest) -> NativePool:
     return pool
 
 
-def recorded(pool: NativePool, asked: PoolRequest) -> bytes | None:
-    """The record as JSON, where one was asked for."""
-    return trace_as_json(pool.stop_recording()) if asked.trace else None
+def peaks(trace: Trace, before: int = 0) -> list[int]:
+    """The most bytes that are live within each call, `before` being so in front of the first."""
+    live, sizes, found = before, dict[int, int](), list[int]()
+    for event in trace.events:
+        match event:
+            case CallBegin():
+                found.append(live)
+            case Alloc(block=block, nbytes=nbytes):
+                sizes[block] = nbytes
+                live += nbytes
+                found[-1:] = [max(live, *found[-1:])] if found else []
+            case Free(block=block):
+                live -= sizes.pop(block, 0)
+    return found

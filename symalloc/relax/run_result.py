@@ -61,9 +61,9 @@ class PoolRequest:
 class PoolUse:
     """What a pool was used for, in bytes.
 
-    `allocations` counts those of `calls` calls; `peak_live` what was in use at most, rounded up to 64 bytes
-    a block, and `peak_reserved` what was backed by pages.  `commits` and `decommits` count the times that
-    pages were taken from the system and given back.
+    `allocations` counts those of `calls` calls; `peak_live` what was asked for and not freed at most, the
+    machine's last result included, and `peak_reserved` what was backed by pages.  `commits` and `decommits`
+    count the times that pages were taken from the system and given back.
     """
 
     calls: int

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from symalloc.pool.native import NativePool
+from symalloc.pool.trace import trace_as_json
 from symalloc.relax.memory_cfg import HookError, reserved_by_tvm
 from symalloc.relax.run import Calls, Runner
 from symalloc.relax.run_call import call
 from symalloc.relax.run_inputs import Argument
-from symalloc.relax.run_pool import Tally, recorded
+from symalloc.relax.run_pool import Tally, peaks
 from symalloc.relax.run_result import Peer, PoolRequest, RefusedError, RunError, RunReport
 
 __all__ = ["AT", "sweep"]
@@ -35,7 +37,8 @@ def sweep(
     pool refuses ends the run, and is in the report.  Raises RunError.
     """
     everything = None if runner.pool is None else Tally(runner.pool)
-    all_calls = [_counted(runner.calls(binding, seed), everything) for binding in bindings]
+    traced = asked is not None and asked.trace
+    all_calls = [_counted(runner.calls(binding, seed), everything, traced) for binding in bindings]
     peer = _Peer(runner, len(bindings)) if compare else None
     refused, at = None, None
     try:
@@ -48,21 +51,33 @@ def sweep(
                 peer.once(index, arguments)
     except RefusedError as error:
         refused = str(error)
+    trace = _trace(all_calls, runner.pool) if runner.pool is not None and traced else None
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
         pool=everything.use() if everything is not None and everything.calls else None,
         peer=peer.result() if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
-        trace=None if runner.pool is None or asked is None else recorded(runner.pool, asked),
+        trace=trace,
     )
 
 
-def _counted(calls: Calls, everything: Tally | None) -> Calls:
+def _counted(calls: Calls, everything: Tally | None, traced: bool) -> Calls:
     """`calls`, which are counted among `everything`, too."""
     if calls.tally is not None and everything is not None:
         calls.tally.larger.append(everything)
+        calls.tally.traced = traced
     return calls
+
+
+def _trace(all_calls: Sequence[Calls], pool: NativePool) -> bytes:
+    """The record of all calls as JSON; it says what was live in each."""
+    trace = pool.stop_recording()
+    for number, nbytes in enumerate(peaks(trace)):
+        tally = all_calls[number % len(all_calls)].tally
+        if tally is not None:
+            tally.lived(nbytes)
+    return trace_as_json(trace)
 
 
 def _turns(count: int, repeat: int) -> Iterator[tuple[int, bool]]:
