@@ -14,8 +14,12 @@ int64_t HandleTable::Add(void* block, int64_t nbytes, std::string tag) {
   }
   uint32_t index = unused_.back();
   unused_.pop_back();
-  slots_[index].held = Held{block, nbytes, 1, std::move(tag)};
-  return static_cast<int64_t>(slots_[index].generation) << 32 | index;
+  Slot& slot = slots_[index];
+  slot.held.block = block;
+  slot.held.nbytes = nbytes;
+  slot.held.references = 1;
+  if (!tag.empty()) slot.held.tag = std::move(tag);  // it is empty while nobody holds the slot
+  return static_cast<int64_t>(slot.generation) << 32 | index;
 }
 
 Held HandleTable::Get(int64_t handle) {
@@ -32,8 +36,9 @@ bool HandleTable::Release(int64_t handle, Held* gone) {
   std::lock_guard<std::mutex> lock(mutex_);
   Slot* slot = Find(handle);
   if (--slot->held.references > 0) return false;
-  *gone = std::move(slot->held);
-  slot->held = Held{};
+  gone->block = slot->held.block;
+  gone->nbytes = slot->held.nbytes;
+  if (!slot->held.tag.empty()) gone->tag = std::exchange(slot->held.tag, {});
   slot->generation = (slot->generation + 1) & 0x7fffffff;  // handles stay positive
   unused_.push_back(static_cast<uint32_t>(handle));
   return true;

@@ -22,7 +22,7 @@ Pages::Pages(char* base, int64_t page, bool huge)
 int64_t Pages::Missing(int64_t offset, int64_t nbytes) const {
   int64_t first = offset >> shift_;
   int64_t last = (offset + nbytes + page_ - 1) >> shift_;
-  return (last - first - CountBacked(first, last)) << shift_;
+  return CountMissing(first, last) << shift_;
 }
 
 void Pages::Commit(int64_t offset, int64_t nbytes, Spares* spares) {
@@ -57,7 +57,7 @@ int64_t Pages::Decommit(int64_t start, int64_t end, int64_t nbytes, Spares* spar
   int64_t first = (start + page_ - 1) >> shift_;
   int64_t last = std::min<int64_t>(end >> shift_, static_cast<int64_t>(words_.size()) * 64);
   if (last <= first) return 0;
-  int64_t wanted = std::min((nbytes + page_ - 1) >> shift_, CountBacked(first, last));
+  int64_t wanted = std::min((nbytes + page_ - 1) >> shift_, last - first - CountMissing(first, last));
   if (wanted <= 0) return 0;
   for (int64_t left = wanted; left > 0;) {
     while (!backed(last - 1)) --last;
@@ -80,12 +80,14 @@ int64_t Pages::Decommit(int64_t start, int64_t end, int64_t nbytes, Spares* spar
   return wanted << shift_;
 }
 
-int64_t Pages::CountBacked(int64_t first, int64_t last) const {
-  last = std::min<int64_t>(last, static_cast<int64_t>(words_.size()) * 64);
-  int64_t count = 0;
-  for (int64_t word = first >> 6; word << 6 < last; ++word) {
-    uint64_t mask = Mask(std::max<int64_t>(first - (word << 6), 0), std::min<int64_t>(last - (word << 6), 64));
-    count += __builtin_popcountll(words_[word] & mask);
+int64_t Pages::CountMissing(int64_t first, int64_t last) const {
+  int64_t known = std::clamp(static_cast<int64_t>(words_.size()) * 64, first, last);
+  int64_t count = last - known;
+  if (known == first) return count;
+  for (int64_t word = first >> 6; word << 6 < known; ++word) {
+    uint64_t mask = Mask(std::max<int64_t>(first - (word << 6), 0), std::min<int64_t>(known - (word << 6), 64));
+    uint64_t missing = mask & ~words_[word];
+    if (missing != 0) count += __builtin_popcountll(missing);  // a call, on machines of any age
   }
   return count;
 }

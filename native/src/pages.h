@@ -41,7 +41,7 @@ class Pages {
 
  private:
   void Fill(int64_t first, int64_t last, Spares* spares);
-  int64_t CountBacked(int64_t first, int64_t last) const;
+  int64_t CountMissing(int64_t first, int64_t last) const;
   bool backed(int64_t page) const { return words_[page >> 6] >> (page & 63) & 1; }
 
   char* base_;

@@ -68,26 +68,26 @@ Pool::~Pool() {
 }
 
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
+  bool small = static_cast<uint64_t>(nbytes) <= static_cast<uint64_t>(bin_largest_) && align <= kGrain;
+  void* block = small && guard_ == nullptr ? TakeBinned(local(), nbytes, escapes && options_.apart) : nullptr;
+  if (__builtin_expect(block == nullptr, 0)) block = AllocUnbinned(nbytes, align, escapes);
+  if (__builtin_expect(ledger_.on(), 0)) ledger_.Allocated(block, nbytes, escapes, tag);
+  return block;
+}
+
+void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
   if (nbytes < 0 || nbytes > options_.capacity) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
   if (align > most_aligned_) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
-  if (__builtin_expect(guard_ != nullptr, 0)) {
-    void* block = Asking(nbytes, [&] { return AllocGuarded(nbytes, std::max(align, kGrain)); });
-    if (ledger_.on()) ledger_.Allocated(block, nbytes, escapes, tag);
-    if (watches_.due()) CallWatches();
-    return block;
-  }
-  Local* mine = local();
-  int which = escapes && options_.apart;
-  void* block = align <= kGrain ? TakeBinned(mine, nbytes, which) : nullptr;
-  if (block == nullptr) {
-    block = Asking(nbytes, [&] { return Place(mine, which, nbytes, std::max(align, kGrain)); });
-    if (watches_.due()) CallWatches();
-  }
-  if (__builtin_expect(ledger_.on(), 0)) ledger_.Allocated(block, nbytes, escapes, tag);
+  align = std::max(align, kGrain);
+  void* block = Asking(nbytes, [&] {
+    if (guard_ != nullptr) return AllocGuarded(nbytes, align);
+    return Place(local(), escapes && options_.apart, nbytes, align);
+  });
+  if (watches_.due()) CallWatches();
   return block;
 }
 
@@ -99,10 +99,7 @@ void Pool::Free(void* block, int64_t nbytes) {
   }
   if (__builtin_expect(ledger_.on(), 0)) ledger_.Freed(block, nbytes);
   Local* mine = local();
-  if (!PutBinned(mine, block, nbytes, which)) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    FreeLocked(mine, block, nbytes, which);
-  }
+  if (!PutBinned(mine, block, nbytes, which)) FreeUnbinned(mine, block, nbytes, which);
   if (__builtin_expect(watches_.due(), 0)) CallWatches();
 }
 
@@ -128,7 +125,8 @@ bool Pool::PutBinned(Local* local, void* block, int64_t nbytes, int which) {
   return fits;
 }
 
-void Pool::FreeLocked(Local* local, void* block, int64_t nbytes, int which) {
+void Pool::FreeUnbinned(Local* local, void* block, int64_t nbytes, int which) {
+  std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
   if (local == nullptr) {
     ReleaseLocked(block, size);

@@ -170,7 +170,9 @@ class Pool {
   }
   void* TakeBinned(Local* local, int64_t nbytes, int which);
   bool PutBinned(Local* local, void* block, int64_t nbytes, int which);
-  void FreeLocked(Local* local, void* block, int64_t nbytes, int which);
+  // Out of line, so that the quick way stays short.
+  [[gnu::noinline]] void* AllocUnbinned(int64_t nbytes, int64_t align, bool escapes);
+  [[gnu::noinline]] void FreeUnbinned(Local* local, void* block, int64_t nbytes, int which);
   Local* local() {
     if (__builtin_expect(recent.pool_id == id_, 1)) return recent.local;
     return FindLocal();

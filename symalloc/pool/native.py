@@ -111,11 +111,11 @@ class NativePool(Observed):
         self._pointer = native_function("pointer")
         self._statistics = native_function("statistics")
 
-    def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
+    def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
         """A handle of `nbytes` bytes at a multiple of `align`, a power of two, held once; `tag` says what
         for.  Raises OutOfMemoryError, which names the tags that hold most.
         """
-        handle: int
+        handle: int  # parameters that are keywords only would cost more than the allocation
         if align == ALIGNMENT and not escapes and not tag:
             handle = self._alloc(nbytes)
             return handle
@@ -142,7 +142,7 @@ class NativePool(Observed):
         address: int = self._address(self.object, handle)
         return address
 
-    def empty(self, shape: tuple[int, ...], dtype: str, *, tag: str = "") -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: str, tag: str = "") -> Any:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
         `tag` is what guard mode calls it.  Raises OutOfMemoryError, BoundsError for a shape that cannot be.

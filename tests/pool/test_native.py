@@ -5,7 +5,8 @@ import gc
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.native import NativeMissingError, NativePool, load_library
 from symalloc.pool.policy import Options, PagedPool
 from symalloc.pool.trace import Alloc, Free, Trace, read_trace, trace_as_json
@@ -65,25 +66,125 @@ def test_decisions_are_those_of_the_reference(options: Options, steps: list[Step
             assert native.trim() == reference.trim()
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("apart", (False, True))
-def test_whole_traces_are_placed_alike(workload: str, apart: bool) -> None:
-    options = Options(apart=apart, soft_limit=Fraction(21, 20))
-    trace, reference, native = make_trace(workload, 4), PagedPool(options), NativePool(options)
-    blocks: dict[int, tuple[int, int]] = {}
+def _peak(trace: Trace) -> int:
+    live, peak, sizes = 0, 0, dict[int, int]()
     for event in trace.events:
         match event:
             case Alloc(block=block, nbytes=nbytes):
+                sizes[block] = nbytes
+                live += nbytes
+                peak = max(peak, live)
+            case Free(block=block):
+                live -= sizes.pop(block)
+    return peak
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("limited", (False, True))
+@pytest.mark.parametrize("apart", (False, True))
+def test_whole_traces_are_placed_alike(workload: str, apart: bool, limited: bool) -> None:
+    """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
+    trace = make_trace(workload, 4)
+    limit = _peak(trace) * 9 // 10 if limited else None
+    options = Options(apart=apart, soft_limit=Fraction(21, 20), limit=limit)
+    reference, native = PagedPool(options), NativePool(options)
+    blocks: dict[int, tuple[int, int]] = {}
+    refused = 0
+    for index, event in enumerate(trace.events):
+        match event:
+            case Alloc(block=block, nbytes=nbytes):
                 escapes = block in trace.escape
-                address = reference.alloc(nbytes, escapes=escapes)
+                try:
+                    address = reference.alloc(nbytes, escapes=escapes)
+                except OutOfMemoryError:
+                    refused += 1
+                    with pytest.raises(OutOfMemoryError):
+                        native.alloc(nbytes, escapes=escapes)
+                    continue
                 handle = native.alloc(nbytes, escapes=escapes)
                 assert native.address(handle) == address
                 blocks[block] = address, handle
-            case Free(block=block):
+            case Free(block=block) if block in blocks:
                 address, handle = blocks.pop(block)
                 reference.free(address)
                 native.free(handle)
+        if limited and index % 500 == 499:
+            assert native.trim() == reference.trim()
     _same(reference, native)
+    assert (refused > 0) == limited
+
+
+@contextmanager
+def _idle_thread(work: Callable[[], object]) -> Iterator[None]:
+    """A thread that has done `work` and now waits."""
+    done, stop = Event(), Event()
+
+    def run() -> None:
+        work()
+        done.set()
+        stop.wait()
+
+    thread = Thread(target=run)
+    thread.start()
+    done.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _fill_bins(pool: NativePool) -> None:
+    for handle in [pool.alloc(n) for n in range(64, 64 * KIB, 1024)]:
+        pool.free(handle)
+
+
+def test_bins_of_an_idle_thread_are_emptied_by_trim() -> None:
+    pool = NativePool()
+    with _idle_thread(lambda: _fill_bins(pool)):
+        assert pool.statistics().used > MIB, "blocks wait in its bins"
+        pool.trim()
+        counted = pool.statistics()
+        assert (counted.live, counted.used, counted.reserved) == (0, 0, 0)
+
+
+def test_bins_of_an_idle_thread_are_emptied_before_an_allocation_fails() -> None:
+    pool = NativePool(Options(limit=3 * MIB))
+    with _idle_thread(lambda: _fill_bins(pool)):
+        assert pool.statistics().used > MIB, "blocks wait in its bins"
+        handle = pool.alloc(3 * MIB)
+        assert pool.statistics().used == 3 * MIB
+        pool.free(handle)
+
+
+def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
+    pool = NativePool()
+    with _idle_thread(lambda: _fill_bins(pool)):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            pool.trim()
+            os._exit(0 if pool.statistics().used == 0 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("power", range(6, 31, 4))
+def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
+    pool = NativePool()
+    pool.alloc(100)
+    for nbytes in (0, 1, 100_000):
+        assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
+    with pytest.raises(OutOfMemoryError, match="alignment"):
+        pool.alloc(64, align=2**31)
+
+
+def test_a_shape_that_cannot_be_is_refused() -> None:
+    pool = NativePool()
+    for shape in ((-1,), (2, -3), (2**40, 2**40), (2**62,)):
+        with pytest.raises(BoundsError):
+            pool.empty(shape, "float32")
+    assert tuple(pool.empty((0, 5), "float32").shape) == (0, 5)
+    assert tuple(pool.empty((), "float32").shape) == ()
 
 
 def test_memory_is_real_and_aligned() -> None:
@@ -125,6 +226,24 @@ def test_huge_pages_back_no_more_than_is_reserved() -> None:
     for _ in range(64):
         ctypes.memset(pool.pointer(pool.alloc(64 * KIB)), 1, 1)
     assert _resident() - before < pool.reserved + 2 * MIB
+
+
+def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
+    """Ever larger blocks fit into no hole, so the pages of the holes move behind them."""
+    pool = NativePool(Options(soft_limit=Fraction(1), bin_capacity=0))
+    before = _resident()
+    kept: list[tuple[int, int, int]] = []
+    for n in range(1, 120):
+        nbytes = n * 100_003 % (4 * MIB) + 1
+        pointer = pool.pointer(handle := pool.alloc(nbytes))
+        ctypes.memset(pointer, n, nbytes)
+        kept.append((handle, n, nbytes))
+        if n % 3 == 0:
+            pool.free(kept.pop(n % len(kept))[0])
+    assert pool.statistics().decommitted > 8 * MIB
+    assert _resident() - before < pool.reserved + 2 * MIB
+    for handle, n, nbytes in kept:
+        assert ctypes.string_at(pool.pointer(handle), nbytes) == bytes([n]) * nbytes
 
 
 def test_handles_are_counted() -> None:
