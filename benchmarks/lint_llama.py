@@ -91,7 +91,9 @@ def measure(layers: int, rounds: int) -> Result:
     """Build and lint in turn, `rounds` times."""
     mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
     plan = planned(mod)
-    imports, _ = timed(lambda: (import_module("symalloc.api"), import_module("symalloc.relax.read_programs")))
+    imports, _ = timed(
+        lambda: (import_module("symalloc.api"), import_module("symalloc.relax.workers.programs"))
+    )
     cold, report = timed(lambda: symalloc.lint(plan, stage="as-is"))
     build, warm = [], []
     for _ in range(rounds):

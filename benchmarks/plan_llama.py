@@ -28,8 +28,8 @@ from tvm import relax
 import symalloc
 from symalloc.plan import planner
 from symalloc.plan.model import Plan
-from symalloc.relax import plan_pass
-from symalloc.relax.pipeline import lower
+from symalloc.relax.passes import plan_pass
+from symalloc.relax.passes.pipeline import lower
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

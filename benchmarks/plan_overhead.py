@@ -26,8 +26,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.frontend import nn
 
-from symalloc.relax.pipeline import Flavour, finishing_pipeline, lower, pipeline
-from symalloc.relax.plan_pass import plan_lowered
+from symalloc.relax.passes.pipeline import Flavour, finishing_pipeline, lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from symalloc.pool.native import NativePool as Pool
     from symalloc.pool.policy import Options as PoolOptions
     from symalloc.prove.verdict import Proof, Verdict
-    from symalloc.relax.memory_cfg import memory_cfg
-    from symalloc.relax.name_tensors import NameTensors
-    from symalloc.relax.plan_pass import PlanMemory
+    from symalloc.relax.passes.name_tensors import NameTensors
+    from symalloc.relax.passes.plan_pass import PlanMemory
+    from symalloc.relax.run.memory_cfg import memory_cfg
     from symalloc.report.pool_use import pool_report
 
 __all__ = [
@@ -59,8 +59,8 @@ __all__ = [
 _HOMES = {  # the module, and the name there where that is another
     "Diagnostic": "symalloc.lint.diagnostic",
     "Fix": "symalloc.lint.diagnostic",
-    "NameTensors": "symalloc.relax.name_tensors",
-    "PlanMemory": "symalloc.relax.plan_pass",
+    "NameTensors": "symalloc.relax.passes.name_tensors",
+    "PlanMemory": "symalloc.relax.passes.plan_pass",
     "Pool": "symalloc.pool.native:NativePool",
     "PoolOptions": "symalloc.pool.policy:Options",
     "Proof": "symalloc.prove.verdict",
@@ -71,7 +71,7 @@ _HOMES = {  # the module, and the name there where that is another
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
-    "memory_cfg": "symalloc.relax.memory_cfg",
+    "memory_cfg": "symalloc.relax.run.memory_cfg",
     "pack": "symalloc.packing",
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",

@@ -18,8 +18,8 @@ from symalloc.program.span import Source
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Proof
-from symalloc.relax.read_result import DEFAULT_TIMEOUT, Stage
-from symalloc.relax.run_result import PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.files.result import PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.read.result import DEFAULT_TIMEOUT, Stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from symalloc.pool.native import NativePool
-    from symalloc.relax.plan_pass import PlannedModule
+    from symalloc.relax.passes.plan_pass import PlannedModule
 
 __all__ = ["Claim", "LintTarget", "lint", "plan", "prove", "run"]
 
@@ -111,7 +111,7 @@ def plan(
     `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
     memory.  Raises SymallocError.
     """
-    from symalloc.relax.plan_file import plan_module
+    from symalloc.relax.files.plan import plan_module
 
     options = PlanOptions(
         effort=effort,
@@ -148,7 +148,7 @@ def run(
     given.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
-    from symalloc.relax.run import Runner
+    from symalloc.relax.run.run import Runner
 
     options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
     with _told():

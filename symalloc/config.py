@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from symalloc.errors import UsageError
-from symalloc.relax.read_result import Stage
+from symalloc.relax.read.result import Stage
 
 __all__ = ["STAGES", "Config", "find_config", "load_config"]
 

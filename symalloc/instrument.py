@@ -10,7 +10,7 @@ from symalloc.lint.diagnostic import Severity
 from symalloc.lint.run import Linter, Settings
 from symalloc.linting import parse_assumptions
 from symalloc.prove.prover import Prover
-from symalloc.relax.read import ReadOptions, read_module
+from symalloc.relax.workers.read import ReadOptions, read_module
 from symalloc.report.text import text_of
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.error import RuleError
@@ -18,7 +18,7 @@ from symalloc.rulebook.error import RuleError
 if TYPE_CHECKING:
     from tvm import IRModule
 
-    from symalloc.relax.verify_pass import Fault, Mode
+    from symalloc.relax.passes.verify_pass import Fault, Mode
 
 __all__ = ["VerifyMemory"]
 
@@ -39,7 +39,7 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
     VerificationWarning that names the pass; notes are passed over.  With mode "warn" the build goes on after
     errors too.  Raises UsageError for arguments that make no sense; while passes run, VerificationError.
     """
-    from symalloc.relax.verify_pass import make_instrument
+    from symalloc.relax.passes.verify_pass import make_instrument
 
     if mode not in ("raise", "warn"):
         raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
@@ -77,7 +77,7 @@ class _Check:
         return self._faults(module, stage, locate=True)
 
     def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[Fault]:
-        from symalloc.relax.verify_pass import Fault
+        from symalloc.relax.passes.verify_pass import Fault
 
         linter = Linter(self._settings, self._prover)
         reading = read_module(module, ReadOptions(stage="as-is", locate=locate), name=stage)

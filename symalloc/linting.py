@@ -21,9 +21,9 @@ from symalloc.program.model import Origin
 from symalloc.prove.domain import INT64_MIN, Domain
 from symalloc.prove.prover import Prover
 from symalloc.prove.verdict import Verdict
-from symalloc.relax.paths import Found, find
-from symalloc.relax.read_result import DEFAULT_TIMEOUT, FileResult, InputError, ReadOptions, Stage
-from symalloc.relax.worker_pool import Watch, WorkerPool
+from symalloc.relax.read.paths import Found, find
+from symalloc.relax.read.result import DEFAULT_TIMEOUT, FileResult, InputError, ReadOptions, Stage
+from symalloc.relax.workers.pool import Watch, WorkerPool
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.error import RuleError
 from symalloc.size.condition import FALSE, Condition
@@ -133,7 +133,7 @@ class LintSession:
             return self._module(module, name)
 
     def _module(self, module: IRModule, name: str) -> Report:
-        from symalloc.relax.read import read_module
+        from symalloc.relax.workers.read import read_module
 
         options = self._read_options()
         linter = self._linter()

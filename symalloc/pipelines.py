@@ -48,7 +48,7 @@ def pipeline(
     """
     from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
     from symalloc.program.donation import parse_donation
-    from symalloc.relax.pipeline import pipeline as make
+    from symalloc.relax.passes.pipeline import pipeline as make
 
     for name, value, kind in (
         ("pipeline", pipeline, Base),

@@ -17,10 +17,10 @@ from symalloc.plan.account.summary import Summary
 from symalloc.plan.options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.prove.prover import Prover
-from symalloc.relax.plan_request import PlanRequest
-from symalloc.relax.read_result import FileResult
-from symalloc.relax.run_isolated import CrashError, isolated
-from symalloc.relax.run_result import PlannedFile, RunError, RunReport
+from symalloc.relax.files.request import PlanRequest
+from symalloc.relax.files.result import PlannedFile, RunError, RunReport
+from symalloc.relax.read.result import FileResult
+from symalloc.relax.run.isolated import CrashError, isolated
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Planned", "planned_file", "run_file"]
 
-PLAN_JOB = "symalloc.relax.plan_file:plan_file"
-COMPARE_JOB = "symalloc.relax.plan_file:compare_file"
-RUN_JOB = "symalloc.relax.run_file:run_file"
+PLAN_JOB = "symalloc.relax.files.plan:plan_file"
+COMPARE_JOB = "symalloc.relax.files.plan:compare_file"
+RUN_JOB = "symalloc.relax.run.file:run_file"
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
 

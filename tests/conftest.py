@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.relax.worker_pool import WorkerPool
+from symalloc.relax.workers.pool import WorkerPool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

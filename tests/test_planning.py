@@ -12,9 +12,9 @@ from symalloc import planning
 from symalloc.errors import UsageError
 from symalloc.plan.options import PlanOptions
 from symalloc.planning import planned_file
-from symalloc.relax.plan_request import PlanRequest
-from symalloc.relax.read_json import load_module
-from symalloc.relax.run_isolated import isolated
+from symalloc.relax.files.request import PlanRequest
+from symalloc.relax.read.json import load_module
+from symalloc.relax.run.isolated import isolated
 
 MODULE = """\
 from tvm.script import ir as I, relax as R

@@ -13,15 +13,15 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 from symalloc.config import STAGES, Config, find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
-from symalloc.relax.read_result import DEFAULT_TIMEOUT
-from symalloc.relax.worker_pool import WorkerPool
+from symalloc.relax.read.result import DEFAULT_TIMEOUT
+from symalloc.relax.workers.pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
 if TYPE_CHECKING:
     from symalloc.lint.diagnostic import Report
     from symalloc.lint.fix_apply import Rewrite
     from symalloc.linting import LintSession
-    from symalloc.relax.paths import Found
+    from symalloc.relax.read.paths import Found
 
 __all__ = ["lint_command"]
 

@@ -12,7 +12,7 @@ from symalloc.plan.options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
     from symalloc.program.donation import Donation
-    from symalloc.relax.plan_request import PlanRequest
+    from symalloc.relax.files.request import PlanRequest
 
 __all__ = ["module_options", "planner_options", "request_of"]
 
@@ -77,7 +77,7 @@ def planner_options(command: Command) -> Command:
 
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     """Takes the values of `module_options` out of `options`."""
-    from symalloc.relax.plan_request import PlanRequest
+    from symalloc.relax.files.request import PlanRequest
 
     names = ("module", "target", "pipeline", "trust")
     return PlanRequest(path=file, **{name: options.pop(name) for name in names})

@@ -13,10 +13,10 @@ from symalloc.cli.plan_options import module_options, planner_options, request_o
 from symalloc.cli.sweeps import bindings, parse_sweeps
 from symalloc.errors import UsageError
 from symalloc.plan.options import PlanOptions
-from symalloc.relax.run_result import PlanKind
+from symalloc.relax.files.result import PlanKind
 
 if TYPE_CHECKING:
-    from symalloc.relax.run_result import PoolRequest
+    from symalloc.relax.files.result import PoolRequest
 
 __all__ = ["run_command"]
 
@@ -105,7 +105,7 @@ def _pool_request(wanted: bool, limit: str | None, guard: bool, trace: bool) -> 
         return None
     from symalloc.pool.amounts import parse_bytes
     from symalloc.pool.errors import PoolError
-    from symalloc.relax.run_result import PoolRequest
+    from symalloc.relax.files.result import PoolRequest
 
     try:
         return PoolRequest(limit=None if limit is None else parse_bytes(limit), guard=guard, trace=trace)

@@ -31,7 +31,7 @@ AS_IS = "as-is"
 
 
 class ReadingProblem(Protocol):
-    """Something that could not be read: `symalloc.relax.read_result.Problem`."""
+    """Something that could not be read: `symalloc.relax.read.result.Problem`."""
 
     @property
     def file(self) -> str: ...
@@ -48,7 +48,7 @@ class ReadingProblem(Protocol):
 
 
 class Reading(Protocol):
-    """What one file gave: `symalloc.relax.read_result.FileResult`."""
+    """What one file gave: `symalloc.relax.read.result.FileResult`."""
 
     @property
     def file(self) -> str: ...

@@ -20,8 +20,8 @@ if __name__ == "__main__":
 from models.execution import public_function, random_inputs
 from models.zoo import MODELS
 from symalloc.pool.native import NativePool
-from symalloc.relax.memory_cfg import memory_cfg
-from symalloc.relax.pipeline import pipeline
+from symalloc.relax.passes.pipeline import pipeline
+from symalloc.relax.run.memory_cfg import memory_cfg
 
 # models whose symbols may have any value, all the same
 FREE = ("mlp_dynamic_batch", "bert", "llama_grouped_queries", "mixture_of_experts", "gru", "nested_tuples")

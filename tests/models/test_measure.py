@@ -12,7 +12,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
 from models.measure import ALLOCATOR, compiler, floor, load, measured, usage
-from symalloc.relax.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 
 FREE, STORAGE, TABLE = 0, 1, 2
 ROW = 64 * 4

@@ -12,7 +12,7 @@ from tvm.relax import transform
 
 from mutation.views import with_views
 from symalloc.plan.options import PlanOptions
-from symalloc.relax.plan_pass import PlanMemory
+from symalloc.relax.passes.plan_pass import PlanMemory
 
 __all__ = ["OTHERS", "OURS", "THEIRS", "VIEWS", "Subject", "plan_ours", "plan_theirs", "subjects"]
 

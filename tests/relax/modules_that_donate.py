@@ -37,15 +37,13 @@ class Momentum:
             N[i] = M[i] * T.float32(0.9) + G[i]
 
     @R.function
-    def main(w: R.Tensor(("n",), "float32"), m: R.Tensor(("n",), "float32"), g: R.Tensor(("n",), "float32")) -> R.Tuple(
-        R.Tensor(("n",), "float32"), R.Tensor(("n",), "float32")
-    ):
+    def main(
+        w: R.Tensor(("n",), "float32"), m: R.Tensor(("n",), "float32"), g: R.Tensor(("n",), "float32")
+    ) -> R.Tuple(R.Tensor(("n",), "float32"), R.Tensor(("n",), "float32")):
         n = T.int64()
         cls = Momentum
         scaled = R.multiply(g, R.const(0.1, "float32"))
-        both = R.call_tir(
-            cls.step, (w, m, scaled), [R.Tensor((n,), "float32"), R.Tensor((n,), "float32")]
-        )
+        both = R.call_tir(cls.step, (w, m, scaled), [R.Tensor((n,), "float32"), R.Tensor((n,), "float32")])
         return both
 
 
@@ -106,7 +104,9 @@ class Flat:
     """The input is larger than the output, of another shape and element type."""
 
     @R.function
-    def main(room: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n",), "float16")) -> R.Tensor(("n",), "float16"):
+    def main(room: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n",), "float16")) -> R.Tensor(
+        ("n",), "float16"
+    ):
         n = T.int64()
         m = T.int64()
         a = R.exp(x)

@@ -17,11 +17,11 @@ from tvm.script import tirx as T  # noqa: N812
 
 from symalloc.pool.errors import OverrunError
 from symalloc.pool.native import NativePool
-from symalloc.relax.memory_cfg import memory_cfg
-from symalloc.relax.name_tensors import NameTensors
-from symalloc.relax.pipeline import finishing_pipeline, lower
-from symalloc.relax.plan_pass import PlanMemory
-from symalloc.relax.run_load import load_one
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.name_tensors import NameTensors
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.died import died
 from tests.pool.library import need_native
 

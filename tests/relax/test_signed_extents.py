@@ -20,8 +20,8 @@ from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
 from symalloc.plan.options import GuardKind, PlanOptions
-from symalloc.relax.pipeline import lower, pipeline
-from symalloc.relax.plan_pass import plan_lowered
+from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
 
 
 @I.ir_module

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 
 from symalloc.pool.native import NativePool
-from symalloc.relax.memory_cfg import memory_cfg
-from symalloc.relax.pipeline import pipeline
+from symalloc.relax.passes.pipeline import pipeline
+from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native
 
 STEPS, WIDTH = 200, 16

@@ -18,8 +18,8 @@ from symalloc.lint.diagnostic import Diagnostic, Report, Severity
 from symalloc.lint.domains import LARGEST_EXTENT, LARGEST_INPUT
 from symalloc.lint.run import Linter, Settings
 from symalloc.prove.prover import Prover
-from symalloc.relax.read import ReadOptions
-from symalloc.relax.worker_pool import WorkerPool
+from symalloc.relax.workers.pool import WorkerPool
+from symalloc.relax.workers.read import ReadOptions
 from symalloc.rulebook.book import Rule, load_rules
 from symalloc.rulebook.schema import BadExample, GoodExample, StageName
 

@@ -24,7 +24,7 @@ from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
 from symalloc.relax.extract.packed import call_packed
-from symalloc.relax.tir_form import NotASizeError
+from symalloc.relax.extract.tir_form import NotASizeError
 
 __all__ = ["translate_call"]
 

@@ -28,8 +28,8 @@ from symalloc.program.types import ScalarType, StorageType, TensorType
 from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.types import Types
-from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 

@@ -31,7 +31,7 @@ from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.spans import NO_PLACES, Places
-from symalloc.relax.tir_form import NotASizeError
+from symalloc.relax.extract.tir_form import NotASizeError
 
 __all__ = ["extract_function"]
 

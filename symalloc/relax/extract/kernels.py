@@ -15,8 +15,8 @@ from symalloc.program.model import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.types import DType
 from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.types import to_dtype
-from symalloc.relax.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 

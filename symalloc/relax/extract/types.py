@@ -21,7 +21,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.expr import Expr
 
 __all__ = ["OPAQUE", "VOID", "Types", "holds_memory", "to_dtype"]

@@ -13,8 +13,8 @@ from tvm.relax import transform
 from models.measure import ALLOCATOR
 from models.planned.case import Case
 from symalloc.plan.options import PlanOptions
-from symalloc.relax.pipeline import finishing_pipeline, lower, pipeline
-from symalloc.relax.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 
 __all__ = ["Machine", "Variants"]
 

@@ -10,12 +10,12 @@ from time import monotonic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.plan.exact.test_solve import Problem, assert_sound, perfect, problems
 
 from symalloc.plan.exact.attempts import Attempts
 from symalloc.plan.exact.native import NativeSearch, fits, installed_library, load_library
 from symalloc.plan.exact.problem import Instance, StaticBuffer, cliques, instance_of
 from symalloc.plan.exact.search import Outcome, Rule, Search
+from tests.plan.exact.test_solve import Problem, assert_sound, perfect, problems
 from tests.pool.library import ROOT, built
 
 ENDLESS = float("inf")

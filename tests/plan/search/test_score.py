@@ -6,7 +6,6 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.search.test_search import problems
 
 from symalloc.plan.floor import live_sums
 from symalloc.plan.interference import interference
@@ -18,6 +17,7 @@ from symalloc.plan.search.representatives import representatives
 from symalloc.plan.search.score import Score, heights, ratios, score
 from symalloc.size.expr import constant
 from tests.plan.brute_stackings import floor_at, pile, together
+from tests.plan.search.test_search import problems
 
 
 def instance(buffers: tuple[Buffer, ...]) -> Instance:

@@ -1,0 +1,1 @@
+"""Outputs written into inputs that the caller donates."""

@@ -1,0 +1,257 @@
+"""DonateInputs: outputs written into the memory of inputs that the caller gives up.
+
+Stands in front of the planner.  `alloc = R.builtin.alloc_tensor(shape, dtype)` becomes a view of the input,
+at byte 0, and what allocates nothing is not planned.  A kernel that reads the input while it writes the
+output is called in a form of its own, in which the two are one buffer: two parameters that share memory would
+break the promise that its pointers do not alias.  Where the output may be larger than the input a check at
+entry stops the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Call, GlobalVar
+
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.options import GuardKind
+from symalloc.program.call_graph import call_graph
+from symalloc.program.donation import Donation, function_meant
+from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
+from symalloc.program.summaries import Analysis, analyse
+from symalloc.prove.prover import Prover
+from symalloc.relax.donation.check import Carried, Overlay, carried
+from symalloc.relax.donation.inplace_kernel import in_place
+from symalloc.relax.emit.function import VIEW
+from symalloc.relax.emit.guards import Check
+from symalloc.relax.emit.symbols import entry_symbols
+from symalloc.relax.emit.tir_emit import PrimBuilder
+from symalloc.relax.extract.arrays import elements
+
+__all__ = ["donate"]
+
+
+def donate(
+    module: tvm.IRModule,
+    program: Program,
+    donations: Sequence[Donation],
+    prover: Prover,
+    *,
+    guards: GuardKind = "assert",
+) -> tvm.IRModule:
+    """`module`, as CallTIRRewrite leaves it, with outputs carried by the inputs that `donations` name.
+
+    `program` is what was extracted from it.  Raises PlanRefusedError where it is not proved that an input can
+    carry its output.
+    """
+    analyses = analyse(program)
+    chosen: dict[str, list[Donation]] = {}
+    for donation in donations:
+        chosen.setdefault(_function(donation, program, analyses), []).append(donation)
+    writer = _Module(module=module, guards=guards)
+    for name, wanted in chosen.items():
+        found = carried(analyses[name], wanted, prover, writer.can_overlay)
+        _require_checks(name, found, guards)
+        writer.function(analyses[name], found)
+    return writer.finished()
+
+
+def _require_checks(function: str, found: Sequence[Carried], guards: GuardKind) -> None:
+    """Raises PlanRefusedError where an output may not fit and nothing is to be checked."""
+    for one in found:
+        if one.guards and guards == "none":
+            claims = " and ".join(str(g.condition) for g in one.guards if g.condition.as_bool is None)
+            raise PlanRefusedError(
+                f"the alias {one.output.names[0]}={one.input.names[0]} of `{function}` is refused: "
+                f"it takes a check at entry, {claims}, and guards are turned off"
+            )
+
+
+def _function(donation: Donation, program: Program, analyses: Mapping[str, Analysis]) -> str:
+    """The function that a donation speaks of; raises PlanRefusedError where callers within the module know
+    nothing of it.
+    """
+    public = [name for name, function in program.functions.items() if not function.private]
+    name = function_meant(donation, public)
+    if name is None:
+        wanted = donation.function
+        which = f"there is no public function `{wanted}`" if wanted else "say which function is meant"
+        raise PlanRefusedError(
+            f"the alias {donation} is refused: {which}; write FUNCTION:{donation} with one of "
+            f"{', '.join(public) or 'none'}"
+        )
+    callers = [
+        c for c, called in call_graph({n: a.flow for n, a in analyses.items()}).items() if name in called
+    ]
+    if callers:
+        raise PlanRefusedError(
+            f"the alias {donation} of `{name}` is refused: `{callers[0]}` calls `{name}`, and donates nothing"
+        )
+    return name
+
+
+@dataclass(slots=True, kw_only=True)
+class _Module:
+    """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
+
+    module: tvm.IRModule
+    guards: GuardKind
+    written: tvm.IRModule = field(init=False)
+    check: Check = field(init=False)
+    kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.written = self.module.clone()
+        names = {v.name_hint for v in self.module.get_global_vars()}
+        self.check = Check(kind="assert" if self.guards == "fallback" else self.guards, taken=names)
+
+    def can_overlay(self, kernel: str, overlay: Overlay) -> bool:
+        function = self.module[kernel] if kernel in self.check.taken else None
+        return isinstance(function, tirx.PrimFunc) and _over(function, overlay) is not None
+
+    def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
+        """The kernel that writes outputs over inputs."""
+        found = self.kernels.get((kernel, overlays))
+        if found is None:
+            function = _overlaid(self.module[kernel], overlays)
+            found = relax.BlockBuilder().add_func(function, self.check.free_name(f"{kernel}_inplace"))
+            self.written.update_func(found, function)
+            self.kernels[kernel, overlays] = found
+        return found
+
+    def function(self, analysis: Analysis, found: Sequence[Carried]) -> None:
+        seen = analysis.flow.function
+        variable = self.module.get_global_var(seen.name)
+        function = self.module[variable]
+        prims = PrimBuilder(dict(entry_symbols(function, seen)))
+        writer = _Function(module=self, name=seen.name, function=function, found=found)
+        self.written.update_func(variable, writer.rewritten(seen.body, prims))
+
+    def finished(self) -> tvm.IRModule:
+        """The module without the kernels that nothing calls any more."""
+        for name, kernel in self.check.kernels.items():
+            self.written[name] = kernel
+        functions = [f for f in self.written.functions.values() if isinstance(f, relax.Function)]
+        called = {v.name_hint for f in functions for v in relax.analysis.all_global_vars(f)}
+        gone = {kernel for kernel, _ in self.kernels} - called
+        kept = {
+            v: f
+            for v, f in self.written.functions_items()
+            if v.name_hint not in gone or "global_symbol" in (f.attrs or {})
+        }
+        return tvm.IRModule(kept, attrs=self.written.attrs, global_infos=self.written.global_infos)
+
+
+def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.PrimFunc:
+    gone: set[int] = set()
+    for overlay in overlays:
+        made = _over(kernel, overlay, gone)
+        if made is None:
+            raise PlanRefusedError("a kernel cannot write several outputs over inputs at once")
+        kernel, gone = made, gone | overlay.inputs
+    return kernel
+
+
+def _over(kernel: Any, overlay: Overlay, gone: Collection[int] = ()) -> tirx.PrimFunc | None:
+    """`kernel`, whose parameters at `gone` were left out before, written over inputs."""
+    inputs = [_behind(position, gone) for position in overlay.inputs]
+    return in_place(kernel, inputs, _behind(overlay.output, gone), equal=overlay.equal)
+
+
+def _behind(position: int, gone: Collection[int]) -> int:
+    """Where a parameter stands once those at `gone` are left out."""
+    return position - sum(other < position for other in gone)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Function:
+    """Writes one function; `sources` are the inputs that tensors become views of."""
+
+    module: _Module
+    name: str
+    function: relax.Function
+    found: Sequence[Carried]
+    sources: dict[Var, Any] = field(default_factory=dict)
+    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+
+    def rewritten(self, body: Block, prims: PrimBuilder) -> relax.Function:
+        entry = [*self.checks(prims), *self.donated()]
+        written = self.sequence(self.function.body, body, entry)
+        old = self.function
+        made = relax.Function(
+            old.params, written, old.ret_ty, is_pure=old.is_pure, attrs=old.attrs, span=old.span
+        )
+        return made.with_attr("relax.force_pure", True) if old.is_pure else made
+
+    def checks(self, prims: PrimBuilder) -> Iterator[relax.VarBinding]:
+        """The checks that outputs fit into their inputs."""
+        for one in self.found:
+            if one.guards:
+                call = self.module.check.fit(one.guards, str(one.output), str(one.input), self.name, prims)
+                if call is not None:
+                    yield self.bind("fits", call)
+
+    def donated(self) -> Iterator[relax.VarBinding]:
+        """Takes fields out of parameters that are tuples."""
+        for one in self.found:
+            value = self.function.params[one.input.parameter]
+            for index in one.input.path:
+                taken = self.bind("donated", relax.TupleGetItem(value, index))
+                yield taken
+                value = taken.var
+            self.sources.update(dict.fromkeys(one.allocations, value))
+
+    def bind(self, name: str, value: Any) -> relax.VarBinding:
+        value = self.builder.normalize(value)
+        return relax.VarBinding(relax.Var(name, value.ty), value)
+
+    def sequence(
+        self, seq: relax.SeqExpr, seen: Block, entry: Sequence[relax.VarBinding] = ()
+    ) -> relax.SeqExpr:
+        instructions = iter(seen.instructions)
+        blocks = [
+            relax.BindingBlock([self.binding(b, next(instructions)) for b in elements(block.bindings)])
+            for block in seq.blocks
+        ]
+        if entry:
+            blocks.insert(0, relax.BindingBlock(list(entry)))
+        return self.builder.normalize(relax.SeqExpr(blocks, seq.body))
+
+    def binding(self, binding: relax.Binding, instruction: Instruction) -> relax.Binding:
+        if instruction.var in self.sources:
+            return self.view(binding, self.sources[instruction.var])
+        if isinstance(instruction, If):
+            return self.branches(binding, instruction)
+        if isinstance(instruction, CallKernel):
+            overlays = tuple(one.over[instruction.var] for one in self.found if instruction.var in one.over)
+            return self.over(binding, instruction.kernel, overlays) if overlays else binding
+        return binding
+
+    def view(self, binding: relax.VarBinding, source: Any) -> relax.VarBinding:
+        value = binding.value
+        shape, dtype, *_ = elements(value.args)
+        type_ = binding.var.ty
+        call = Call(
+            relax.ExternFunc(VIEW), [source, shape, dtype, relax.prim_value(0)], ty_args=[type_], ret_ty=type_
+        )
+        return relax.VarBinding(binding.var, self.builder.normalize(call))
+
+    def over(self, binding: relax.VarBinding, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
+        value = binding.value
+        gone = frozenset().union(*(overlay.inputs for overlay in overlays))
+        arguments = [a for index, a in enumerate(elements(value.args)) if index not in gone]
+        call = Call(self.module.overlaid(kernel, overlays), arguments, value.attrs, value.ty_args, value.span)
+        return relax.VarBinding(binding.var, self.builder.normalize(call))
+
+    def branches(self, binding: relax.VarBinding, seen: If) -> relax.VarBinding:
+        value = binding.value
+        then, otherwise = (
+            self.sequence(value.true_branch, seen.then),
+            self.sequence(value.false_branch, seen.otherwise),
+        )
+        chosen = relax.If(value.cond, then, otherwise, value.span)
+        return relax.VarBinding(binding.var, self.builder.normalize(chosen))

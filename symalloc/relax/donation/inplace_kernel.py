@@ -1,0 +1,152 @@
+"""Kernels that can write their output over an input, and the form of them that does so.
+
+What is proved, from the text of a PrimFunc alone: the output is stored to by one statement, under loops that
+bring it to each place once, and never read; the input is read by that statement alone, at the very place that
+it then stores to, or by statements that are over before.  Each element is then read for the last time before
+it is overwritten, in whatever order, or side by side, the loops run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.tirx.buffer import BufferType
+
+from symalloc.relax.emit.movable import movable
+from symalloc.relax.extract.covers import Nest, idle_loops, stores
+
+__all__ = ["in_place"]
+
+# attributes that say nothing of single parameters by their positions
+_HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
+
+
+def in_place(
+    kernel: tirx.PrimFunc, inputs: Collection[int], output: int, *, equal: bool = True
+) -> tirx.PrimFunc | None:
+    """`kernel` without its parameters at `inputs`, which reads what they held from the one at `output`.
+
+    None where it is not proved that they may share memory.  `equal`: what the caller hands over has the same
+    extents in all of these places; otherwise the first extent differs, and the kernel must take any.
+    """
+    if not {*inputs, output} <= movable(kernel) or not _HARMLESS.issuperset((kernel.attrs or {}).keys()):
+        return None
+    params = list(kernel.params)
+    target, sources = params[output], [params[index] for index in sorted(inputs)]
+    kept = [param for index, param in enumerate(params) if index not in inputs]
+    for source in sources:
+        if not _alike(source.ty, target.ty) or not _is_over_in_time(kernel.body, source, target):
+            return None
+        if not (equal and _begin_alike(source.ty, target.ty)) and not _takes_any_length(source, kept):
+            return None
+    replaced = {source.__chandle__() for source in sources}
+
+    def renewed(var: Any) -> Any:
+        return target if var.__chandle__() in replaced else var
+
+    body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
+    if not _is_closed(body, kept, sources):
+        return None
+    made = tirx.PrimFunc(kept, body, kernel.ret_type, kernel.attrs, kernel.span)
+    return made.without_attr("global_symbol")
+
+
+def _alike(source: BufferType, target: BufferType) -> bool:
+    """Whether an index means the same place in both buffers: extents but for the first, and types."""
+    return (
+        source.dtype == target.dtype
+        and source.storage_scope == target.storage_scope
+        and len(source.shape) == len(target.shape)
+        and all(map(_same, list(source.shape)[1:], list(target.shape)[1:]))
+    )
+
+
+def _begin_alike(source: BufferType, target: BufferType) -> bool:
+    return all(map(_same, list(source.shape)[:1], list(target.shape)[:1]))
+
+
+def _takes_any_length(source: Any, kept: Collection[Any]) -> bool:
+    """Whether the first extent of `source` is compared with nothing."""
+    first = list(source.ty.shape)[:1]
+    others = [extent for param in kept for extent in _bare(param)]
+    return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
+
+
+def _is_over_in_time(body: Any, source: Any, target: Any) -> bool:
+    """Whether no element of `source` is read once that of `target` at its place is written."""
+    found = [nest for nest in stores(body) if nest.statement.buffer.same_as(target)]
+    if len(found) != 1 or _count(body, tirx.BufferStore, lambda s: s.buffer.same_as(target)) != 1:
+        return False
+    if _loads(body, target):
+        return False
+    (nest,) = found
+    idle = idle_loops(nest)
+    if idle is None or any(_number(extent) != 1 for extent in idle):
+        return False
+    before = sum(_loads(statement, source) for statement in _before(body, nest.statement))
+    return before + _loads_in_place(nest, source) == _loads(body, source)
+
+
+def _loads_in_place(nest: Nest, source: Any) -> int:
+    """How often the value that a store stores is made of the element of `source` at the store's place."""
+    place = list(nest.statement.indices)
+
+    def fits(load: Any) -> bool:
+        return load.source.same_as(source) and all(map(_same, load.indices, place))
+
+    return _count(nest.statement.value, ir.TensorLoad, fits)
+
+
+def _before(body: Any, store: Any) -> Iterator[Any]:
+    """The statements that are over before the one that holds `store` begins."""
+    for statement in _top(body):
+        if _count(statement, tirx.BufferStore, lambda s: s.same_as(store)):
+            return
+        yield statement
+
+
+def _top(body: Any) -> list[Any]:
+    """The statements that follow each other, each run once."""
+    while type(body) is s_tir.SBlockRealize and not len(body.block.iter_vars) and body.block.init is None:
+        body = body.block.body
+    return list(body.seq) if type(body) is tirx.SeqStmt else [body]
+
+
+def _is_closed(body: Any, params: Collection[Any], dropped: Collection[Any]) -> bool:
+    """Whether no extent that only `dropped` parameters bound is still spoken of."""
+    bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
+    lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
+    spoken = [body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)]
+    return not any(_count(node, ir.Var, lambda v: v.__chandle__() in lost) for node in spoken)
+
+
+def _bare(param: Any) -> Iterator[Any]:
+    if type(param.ty) is BufferType:
+        yield from (extent for extent in param.ty.shape if type(extent) is ir.Var)
+
+
+def _loads(node: Any, buffer: Any) -> int:
+    return _count(node, ir.TensorLoad, lambda load: load.source.same_as(buffer))
+
+
+def _count(node: Any, kind: type, fits: Any) -> int:
+    found = 0
+
+    def visit(one: Any) -> None:
+        nonlocal found
+        found += bool(fits(one))
+
+    tvm_ffi.structural_walk(node, ((kind, visit),), order="pre")
+    return found
+
+
+def _number(value: Any) -> int | None:
+    return int(value.value) if type(value) is tirx.IntImm else None
+
+
+def _same(left: Any, right: Any) -> bool:
+    number = _number(left)
+    return number == _number(right) if number is not None else bool(tvm_ffi.structural_equal(left, right))

@@ -1,0 +1,1 @@
+"""A planned function written as Relax."""

@@ -1,0 +1,105 @@
+"""What a guard becomes in the module: a call that raises, a kernel's own asserts, or nothing.
+
+An assertion names the values of the symbols; it is a Python function of TVM's, looked up when the module is
+loaded.  A kernel's asserts need no Python, and their text is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import Call, StringImm, TupleType
+
+from symalloc.plan.model import Guard
+from symalloc.plan.options import GuardKind
+from symalloc.relax.emit.tir_emit import PrimBuilder
+from symalloc.size.condition import Condition, conjunction
+
+__all__ = ["ASSERT", "Check"]
+
+ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
+
+
+@dataclass(slots=True, kw_only=True)
+class Check:
+    """Writes the guards of the functions of one module.
+
+    `taken` are names that the module's functions have; `kernels` collects, by name, those that are to be
+    added to the module.
+    """
+
+    kind: GuardKind
+    taken: set[str]
+    kernels: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+
+    def condition(self, guards: Sequence[Guard], prims: PrimBuilder) -> Any:
+        """All `guards` as one scalar condition."""
+        return prims.condition(conjunction(g.check for g in guards))
+
+    def call(self, guards: Sequence[Guard], function: str, prims: PrimBuilder) -> Any | None:
+        """The call that raises unless all `guards` hold; None where nothing is to be checked.
+
+        A guard that stands behind a match_cast raises in a function with a fallback too: by then it has
+        done some of its work.
+        """
+        if self.kind == "none":
+            return None
+        complaint = f"{function}: these shapes need more bytes than 64 bits count"
+        claims = [g.condition for g in guards]
+        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+
+    def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Any:
+        """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
+        complaint = f"{function}: a match_cast does not hold"
+        return self._raise(conjunction(claims), claims, complaint, function, prims)
+
+    def fit(
+        self, guards: Sequence[Guard], output: str, source: str, function: str, prims: PrimBuilder
+    ) -> Any | None:
+        """The call that raises unless `guards` hold, and with them an output fits into an input."""
+        if self.kind == "none":
+            return None
+        complaint = f"{function}: {output} does not fit into {source}, which is donated for it"
+        claims = [g.condition for g in guards if g.condition.as_bool is None]
+        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+
+    def _raise(
+        self,
+        test: Condition,
+        claims: Sequence[Condition],
+        complaint: str,
+        function: str,
+        prims: PrimBuilder,
+    ) -> Any:
+        names = sorted(frozenset().union(*(c.symbols for c in claims)))
+        wanted = " and ".join(map(str, claims))
+        if self.kind == "native":
+            return self._kernel_call(test, names, f"{complaint}; need {wanted}", f"{function}_guard", prims)
+        values = ", ".join(f"{name} = {{}}" for name in names)
+        message = f"{complaint}: got {values}; need {wanted}"
+        arguments = [prims.condition(test), StringImm(message), *(prims.variables[n] for n in names)]
+        return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
+
+    def _kernel_call(
+        self, test: Condition, names: Sequence[str], message: str, symbol: str, prims: PrimBuilder
+    ) -> Any:
+        """Called by its symbol: a direct call of a kernel without effects would be removed as dead code."""
+        symbol = self.free_name(symbol)
+        params = {name: tirx.Var(name, "int64") for name in names}
+        condition = PrimBuilder(dict(params)).condition(test)
+        body = tirx.AssertStmt(condition, StringImm("ValueError"), [StringImm(message)])
+        kernel = tirx.PrimFunc([params[n] for n in names], body)
+        self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
+        arguments = [prims.variables[name] for name in names]
+        return Call(relax.ExternFunc(symbol), arguments, ty_args=[TupleType([])])
+
+    def free_name(self, wanted: str) -> str:
+        name, count = wanted, 0
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.taken.add(name)
+        return name

@@ -1,0 +1,1 @@
+"""Planning a module of a file: read, lowered, planned, compared, written."""

@@ -1,0 +1,70 @@
+"""One module from a file, to be planned or run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tvm import relax
+
+from symalloc.relax.files.result import RunError
+from symalloc.relax.read.json import JsonError, load_module
+from symalloc.relax.read.script import ScriptReader
+from symalloc.relax.read.script_file import Script, ScriptError, ScriptModule, parse_script, read_bytes
+from symalloc.relax.read.script_trust import TrustedCodeError
+from symalloc.relax.tvm_error import error_text
+
+__all__ = ["from_script", "load_one"]
+
+
+def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Any:
+    """The IRModule in the file `path`: the one called `module` where there are several.  Raises RunError."""
+    try:
+        data = read_bytes(path)
+        found = (
+            from_script(str(path), data, trust=trust, module=module)
+            if path.suffix == ".py"
+            else load_module(data, trust=trust)
+        )
+    except ScriptError as error:
+        place = f":{error.span.line}:{error.span.column}" if error.span else ""
+        raise RunError(f"{path}{place} cannot be read: {error}{_hint(error.hint)}") from None
+    except JsonError as error:
+        raise RunError(f"{path} cannot be read: {error}{_hint(error.hint)}") from None
+    except TrustedCodeError as error:
+        raise RunError(f"{path} cannot be read: {error}") from None
+    try:
+        relax.analysis.well_formed(found)
+    except Exception as error:  # TVM raises several kinds
+        raise RunError(f"the module in {path} is ill-formed: {error_text(error, most=2)}") from None
+    return found
+
+
+def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Any:
+    """The module called `module`, or the only one, of a TVMScript file.
+
+    Raises RunError, ScriptError and TrustedCodeError.
+    """
+    script = parse_script(file, data)
+    read = ScriptReader(script, trust=trust).read(_chosen(script, module))
+    if read.mod is not None:
+        return read.mod
+    problem = read.problems[0]
+    place = f":{problem.span.line}:{problem.span.column}" if problem.span else ""
+    raise RunError(f"{file}{place}: {problem.message}{_hint(problem.hint)}")
+
+
+def _hint(text: str | None) -> str:
+    return f"; {text}" if text else ""
+
+
+def _chosen(script: Script, name: str | None) -> ScriptModule:
+    found = {module.name: module for module in script.modules}
+    names = ", ".join(found)
+    if not found:
+        raise RunError(f"{script.file} holds no Relax module")
+    if name is None and len(found) > 1:
+        raise RunError(f"{script.file} holds {len(found)} modules; choose one with --module: {names}")
+    if name is not None and name not in found:
+        raise RunError(f"{script.file} holds no module `{name}`; it holds {names}")
+    return found[name] if name is not None else next(iter(found.values()))

@@ -1,0 +1,138 @@
+"""Plans the module in a file, and reckons what there is to say about it: the job of `symalloc plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import tvm
+from tvm.relax import transform
+
+from symalloc.plan.account.comparison import Comparison, TvmPlan
+from symalloc.plan.account.outside import Outside, outside
+from symalloc.plan.account.reserved import reserved_sums
+from symalloc.plan.account.sampling import SampleError, check_wanted
+from symalloc.plan.account.summary import Summary, plan_symbols, summarise
+from symalloc.plan.model import Plan
+from symalloc.plan.options import PlanOptions
+from symalloc.program.model import Function, Origin
+from symalloc.program.summaries import analyse
+from symalloc.relax.extract import extract, locate
+from symalloc.relax.files.compare import compare_with_tvm
+from symalloc.relax.files.emit import Form, written
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.request import PlanRequest
+from symalloc.relax.files.result import PipelineName, PlannedFile, RunError
+from symalloc.relax.files.workspace import kernel_scratch
+from symalloc.relax.passes.plan_pass import PlannedModule
+
+__all__ = ["compare_file", "plan_file", "plan_module", "summaries"]
+
+STAGE = "PlanMemory"
+
+
+def plan_file(
+    request: PlanRequest,
+    *,
+    options: PlanOptions,
+    form: Form | None,
+    samples: Sequence[Mapping[str, int]],
+    comparison: Mapping[str, Comparison] | str | None,
+) -> PlannedFile:
+    """Loads a module, lowers and plans it; raises RunError.
+
+    `form`: how the planned module is to be written down, None for not at all.  The plan is shown at the
+    bindings `samples`, or at standard ones, beside `comparison`: TVM's plans by function, why there are
+    none, or None where nobody asked.
+    """
+    loaded, lowered = _lowered(request)
+    planned = _planned(lowered, request.target, options)
+    name = request.module or request.path.stem
+    return PlannedFile(
+        text="" if form is None else written(planned.module, form),
+        program=locate(planned.module, name=name, stage=STAGE, file=str(request.path)),
+        original=extract(loaded, name=name),
+        summaries=summaries(
+            planned, lowered, request.target, samples=samples, comparison=_compared(comparison, planned)
+        ),
+    )
+
+
+def compare_file(request: PlanRequest) -> dict[str, Comparison]:
+    """TVM's own plans of a module, by function; raises RunError."""
+    return compare_with_tvm(_lowered(request)[1])
+
+
+def plan_module(
+    module: tvm.IRModule,
+    *,
+    target: str = "llvm",
+    pipeline: PipelineName = "default",
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+) -> PlannedModule:
+    """`module` lowered and planned, no tensor left for another planner; raises RunError."""
+    return _planned(lower_or_refuse(module, target, pipeline), target, options)
+
+
+def summaries(
+    planned: PlannedModule,
+    lowered: tvm.IRModule,
+    target: str,
+    *,
+    samples: Sequence[Mapping[str, int]] = (),
+    comparison: Mapping[str, Comparison] = {},
+) -> tuple[Summary, ...]:
+    """What there is to say about each plan of `planned`, which was `lowered` for `target`.
+
+    Raises RunError for a sample that does not fit.
+    """
+    program = planned.program
+    scratch = kernel_scratch(lowered, program.kernels, target)
+    analyses = analyse(program)
+    around = {name: outside(program, analyses[name], scratch) for name in planned.plans}
+    try:
+        check_wanted(
+            samples,
+            {n: _needed(p, program.functions[n], around[n]) for n, p in planned.plans.items()},
+            later=frozenset().union(*(plan_symbols(p, around[n]) for n, p in planned.plans.items())),
+        )
+        return tuple(
+            summarise(
+                plan,
+                program.functions[name],
+                around[name],
+                reserved=reserved_sums(plan, analyses[name]),
+                comparison=comparison.get(name),
+                wanted=samples,
+            )
+            for name, plan in planned.plans.items()
+        )
+    except SampleError as error:
+        raise RunError(f"--sample: {error}") from None
+
+
+def _needed(plan: Plan, function: Function, around: Outside) -> list[str]:
+    """The symbols that the sizes of a function depend on and that are known at entry."""
+    known = (Origin.DIMENSION, Origin.SCALAR)
+    return [name for name in plan_symbols(plan, around) if function.symbols.get(name) in known]
+
+
+def _compared(
+    found: Mapping[str, Comparison] | str | None, planned: PlannedModule
+) -> Mapping[str, Comparison]:
+    if isinstance(found, str):
+        return dict.fromkeys(planned.plans, Comparison(bounded=None, unbounded=TvmPlan(problem=found)))
+    return found or {}
+
+
+def _lowered(request: PlanRequest) -> tuple[tvm.IRModule, tvm.IRModule]:
+    """The module as it is in the file, and behind CallTIRRewrite."""
+    loaded = load_one(request.path, trust=request.trust, module=request.module)
+    return loaded, lower_or_refuse(loaded, request.target, request.pipeline)
+
+
+def _planned(lowered: tvm.IRModule, target: str, options: PlanOptions) -> PlannedModule:
+    """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
+    planned = plan_or_refuse(lowered, target, options)
+    return replace(planned, module=transform.LowerAllocTensor()(planned.module))

@@ -1,0 +1,211 @@
+"""What each PrimFunc takes from TVM's workspace pool, read from what TVM's own lowering makes of it.
+
+Which scratch buffers become TVMBackendAllocWorkspace, which go to the stack, and which share memory is
+decided deep in TVM's pipeline (CompactBufferAllocation, StorageRewrite, LowerTVMBuiltin).  So the kernels are
+lowered as relax.build lowers them, and the calls that are left are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import tvm
+import tvm_ffi
+from tvm import ir, tirx
+from tvm.ir.prim import expr as prim
+from tvm.tirx.build import split_host_device_mods
+
+from symalloc.plan.account.workspace import GiveBack, Scratch, Take
+from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.tvm_error import error_text
+from symalloc.size.expr import Expr, symbol
+
+__all__ = ["kernel_scratch"]
+
+ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
+STRUCT_GET = "tirx.tvm_struct_get"
+# TVM's TVMStructFieldKind: where a compiled kernel finds its arguments
+SHAPE, VALUE, ELEMENT = 2, 15, 17
+
+
+def kernel_scratch(
+    module: tvm.IRModule, kernels: Mapping[str, Kernel], target: str | tvm.target.Target
+) -> dict[str, Scratch]:
+    """The scratch of each PrimFunc of `module` that is among `kernels`, over the symbols that those have.
+
+    What cannot be lowered or read has a `problem`.
+    """
+    functions = {
+        v: f.with_attr("global_symbol", v.name_hint)
+        for v, f in module.functions.items()
+        if v.name_hint in kernels and isinstance(f, tirx.PrimFunc)
+    }
+    chosen = tvm.target.Target(target)
+    lowered = dict(_lowered(functions, chosen))
+    return {name: _scratch(found, kernels[name]) for name, found in lowered.items()}
+
+
+# -- lowering ----------------------------------------------------------------------------------------------
+
+
+def _lowered(functions: Mapping[Any, Any], target: tvm.target.Target) -> Iterator[tuple[str, Any]]:
+    """Each kernel by name, lowered, or the text of the error where TVM fails on it."""
+    try:
+        yield from _host_functions(tvm.IRModule(dict(functions)), target)
+    except Exception as error:  # a pass raises whatever it raises
+        if len(functions) == 1:
+            yield from ((v.name_hint, error_text(error, most=1)) for v in functions)
+            return
+        for variable, function in functions.items():
+            yield from _lowered({variable: function}, target)
+
+
+def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Any]]:
+    """What runs on the host, as tvm.tirx.build has it just before code is generated."""
+    names = {variable.name_hint for variable in module.functions}
+    if not names:
+        return
+    host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
+    lower, finish, _ = tirx.get_tir_pipeline("default")
+    with target:
+        bound = tirx.transform.BindTarget(target.with_host(host))(module)
+        on_host, _ = split_host_device_mods(lower(bound))
+        finished = finish()(on_host)
+    found = {variable.name_hint: function for variable, function in finished.functions.items()}
+    yield from ((name, found[name]) for name in sorted(names & found.keys()))
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def _scratch(lowered: Any, kernel: Kernel) -> Scratch:
+    if isinstance(lowered, str):
+        return Scratch(problem=f"TVM cannot lower it: {lowered}")
+    try:
+        return _read(lowered, kernel)
+    except NotASizeError as error:
+        return Scratch(problem=str(error))
+
+
+def _read(function: Any, kernel: Kernel) -> Scratch:
+    reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
+    callbacks = (
+        (tirx.Bind, reader.bind),
+        (tirx.DeclBuffer, reader.declare),
+        (ir.Call, reader.call),
+        (tirx.For, reader.loop),
+    )
+    tvm_ffi.structural_walk(function.body, callbacks, order="pre")
+    return Scratch(steps=tuple(reader.steps), parallel=reader.parallel)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Follows a lowered kernel in the order of its text.  Addresses of nodes stand for the nodes.
+
+    `arguments` is the variable of the packed arguments; `bound` holds what variables are bound to.
+    """
+
+    kernel: Kernel
+    arguments: int
+    bound: dict[int, Any] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    steps: list[Take | GiveBack] = field(default_factory=list)
+    parallel: bool = False
+    form: TirForm = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.form = TirForm(self.resolve, nonnegative=self.is_size)
+
+    def bind(self, node: Any) -> None:
+        self.bound[node.var.__chandle__()] = node.value
+
+    def loop(self, node: Any) -> None:
+        if node.kind == tirx.ForKind.PARALLEL and _allocates(node.body):
+            self.parallel = True
+
+    def declare(self, node: Any) -> None:
+        """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
+        if _is_call(node.data, ALLOC):
+            slot = self.slots[node.buffer.__chandle__()] = len(self.slots)
+            self.steps.append(Take(slot=slot, size=self.size(node.data.args[2])))
+
+    def call(self, node: Any) -> None:
+        if not _is_call(node, FREE):
+            return
+        data = node.args[2]
+        owner = data.args[0] if type(data) is ir.Call else data
+        slot = self.slots.get(owner.__chandle__())
+        if slot is not None:
+            self.steps.append(GiveBack(slot=slot))
+
+    def size(self, node: Any) -> Expr:
+        """A byte count: a product in uint64 over what is computed in signed integers."""
+        if type(node) is prim.Mul:
+            return self.size(node.a) * self.size(node.b)
+        if type(node) is prim.Cast:
+            return self.size(node.value)
+        return self.form.expr(node)
+
+    def is_size(self, name: str) -> bool:
+        """Whether a symbol of the kernel is an extent."""
+        return any(isinstance(p, KernelBuffer) and _has(p, name) for p in self.kernel.parameters)
+
+    def resolve(self, variable: Any) -> Expr:
+        value = self.bound.get(variable.__chandle__())
+        if value is None:
+            raise NotASizeError(f"its scratch depends on `{variable.name}`, which changes inside the kernel")
+        return self.argument(value) if _is_call(value, STRUCT_GET) else self.form.expr(value)
+
+    def argument(self, value: Any) -> Expr:
+        """A scalar argument, or an extent of a tensor argument."""
+        base, index, kind = value.args[0], value.args[1], int(value.args[2])
+        position = self.position(value)
+        if kind == VALUE and position is not None:
+            parameter = self.kernel.parameters[position]
+            if isinstance(parameter, KernelScalar):
+                return symbol(parameter.name)
+        shape = self.bound.get(base.__chandle__())
+        if kind == ELEMENT and _is_call(shape, STRUCT_GET) and int(shape.args[2]) == SHAPE:
+            return self.extent(shape.args[0], int(index))
+        raise NotASizeError("its scratch depends on an argument that is neither an extent nor a scalar")
+
+    def extent(self, handle: Any, axis: int) -> Expr:
+        position = self.position(self.bound.get(handle.__chandle__()))
+        parameter = None if position is None else self.kernel.parameters[position]
+        if not isinstance(parameter, KernelBuffer) or parameter.shape is None:
+            raise NotASizeError("its scratch depends on the extents of a tensor that has no exact shape")
+        return parameter.shape[axis]
+
+    def position(self, value: Any) -> int | None:
+        """Which argument `value` takes out of the packed ones."""
+        found: list[int] = []
+
+        def note(call: Any) -> None:
+            if _is_call(call, STRUCT_GET) and call.args[0].__chandle__() == self.arguments:
+                found.append(int(call.args[1]))
+
+        if value is not None:
+            tvm_ffi.structural_walk(value, ((ir.Call, note),), order="pre")
+        return found[0] if found else None
+
+
+def _is_call(node: Any, name: str) -> TypeGuard[ir.Call]:
+    return type(node) is ir.Call and getattr(node.op, "name", None) == name
+
+
+def _has(parameter: KernelBuffer, name: str) -> bool:
+    return parameter.shape is not None and any(extent.as_symbol == name for extent in parameter.shape)
+
+
+def _allocates(body: Any) -> bool:
+    found: list[bool] = []
+
+    def note(call: Any) -> None:
+        found.append(_is_call(call, ALLOC))
+
+    tvm_ffi.structural_walk(body, ((ir.Call, note),), order="pre")
+    return any(found)

@@ -1,0 +1,1 @@
+"""What stands in TVM's pipelines, and the pipelines."""

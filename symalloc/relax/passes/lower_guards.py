@@ -1,0 +1,86 @@
+"""LowerGuards: the check at a function's entry as a kernel, which calls into Python only where it fails.
+
+`relax.run.assert_op` is a Python function: calling it to hear that all is well costs more than the kernel
+does, condition and all.  Stands in front of ComputePrimValue and behind the last DeadCodeElimination, which
+takes a kernel without effects for dead code.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Call, TupleType
+
+from symalloc.relax.emit.guards import ASSERT
+from symalloc.relax.extract.arrays import elements
+
+__all__ = ["LowerGuards"]
+
+
+@tvm.transform.module_pass(opt_level=0, name="LowerGuards")
+class LowerGuards:
+    """Replaces the assertion that a function begins with by a kernel that asserts the same."""
+
+    def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """The module with its guards in kernels; nothing else changes."""
+        guarded = [(v, f) for v, f in module.functions_items() if _guard(f) is not None]
+        if not guarded:
+            return module
+        lowered = module.clone()
+        for variable, function in guarded:
+            kernel, symbols = _kernel(_guard(function))
+            name = _free_name(f"{variable.name_hint}_check", lowered)
+            check = relax.BlockBuilder().add_func(kernel, name)
+            lowered.update_func(check, kernel)
+            call = Call(check, symbols, ret_ty=TupleType([]))
+            lowered.update_func(variable, _with_first(function, call))
+        return lowered
+
+
+def _free_name(wanted: str, module: tvm.IRModule) -> str:
+    taken = {v.name_hint for v in module.get_global_vars()}
+    return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
+
+
+def _guard(function: Any) -> Any | None:
+    """The assertion over integer symbols that is the first thing the function does; None where there is
+    none.
+    """
+    if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
+        return None
+    blocks = function.body.blocks
+    if not blocks or not blocks[0].bindings:
+        return None
+    call = blocks[0].bindings[0].value
+    if not isinstance(call, Call) or not isinstance(call.op, relax.ExternFunc):
+        return None
+    return call if call.op.global_symbol == ASSERT and all(map(_is_symbol, call.args[2:])) else None
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, relax.Var) and isinstance(value.ty, tvm.ir.PrimType)
+
+
+def _kernel(guard: Any) -> tuple[tirx.PrimFunc, list[Any]]:
+    """The kernel for an assertion, and the symbols that it is called with."""
+    condition, message, *values = guard.args
+    symbols = list(tirx.analysis.undefined_vars(condition))
+    symbols += [v for v in values if not any(v.same_as(s) for s in symbols)]
+    fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))
+    body = tirx.IfThenElse(tirx.Not(condition), fails, None)
+    return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
+
+
+def _with_first(function: relax.Function, value: Any) -> relax.Function:
+    """`function` with another value in its first binding."""
+    first, *blocks = function.body.blocks
+    old, *bindings = elements(first.bindings)
+    kind = type(first)
+    renewed = kind([relax.VarBinding(old.var, value), *bindings])
+    body = relax.SeqExpr([renewed, *blocks], function.body.body)
+    return relax.Function(
+        function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
+    )

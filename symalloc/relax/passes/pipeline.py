@@ -1,0 +1,125 @@
+"""TVM's compilation pipelines with the memory planner of one's choice in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import tvm
+from tvm import relax
+from tvm.relax import backend, transform
+from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
+
+from symalloc.plan.options import PlanOptions
+from symalloc.relax.passes.lower_guards import LowerGuards
+from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.trim_calls import TrimCalls
+
+__all__ = ["Flavour", "finishing_pipeline", "lower", "pipeline", "stages_before_planning"]
+
+Flavour: TypeAlias = Literal["default", "target"]  # of TVM's pipeline; a plan has a flavour of its own
+
+
+def pipeline(
+    target: str | tvm.target.Target | None = None,
+    *,
+    pipeline: Flavour = "default",
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+) -> tvm.transform.Pass:
+    """What `relax.build(mod, target, relax_pipeline=…)` takes to plan memory with PlanMemory.
+
+    `pipeline`: "default" is TVM's pipeline of that name, "target" is `relax.get_default_pipeline(target)`,
+    which fuses operators.  Without `target` it is built for the target that is current when it runs.
+    """
+    fixed = None if target is None else tvm.target.Target(target)
+
+    @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
+    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        now = fixed or tvm.target.Target.current(allow_none=True) or tvm.target.Target("llvm")
+        before, after = stages_before_planning(now, pipeline), _stages_after_planning(now, pipeline)
+        with now:
+            return tvm.transform.Sequential([*before, PlanMemory(options), *after])(module)
+
+    return run
+
+
+def lower(
+    module: tvm.IRModule, target: str | tvm.target.Target, *, flavour: Flavour = "default"
+) -> tvm.IRModule:
+    """`module` as it is where memory is planned: behind CallTIRRewrite."""
+    chosen = tvm.target.Target(target)
+    return _together(stages_before_planning(chosen, flavour), chosen)(module)
+
+
+def finishing_pipeline(
+    target: str | tvm.target.Target, *, flavour: Flavour = "default"
+) -> tvm.transform.Pass:
+    """The passes behind memory planning: what no planner has placed gets a storage each."""
+    chosen = tvm.target.Target(target)
+    return _together(_stages_after_planning(chosen, flavour), chosen)
+
+
+def _together(passes: Sequence[tvm.transform.Pass], target: tvm.target.Target) -> tvm.transform.Pass:
+    @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
+    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        with target:
+            return tvm.transform.Sequential(passes)(module)
+
+    return run
+
+
+def stages_before_planning(
+    target: tvm.target.Target, flavour: Flavour = "default"
+) -> list[tvm.transform.Pass]:
+    """The passes that take a module to where memory is planned, CallTIRRewrite last."""
+    if flavour == "target":
+        parts = _parts(target)
+        return [
+            *parts.library_dispatch_passes(target),
+            *parts.legalize_passes(target),
+            *parts.dataflow_lower_passes(target),
+        ]
+    return [
+        backend.DispatchSampling(),
+        backend.DispatchSortScan(),
+        transform.LegalizeOps(),
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+    ]
+
+
+def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
+    return [*_with_ours(_finalizing(target, flavour))]
+
+
+def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.Pass]:
+    """TVM's finalizing passes without its planner, and ours where they belong."""
+    for one in passes:
+        name = one.info.name
+        if name == "ComputePrimValue":
+            yield LowerGuards()
+        if name != "StaticPlanBlockMemory":
+            yield one
+        if name == "VMShapeLower":
+            yield TrimCalls()
+
+
+def _finalizing(target: tvm.target.Target, flavour: Flavour) -> Sequence[tvm.transform.Pass]:
+    if flavour == "target":
+        return list(_parts(target).finalize_passes(target))
+    return [
+        transform.RewriteCUDAGraph(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    ]
+
+
+def _parts(target: tvm.target.Target) -> Any:
+    """Where the parts of the target's own pipeline are: TVM 0.27 does not export those for the CPU."""
+    return cpu_pipeline if target.kind.name == "llvm" else relax.pipeline

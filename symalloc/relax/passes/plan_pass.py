@@ -1,0 +1,109 @@
+"""PlanMemory: the pass that stands where TVM's StaticPlanBlockMemory stands."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+import tvm
+import tvm_ffi
+
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.model import Plan
+from symalloc.plan.options import PlanOptions
+from symalloc.plan.planner import plan_program
+from symalloc.program.collector import no_collections
+from symalloc.program.model import Function, Origin, Program
+from symalloc.prove.prover import Prover
+from symalloc.relax.donation.donate import donate
+from symalloc.relax.emit.module import emit_module
+from symalloc.relax.emit.symbols import entry_symbols
+from symalloc.relax.extract import extract
+from symalloc.relax.passes.inline_calls import inline_calls
+
+__all__ = ["PlanMemory", "PlannedModule", "plan_lowered"]
+
+_SHIFTING = frozenset({"llvm", "c"})
+
+tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedModule:
+    """A module with its plans written into it, the plans by function name, and what they were made from."""
+
+    module: tvm.IRModule
+    plans: Mapping[str, Plan]
+    program: Program
+
+
+@no_collections()
+def plan_lowered(
+    module: tvm.IRModule,
+    prover: Prover | None = None,
+    *,
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    target: tvm.target.Target | None = None,
+) -> PlannedModule:
+    """Plans every Relax function of a module as CallTIRRewrite leaves it.
+
+    `target` is what the module is built for, by default the one whose scope this is called in, else the
+    CPU.  Raises PlanRefusedError where a plan, or that an input can carry an output, cannot be proved.
+    """
+    prover = prover or Prover()
+    module = inline_calls(module)
+    program = _seen(module)
+    if options.alias:
+        module = donate(module, program, options.alias, prover, guards=options.guards)
+        program = _seen(module)
+    plans = plan_program(program, prover, options=options)
+    planned = emit_module(
+        module,
+        program,
+        plans,
+        guards=options.guards,
+        shift=_takes_offsets(target or tvm.target.Target.current(allow_none=True)),
+    )
+    return PlannedModule(module=planned, plans=plans, program=program)
+
+
+def _takes_offsets(target: tvm.target.Target | None) -> bool:
+    """Whether kernels may be given tensors at an offset: seen to run on the CPU, not tried elsewhere."""
+    return target is None or target.kind.name in _SHIFTING
+
+
+def _seen(module: tvm.IRModule) -> Program:
+    return _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
+
+
+def _plannable(module: tvm.IRModule, program: Program) -> Program:
+    """`program` with every dimension that no variable of TVM's defines counted as undefined."""
+    functions = {
+        name: _only(seen, entry_symbols(module[name], seen)) for name, seen in program.functions.items()
+    }
+    return replace(program, functions=functions)
+
+
+def _only(seen: Function, names: Container[str]) -> Function:
+    """`seen` with every dimension that is not among `names` counted as undefined: nothing is sized by it."""
+    origins = {
+        name: Origin.UNDEFINED if origin is Origin.DIMENSION and name not in names else origin
+        for name, origin in seen.symbols.items()
+    }
+    return replace(seen, symbols=origins)
+
+
+@tvm.transform.module_pass(opt_level=0, name="PlanMemory")
+class PlanMemory:
+    """Plans memory: one proved arena per function, device and scope.
+
+    Stands in a pipeline in place of StaticPlanBlockMemory, behind CallTIRRewrite.  Raises
+    PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.
+    """
+
+    def __init__(self, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008 - frozen
+        self.options = options
+
+    def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """The module with its plans written into it."""
+        return plan_lowered(module, options=self.options).module

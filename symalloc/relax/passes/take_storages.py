@@ -1,0 +1,90 @@
+"""TakeStorages: a program that takes its memory from a function, by way of tvm-ffi's tensors alone.
+
+The second way to a pool: no allocator of the virtual machine is replaced, and nothing of TVM's own objects
+need be known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, StringImm
+
+from symalloc.pool.native import NativePool
+from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
+
+__all__ = ["TAKE", "TakeStorages", "serve"]
+
+TAKE = "symalloc.pool.take"
+
+
+def serve(pool: NativePool, name: str = TAKE) -> None:
+    """Registers `pool` as what programs behind `TakeStorages(name)` take their memory from.
+
+    It replaces the pool that was registered under `name` before; machines that were made then keep that one.
+    The pool lives as long as it is registered.
+    """
+    tvm_ffi.get_global_func("symalloc.pool.serve")(pool.object, name)
+
+
+@tvm.transform.module_pass(opt_level=0, name="TakeStorages")
+class TakeStorages:
+    """Has each storage made by the global function `name`, and each tensor on it by `name + ".place"`.
+
+    `name(shape, tag, escapes)` gives a tensor of bytes with that shape (`escapes`: 1 where it may outlive the
+    call), `.place(memory, offset, shape, dtype,
+    tag)` a tensor at `offset` bytes of it, which keeps it; `serve` registers both.  Storages of other devices
+    than the first, or of other scopes than `global`, stay.  Stands in front of VMShapeLower, best behind the
+    planner.
+    """
+
+    def __init__(self, name: str = TAKE) -> None:
+        self.name = name
+
+    def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """The module with its allocations rewritten; nothing else changes."""
+        return rewritten(module, _Taker, take=self.name)
+
+
+class _Taker(StorageRewriter):
+    """Rewrites one function."""
+
+    def __init__(self, name: str, function: relax.Function, take: str) -> None:
+        super().__init__(name, function)
+        self.take = take
+        self.taken: set[Any] = set()
+
+    def storage(self, binding: Any, call: Any) -> list[Any]:
+        var, nbytes = binding.var, _bytes(call)
+        if nbytes is None:
+            return [binding]
+        self.taken.add(var)
+        arguments = [nbytes, StringImm(self.tag(var)), relax.prim_value(int(self.escapes(var)))]
+        return [self._call(var, self.take, arguments, var.ty)]
+
+    def tensor(self, binding: Any, call: Any) -> list[Any]:
+        var = binding.var
+        if call.args[0] not in self.taken:
+            return [binding]
+        name = self.known.names.get(var, var.name)
+        arguments = [*call.args[:4], StringImm(f"{self.name}.{name}")]
+        return [self._call(var, f"{self.take}.place", arguments, call.ty)]
+
+    def _call(self, var: Any, function: str, arguments: list[Any], type_: Any) -> Any:
+        if self.late:
+            return relax.VarBinding(var, Call(relax.ExternFunc(function), arguments, ty_args=[type_]))
+        return relax.VarBinding(var, relax.op.call_pure_packed(function, *arguments, ty_args=[type_]))
+
+
+def _bytes(call: Any) -> Any:
+    """The shape of the bytes of a storage; None where it is not to be rewritten."""
+    extents, device, dtype, scope = builtin_arguments(call)
+    if int(device.value) != 0 or scope.value not in ("", "global"):
+        return None
+    itemsize = (dtype.value.bits * dtype.value.lanes + 7) // 8
+    if itemsize == 1:
+        return extents
+    return relax.ShapeExpr([*extents.values, itemsize]) if isinstance(extents, relax.ShapeExpr) else None

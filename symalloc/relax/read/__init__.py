@@ -1,0 +1,1 @@
+"""Files read in: TVMScript without running what it may bring, and TVM's JSON."""

@@ -1,0 +1,352 @@
+"""A `.py` file of TVMScript as a syntax tree: its modules, and what each module-level name stands for.
+
+Nothing of the file is executed, and no TVM is imported here.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from symalloc.program.span import Span
+from symalloc.relax.read.script_constant import NotConstantError, evaluate
+
+__all__ = [
+    "Binding",
+    "Constant",
+    "Imported",
+    "Metadata",
+    "Opaque",
+    "Script",
+    "ScriptError",
+    "ScriptModule",
+    "Symbol",
+    "decode",
+    "dialect_path",
+    "parse_script",
+    "parse_text",
+]
+
+# how TVM's script packages are reached -> the letter that this program knows them by
+_FACES = {
+    "tvm.script.ir": "I",
+    "tvm.script.parser.ir": "I",
+    "tvm.script.relax": "R",
+    "tvm.script.parser.relax": "R",
+    "tvm.script.tirx": "T",
+    "tvm.script.parser.tirx": "T",
+}
+_SHORTCUTS = {"tvm.script.ir_module": "I.ir_module", "tvm.script.parser.ir_module": "I.ir_module"}
+# a graph in JSON that holds code: what would load it may run it
+_CODE = re.compile(r"EnvFunc|ffi\.Function|PackedFunc|ffi\.Module|runtime\.Module")
+_ENTRY_POINTS = frozenset({"I.ir_module", "R.function", "T.prim_func"})
+
+
+class ScriptError(Exception):
+    """The text is no Python that can be read; `span` says where, where that is known."""
+
+    def __init__(self, message: str, span: Span | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A name that an import binds: the dotted path of what it names."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A name bound to a number, a string, or a tuple of such."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """`m = TypeVar("m")`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """`metadata = tvm.ir.load_json("…")`, as printed by script(show_meta=True)."""
+
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A name bound to something that only running the file would tell; `what` says to what."""
+
+    what: str
+
+
+Binding: TypeAlias = Imported | Constant | Symbol | Metadata | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptModule:
+    """A class decorated by I.ir_module, or a lone function decorated by R.function or T.prim_func.
+
+    `name` is that of the class or function, with its line behind it (`Module:31`) where the file has
+    several of that name.
+    """
+
+    name: str
+    node: ast.ClassDef | ast.FunctionDef
+
+    @property
+    def line(self) -> int:
+        """The line of its `class` or `def`, from 1."""
+        return self.node.lineno
+
+    @property
+    def first_line(self) -> int:
+        """The line of its first decorator, from 1."""
+        return min(decorator.lineno for decorator in self.node.decorator_list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A file of TVMScript."""
+
+    file: str
+    text: str
+    tree: ast.Module
+    modules: tuple[ScriptModule, ...]
+    bindings: Mapping[str, Binding]
+
+    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword) -> Span:
+        """Where `node` stands; columns count characters."""
+        end_line = node.end_lineno or node.lineno
+        return Span(
+            file=self.file,
+            line=node.lineno,
+            column=self._column(node.lineno, node.col_offset),
+            end_line=end_line,
+            end_column=self._column(end_line, node.end_col_offset or node.col_offset),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        lines = self.text.split("\n", line)
+        text = lines[line - 1] if line <= len(lines) else ""
+        return len(text.encode()[:offset].decode(errors="replace")) + 1
+
+
+def decode(data: bytes) -> str:
+    """The text of a Python file, line ends normalised, a byte order mark removed.
+
+    Raises ScriptError where `data` is no text in the encoding that it declares (UTF-8 by default).
+    """
+    if b"\0" in data:
+        raise ScriptError("it is a binary file, not Python source")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise ScriptError(f"it is not valid text: {error}", hint="save the file as UTF-8") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_script(file: str, data: bytes) -> Script:
+    """Parse `data`, the bytes of `file`, and find the modules in it.  Raises ScriptError."""
+    return parse_text(file, decode(data))
+
+
+def parse_text(file: str, text: str) -> Script:
+    """Parse `text`, what `file` holds, and find the modules in it.  Raises ScriptError."""
+    try:
+        tree = ast.parse(text, filename=file)
+    except SyntaxError as error:
+        raise ScriptError(f"syntax error: {error.msg}", _error_span(file, text, error)) from error
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise ScriptError("its expressions are nested too deeply for Python's parser") from error
+    bindings = dict(_bindings(tree))
+    modules = _named(list(_entry_points(tree, bindings)))
+    return Script(file=file, text=text, tree=tree, modules=modules, bindings=bindings)
+
+
+def _error_span(file: str, text: str, error: SyntaxError) -> Span | None:
+    """Where Python saw it; the end of the text where that is behind it."""
+    if error.lineno is None:
+        return None
+    line, column = error.lineno, max(error.offset or 1, 1)
+    lines = text.rstrip().split("\n")
+    if line > len(lines):
+        last = len(lines[-1]) + 1
+        return Span(file=file, line=len(lines), column=last, end_line=len(lines), end_column=last + 1)
+    end_line, end_column = error.end_lineno or line, error.end_offset or 0
+    if (end_line, end_column) <= (line, column):
+        end_line, end_column = line, column + 1
+    return Span(file=file, line=line, column=column, end_line=end_line, end_column=end_column)
+
+
+# -- modules
+
+
+def _named(nodes: Sequence[ast.ClassDef | ast.FunctionDef]) -> tuple[ScriptModule, ...]:
+    """The modules; findings, fixes and `--module` tell them apart by name."""
+    often = Counter(node.name for node in nodes)
+    names = (f"{node.name}:{node.lineno}" if often[node.name] > 1 else node.name for node in nodes)
+    return tuple(ScriptModule(name, node) for name, node in zip(names, nodes, strict=True))
+
+
+def _entry_points(
+    tree: ast.Module, bindings: Mapping[str, Binding]
+) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and _is_entry_point(node, bindings):
+            yield node
+            continue
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, _HOLDERS)]
+        pending.extend(reversed(children))
+
+
+_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
+def _is_entry_point(node: ast.ClassDef | ast.FunctionDef, bindings: Mapping[str, Binding]) -> bool:
+    return any(_decorator_path(decorator, bindings) in _ENTRY_POINTS for decorator in node.decorator_list)
+
+
+def _decorator_path(decorator: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return dialect_path(target, bindings)
+
+
+def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
+    """`R.memory.alloc_tensor` for attributes that reach it, whatever the file calls R; None for all others.
+
+    I, R and T are known where the file binds these names to nothing else: TVM prints its imports as comments.
+    """
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    binding = bindings.get(node.id)
+    if binding is None and node.id in ("I", "R", "T"):
+        return ".".join([node.id, *reversed(names)])
+    if not isinstance(binding, Imported):
+        return None
+    return _canonical(".".join([binding.path, *reversed(names)]))
+
+
+def _canonical(path: str) -> str | None:
+    for prefix, name in _SHORTCUTS.items():
+        if path == prefix:
+            return name
+    for prefix, face in _FACES.items():
+        if path == prefix or path.startswith(prefix + "."):
+            return face + path[len(prefix) :]
+    return None
+
+
+# -- module-level names
+
+
+def _bindings(tree: ast.Module) -> Mapping[str, Binding]:
+    found: dict[str, Binding] = {}
+    for statement in _module_level(tree.body):
+        for name, binding in _bound_by(statement, found):
+            previous = found.get(name)
+            conflict = previous is not None and previous != binding
+            found[name] = Opaque("several different things") if conflict else binding
+    return found
+
+
+def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements that run when the file is imported, also below `if`, `try`, `with` and loops."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.stmt):
+                yield from _module_level([child])
+            elif isinstance(child, ast.ExceptHandler | ast.match_case):
+                yield from _module_level(child.body)
+
+
+def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tuple[str, Binding]]:
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            root = alias.name.split(".")[0]
+            yield (alias.asname, Imported(alias.name)) if alias.asname else (root, Imported(root))
+    elif isinstance(statement, ast.ImportFrom):
+        base = "." * statement.level + (statement.module or "")
+        yield from ((a.asname or a.name, Imported(f"{base}.{a.name}")) for a in statement.names)
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        value = _value(statement.value, known)
+        yield from ((name, value) for name in _stored_names(statement))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        value = _value(statement.value, known) if statement.value else Opaque("only declared")
+        yield statement.target.id, value
+    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name, Opaque(f"the {_kind(statement)} defined in line {statement.lineno}")
+    else:
+        yield from ((name, Opaque("something computed")) for name in _stored_names(statement))
+
+
+def _kind(statement: ast.stmt) -> str:
+    return "class" if isinstance(statement, ast.ClassDef) else "function"
+
+
+def _stored_names(statement: ast.stmt) -> Iterator[str]:
+    """Names that the statement itself binds (not those of statements below it)."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        pending.extend(c for c in ast.iter_child_nodes(node) if not isinstance(c, _HOLDERS))
+
+
+def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
+    constants = {name: b.value for name, b in known.items() if isinstance(b, Constant)}
+    try:
+        return Constant(evaluate(node, constants))
+    except NotConstantError:
+        pass
+    text = _only_string(node)
+    if text is not None and isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        if called in ("TypeVar", "typing.TypeVar"):
+            return Symbol(text)
+        if called == "tvm.ir.load_json" and not _CODE.search(text):
+            return Metadata(text)
+    return Opaque("something computed")
+
+
+def _only_string(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return None
+    argument = node.args[0]
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        return argument.value
+    return None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file.  Raises ScriptError with the reason in words."""
+    try:
+        if not path.is_file():
+            raise ScriptError("it is not a regular file" if path.exists() else "there is no such file")
+        return path.read_bytes()
+    except OSError as error:
+        raise ScriptError(error.strerror or str(error)) from error

@@ -1,0 +1,1 @@
+"""Running modules on TVM's virtual machine, and what that uses."""

@@ -1,0 +1,121 @@
+"""Random arguments for a Relax function at one binding of its symbols, as NumPy arrays and plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeAlias, Union
+
+import numpy as np
+
+from symalloc.program.model import Function, Origin, Var
+from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.relax.files.result import RunError
+from symalloc.size.expr import Expr
+
+__all__ = ["Argument", "ShapeArgument", "check_binding", "random_arguments"]
+
+# np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar
+Argument: TypeAlias = Union["np.ndarray", "ShapeArgument", int, float, tuple["Argument", ...]]
+
+SMALL = 2  # integers are drawn from 0 and 1, in range as indices into anything with two rows
+
+
+class ShapeArgument(tuple[int, ...]):
+    """The extents of an R.Shape argument."""
+
+
+def check_binding(function: Function, binding: Mapping[str, int]) -> None:
+    """Raises RunError where `binding` misses a symbol of the parameters, names another one, or is
+    negative.
+    """
+    wanted = sorted(n for n, o in function.symbols.items() if o in (Origin.DIMENSION, Origin.SCALAR))
+    takes = (
+        f"`{function.name}` takes {', '.join(wanted)}" if wanted else f"`{function.name}` takes no symbols"
+    )
+    for name in binding:
+        if name not in wanted:
+            close = get_close_matches(name, wanted, n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
+    missing = [name for name in wanted if name not in binding]
+    if missing:
+        example = " ".join(f"--bind {name}=128" for name in missing)
+        raise RunError(f"no value for {', '.join(f'`{n}`' for n in missing)}; add {example}")
+    for name, value in binding.items():
+        if function.symbols[name] is Origin.DIMENSION and value < 0:
+            raise RunError(f"`{name}` is an extent of a tensor and cannot be {value}")
+
+
+def random_arguments(function: Function, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
+    """Arguments for `function`: floats in [-1, 1), integers 0 and 1, the same for the same seed.
+
+    Raises RunError for parameters that no arguments can be made up for.
+    """
+    check_binding(function, binding)
+    source = np.random.default_rng(seed)
+    return tuple(_argument(param.type, param, binding, source) for param in function.params)
+
+
+def _argument(kind: Type, param: Var, binding: Mapping[str, int], source: np.random.Generator) -> Argument:
+    match kind:
+        case TensorType(shape=shape, dtype=dtype) if shape is not None and dtype is not None:
+            return _tensor(_extents(shape, param, binding), dtype, param, source)
+        case ShapeType(values=values) if values is not None:
+            return ShapeArgument(_extents(values, param, binding))
+        case ScalarType(value=value) if value is not None:
+            return value.evaluate(binding)
+        case ScalarType(dtype=dtype) if dtype is not None and dtype.name.startswith("float"):
+            return float(source.random())
+        case TupleType(fields=fields):
+            return tuple(_argument(f, param, binding, source) for f in fields)
+    raise RunError(
+        f"no argument can be made up for the parameter `{param.name}`: its type leaves its shape open"
+    )
+
+
+def _extents(shape: tuple[Expr, ...], param: Var, binding: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        extents = tuple(extent.evaluate(binding) for extent in shape)
+    except KeyError as missing:
+        raise RunError(
+            f"the shape of `{param.name}` uses `{missing.args[0]}`, which is defined nowhere"
+        ) from None
+    except ZeroDivisionError:
+        raise RunError(f"the shape of `{param.name}` divides by zero at this binding") from None
+    if any(extent < 0 for extent in extents):
+        raise RunError(f"the shape of `{param.name}` comes out as {extents} at this binding")
+    return extents
+
+
+def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.random.Generator) -> np.ndarray:
+    target = _numpy_dtype(dtype, param)
+    drawn: object
+    try:
+        if dtype.name == "bool":
+            drawn = source.integers(0, 2, extents)
+        elif dtype.name.startswith(("int", "uint")):
+            drawn = source.integers(0, SMALL, extents)
+        else:
+            drawn = source.random(extents, dtype=np.float32) * 2 - 1
+        return np.asarray(drawn, dtype=target)  # without extents NumPy draws a scalar, which is no array
+    except (MemoryError, ValueError):
+        raise RunError(f"`{param.name}` with extents {extents} does not fit in memory") from None
+
+
+def _numpy_dtype(dtype: DType, param: Var) -> np.dtype[np.generic]:
+    if dtype.name == "bfloat16":
+        return _bfloat16(param)
+    try:
+        return np.dtype(dtype.name)
+    except TypeError:
+        raise RunError(f"no random values of type {dtype.name} can be made for `{param.name}`") from None
+
+
+def _bfloat16(param: Var) -> np.dtype[np.generic]:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise RunError(f"`{param.name}` is bfloat16, which needs the package ml_dtypes") from None
+    found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+    return found

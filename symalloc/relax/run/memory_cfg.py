@@ -1,0 +1,109 @@
+"""Giving a pool to TVM's virtual machine, through the allocator hook of the stock wheel.
+
+TVM 0.27 asks a global function for allocators of types that it does not know.  Nothing documents that hook,
+nor how its storages are laid out, so both are tried out before a pool is handed to a program.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from symalloc.pool.native import NativePool
+from symalloc.relax.files.result import RunError
+from symalloc.relax.run.isolated import isolated
+from symalloc.relax.tvm_error import error_text
+
+__all__ = ["HookError", "memory_cfg", "reserved_by_tvm", "try_hook"]
+
+TRIED = 4096  # bytes
+KNOWN = ("0.27",)  # versions whose layout is the one in native/src/vm_layout.h
+LONGEST = 120  # seconds for an unknown version to be tried out
+ELSEWHERE = "the pool works with {known}; what TakeStorages makes of a program runs elsewhere, too"
+
+
+class HookError(RuntimeError):
+    """This version of TVM does not take a foreign allocator."""
+
+
+def memory_cfg(pool: NativePool) -> dict[Any, int]:
+    """What `relax.VirtualMachine(..., memory_cfg=…)` needs so that its storages come from `pool`.
+
+        machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
+
+    Storages have the bytes that the program asks for and no more, at multiples of 64.  The pool serves
+    cpu(0), and any number of virtual machines and threads, for as long as the process lives.
+
+    Raises HookError where this version of TVM takes no foreign allocator, or lays out its storages in another
+    way; a version that is not known is first tried in a process of its own, which may crash.  What the pool
+    refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.
+    """
+    _require_hook(str(tvm.__version__))
+    return {tvm.cpu(): _vm_type(pool)}
+
+
+def try_hook() -> str:
+    """What is wrong with the hook of this TVM, found by running a program on it; "" where nothing is.
+
+    Where storages are laid out in another way this may end the process.
+    """
+    pool = NativePool()
+    number = _vm_type(pool)
+    try:
+        machine = relax.VirtualMachine(
+            relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): number}
+        )
+        storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
+    except Exception as error:  # TVM raises several kinds
+        return f"takes no foreign allocator: {error_text(error)}"
+    fault = str(tvm_ffi.get_global_func("symalloc.pool.storage_fault")(storage, number, TRIED))
+    if fault:
+        return f"takes a foreign allocator, but {fault}"
+    held = pool.statistics().live
+    del storage, machine
+    if (held, pool.statistics().live) != (TRIED, 0):
+        return "takes a foreign allocator, but does not allocate from it, or does not free there"
+    return ""
+
+
+@cache
+def _require_hook(version: str) -> None:
+    fault = ""
+    if not version.startswith(tuple(f"{known}." for known in KNOWN)):
+        try:
+            fault = isolated(f"{__name__}:try_hook", what="its allocator hook was tried", timeout=LONGEST)
+        except RunError as error:
+            fault = f"cannot be given a foreign allocator: {error}"
+    fault = fault or try_hook()
+    if fault:
+        raise HookError(f"this TVM ({version}) {fault}; {ELSEWHERE.format(known=' and '.join(KNOWN))}")
+
+
+def reserved_by_tvm() -> int:
+    """Bytes that TVM's own pooled allocator for cpu(0) has reserved in this process, a page for the question.
+
+    It gives nothing back: they are its peak.  Raises HookError.
+    """
+    _require_hook(str(tvm.__version__))
+    machine = relax.VirtualMachine(relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg="pooled")
+    storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
+    reserved: int = tvm_ffi.get_global_func("symalloc.pool.reserved_for")(storage)
+    return reserved
+
+
+def _vm_type(pool: NativePool) -> int:
+    number: int = tvm_ffi.get_global_func("symalloc.pool.vm_type")(pool.object)
+    return number
+
+
+def _one_storage() -> tvm.IRModule:
+    """A program that returns a storage of as many bytes as it is told."""
+    builder, nbytes = relax.BlockBuilder(), tvm.tirx.Var("nbytes", "int64")
+    with builder.function("main", [relax.Var("shape", relax.ShapeType([nbytes]))]):
+        storage = relax.op.memory.alloc_storage(relax.ShapeExpr([nbytes]), 0, "global", "uint8")
+        builder.emit_func_output(builder.emit(storage))
+    return builder.get()

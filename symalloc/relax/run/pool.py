@@ -1,0 +1,100 @@
+"""A pool that calls run on: what each takes of it, the record, and guard mode's findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from symalloc.pool.errors import PoolError
+from symalloc.pool.native import NativePool
+from symalloc.pool.trace import Alloc, CallBegin, Free, Trace
+from symalloc.relax.files.result import PoolRequest, PoolUse, RefusedError, RunError
+
+__all__ = ["Tally", "made", "peaks"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums up what calls take of a pool.
+
+    The first call is recorded, for what is live in it at most; with `traced` somebody else records all, and
+    says so by `lived`.
+    """
+
+    pool: NativePool
+    traced: bool = False
+    calls: int = 0
+    allocations: int = 0
+    peak_live: int = 0
+    peak_reserved: int = 0
+    commits: int = 0
+    decommits: int = 0
+    larger: list[Tally] = field(default_factory=list)  # what counts the same calls, and others
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Counts one call, which runs within; raises RefusedError where guard mode finds damage behind it."""
+        before = self.pool.statistics()
+        self.pool.reset_peak()
+        record = self.calls == 0 and not self.traced
+        if record:
+            self.pool.start_recording()
+        with self.pool.call():
+            yield
+        if record:
+            self.lived(peaks(self.pool.stop_recording(), before.live)[-1])
+        try:
+            self.pool.check()
+        except PoolError as damage:
+            raise RefusedError(str(damage)) from None
+        after = self.pool.statistics()
+        for tally in (self, *self.larger):
+            tally.calls += 1
+            tally.allocations += after.allocs - before.allocs
+            tally.commits += after.commits - before.commits
+            tally.decommits += after.decommits - before.decommits
+            tally.peak_reserved = max(tally.peak_reserved, after.peak_reserved)
+
+    def lived(self, nbytes: int) -> None:
+        """Says that a call had `nbytes` live at most."""
+        for tally in (self, *self.larger):
+            tally.peak_live = max(tally.peak_live, nbytes)
+
+    def use(self) -> PoolUse:
+        """What was counted."""
+        return PoolUse(
+            calls=self.calls,
+            allocations=self.allocations,
+            peak_live=self.peak_live,
+            peak_reserved=self.peak_reserved,
+            commits=self.commits,
+            decommits=self.decommits,
+        )
+
+
+def made(asked: PoolRequest) -> NativePool:
+    """The pool, which records where that is asked for; raises RunError."""
+    try:
+        pool = NativePool(limit=asked.limit, guard=asked.guard)
+    except PoolError as error:
+        raise RunError(str(error)) from None
+    if asked.trace:
+        pool.start_recording()
+    return pool
+
+
+def peaks(trace: Trace, before: int = 0) -> list[int]:
+    """The most bytes that are live within each call, `before` being so in front of the first."""
+    live, sizes, found = before, dict[int, int](), list[int]()
+    for event in trace.events:
+        match event:
+            case CallBegin():
+                found.append(live)
+            case Alloc(block=block, nbytes=nbytes):
+                sizes[block] = nbytes
+                live += nbytes
+                found[-1:] = [max(live, *found[-1:])] if found else []
+            case Free(block=block):
+                live -= sizes.pop(block, 0)
+    return found

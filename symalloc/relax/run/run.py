@@ -1,0 +1,202 @@
+"""Runs one function of a Relax module on the CPU, planned by PlanMemory, and compares it with the
+unplanned module.
+
+Everything here runs TVM and generated code in this process; `run_isolated` keeps a crash out of the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from symalloc.plan.account.sampling import total
+from symalloc.plan.account.summary import floors, highest
+from symalloc.plan.model import Plan
+from symalloc.plan.options import PlanOptions
+from symalloc.pool.native import NativePool
+from symalloc.program.donation import donated, function_meant
+from symalloc.relax.extract import extract
+from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.result import Output, PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.run.call import Found, call, difference
+from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
+from symalloc.relax.run.machine import Builder, planned_by_tvm
+from symalloc.relax.run.pool import Tally
+
+__all__ = ["Calls", "Runner"]
+
+
+class Runner:
+    """One function of a module, planned and built once, run at any number of bindings."""
+
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        *,
+        function: str | None = None,
+        target: str = "llvm",
+        pipeline: PipelineName = "default",
+        options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+        plan: PlanKind = "symalloc",
+        pool: NativePool | None = None,
+    ) -> None:
+        """Plans `module`, which is built when it is first run; `function` may be None where it is the
+        only one, or called main.
+
+        `plan` says who plans, `options` how PlanMemory does.  It runs on `pool`, else on TVM's pooled
+        allocator.  Raises RunError.
+        """
+        _require_cpu(target)
+        self.name = _chosen(module, function)
+        self.pool, self.plan_kind = pool, plan
+        self._seen = extract(module, name="module").functions[self.name]
+        to_this = [d for d in options.alias if function_meant(d, _public_names(module)) == self.name]
+        self._donated = donated(self._seen, to_this)
+        self._builder = Builder(target=target, pipeline=pipeline)
+        self._lowered = lower_or_refuse(module, target, pipeline)
+        self._module, self.plan = self._lowered, None
+        if plan == "symalloc":
+            planned = plan_or_refuse(self._lowered, target, options)
+            self._module, self.plan = planned.module, planned.plans[self.name]
+        elif plan == "tvm":
+            self._module = planned_by_tvm(self._lowered)
+
+    def run(
+        self, binding: Mapping[str, int], *, check: bool = False, seed: int = 0, repeat: int = 1
+    ) -> RunResult:
+        """Runs the function on random arguments at `binding`, `repeat` times.
+
+        With `check` the module is also run with every tensor in memory of its own, and all outputs, and
+        arguments that may have been written, are compared bit for bit; those that are donated hold nothing
+        to compare.  Raises RunError; RefusedError for what the pool refuses.
+        """
+        calls = self.calls(binding, seed)
+        for index in range(repeat):
+            calls.once(check=check and index == repeat - 1)
+        return calls.result()
+
+    def calls(self, binding: Mapping[str, int], seed: int) -> Calls:
+        """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
+        check_binding(self._seen, binding)
+        return Calls(runner=self, binding=dict(binding), seed=seed)
+
+    def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
+        """Random arguments at `binding`; raises RunError."""
+        return random_arguments(self._seen, binding, seed)
+
+    def once(self, arguments: Sequence[Argument]) -> Found:
+        """One call; raises RunError."""
+        return call(self._planned, self.name, arguments)
+
+    def compared(self, found: Found, arguments: Sequence[Argument]) -> str | None:
+        """Where the unplanned module differs; raises RunError."""
+        unplanned = call(self._unplanned, self.name, arguments)
+        return difference(found.without(self._donated), unplanned.without(self._donated))
+
+    @cached_property
+    def _planned(self) -> relax.VirtualMachine:
+        return self._builder.machine(self._module, self.pool or "pooled")
+
+    @cached_property
+    def _unplanned(self) -> relax.VirtualMachine:
+        # naive: what TVM's pooled allocator reserves is that of the calls that are measured
+        return self._builder.machine(self._lowered, "naive")
+
+    def peer(self) -> relax.VirtualMachine:
+        """A machine for the same module, planned by TVM, on TVM's pooled allocator; raises RunError."""
+        return self._builder.machine(planned_by_tvm(self._lowered), "pooled")
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """The calls at one binding, so far.  `tally` counts what they take of the runner's pool."""
+
+    runner: Runner
+    binding: dict[str, int]
+    seed: int
+    tally: Tally | None = field(init=False)
+    seconds: list[float] = field(default_factory=list)
+    outputs: tuple[Output, ...] = ()
+    checked: bool = False
+    difference: str | None = None
+
+    def __post_init__(self) -> None:
+        self.tally = None if self.runner.pool is None else Tally(self.runner.pool)
+
+    def once(self, *, check: bool = False) -> tuple[Argument, ...]:
+        """One call more; the arguments that it had.  Raises RunError."""
+        arguments = self.runner.arguments(self.binding, self.seed)
+        with nullcontext() if self.tally is None else self.tally.call():
+            found = self.runner.once(arguments)
+        self.seconds.append(found.seconds)
+        self.outputs = tuple(
+            Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs
+        )
+        if check:
+            self.checked = True
+            self.difference = self.difference or self.runner.compared(found, arguments)
+        return arguments
+
+    def result(self) -> RunResult:
+        """What there was; there must have been one call."""
+        plan = self.runner.plan
+        arenas = () if plan is None else plan.arenas
+        return RunResult(
+            function=self.runner.name,
+            binding=self.binding,
+            outputs=self.outputs,
+            planned=sum(len(arena.placements) for arena in arenas),
+            arena_bytes=total((arena.size for arena in arenas), self.binding),
+            floor_bytes=None if plan is None else _floor(plan, self.binding),
+            seconds=tuple(self.seconds),
+            plan=self.runner.plan_kind,
+            pool=None if self.tally is None else self.tally.use(),
+            checked=self.checked,
+            difference=self.difference,
+        )
+
+
+def _chosen(module: tvm.IRModule, function: str | None) -> str:
+    names = _public_names(module)
+    if function is None and len(names) == 1:
+        return names[0]
+    if function is None and "main" in names:
+        return "main"
+    if function is not None and function in names:
+        return function
+    if not names:
+        raise RunError("the module has no public Relax function to run")
+    if function is None:
+        raise RunError(
+            f"the module has {len(names)} functions; choose one with --function: {', '.join(names)}"
+        )
+    raise RunError(f"the module has no public function `{function}`; it has {', '.join(names)}")
+
+
+def _public_names(module: tvm.IRModule) -> list[str]:
+    return [str(v.name_hint) for v, f in module.functions_items() if _public(f)]
+
+
+def _require_cpu(target: str) -> None:
+    """Raises RunError for a target that runs elsewhere; one that TVM does not know fails in lowering."""
+    try:
+        device = tvm.target.Target(target).get_target_device_type()
+    except Exception:  # TVM raises several kinds, and lowering says more
+        return
+    if device != tvm.cpu().dlpack_device_type():
+        raise RunError(f"the target {target!r} does not run on the CPU, which is what `symalloc run` runs on")
+
+
+def _public(function: Any) -> bool:
+    return isinstance(function, relax.Function) and bool(function.attrs and "global_symbol" in function.attrs)
+
+
+def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:
+    found = [highest(floor.sums, binding) for floor in floors(plan)]
+    return None if None in found else sum(each for each in found if each is not None)

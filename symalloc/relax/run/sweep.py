@@ -1,0 +1,113 @@
+"""Runs at many bindings, over and over, on one machine, beside TVM's own plan and allocator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from symalloc.pool.native import NativePool
+from symalloc.pool.trace import trace_as_json
+from symalloc.relax.files.result import Peer, PoolRequest, RefusedError, RunError, RunReport
+from symalloc.relax.run.call import call
+from symalloc.relax.run.inputs import Argument
+from symalloc.relax.run.memory_cfg import HookError, reserved_by_tvm
+from symalloc.relax.run.pool import Tally, peaks
+from symalloc.relax.run.run import Calls, Runner
+
+__all__ = ["AT", "sweep"]
+
+AT = "symalloc: running at "  # what a child in guard mode says, for the case that it is its last word
+
+
+def sweep(
+    runner: Runner,
+    bindings: Sequence[Mapping[str, int]],
+    *,
+    seed: int = 0,
+    repeat: int = 1,
+    check: bool = False,
+    compare: bool = False,
+    asked: PoolRequest | None = None,
+) -> RunReport:
+    """Calls the function once at each of `bindings`, in their order, `repeat` times over.
+
+    `asked` is what the runner's pool was made from.  With `check` the last time over is compared with the
+    unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too.  What the
+    pool refuses ends the run, and is in the report.  Raises RunError.
+    """
+    everything = None if runner.pool is None else Tally(runner.pool)
+    traced = asked is not None and asked.trace
+    all_calls = [_counted(runner.calls(binding, seed), everything, traced) for binding in bindings]
+    peer = _Peer(runner, len(bindings)) if compare else None
+    refused, at = None, None
+    try:
+        for index, last in _turns(len(all_calls), repeat):
+            at = all_calls[index].binding
+            if asked is not None and asked.guard:
+                print(AT + _text(at), file=sys.stderr, flush=True)
+            arguments = all_calls[index].once(check=check and last)
+            if peer is not None:
+                peer.once(index, arguments)
+    except RefusedError as error:
+        refused = str(error)
+    trace = _trace(all_calls, runner.pool) if runner.pool is not None and traced else None
+    return RunReport(
+        results=tuple(calls.result() for calls in all_calls if calls.seconds),
+        pool=everything.use() if everything is not None and everything.calls else None,
+        peer=peer.result() if peer is not None and refused is None else None,
+        refused=refused,
+        refused_at=at if refused is not None else None,
+        trace=trace,
+    )
+
+
+def _counted(calls: Calls, everything: Tally | None, traced: bool) -> Calls:
+    """`calls`, which are counted among `everything`, too."""
+    if calls.tally is not None and everything is not None:
+        calls.tally.larger.append(everything)
+        calls.tally.traced = traced
+    return calls
+
+
+def _trace(all_calls: Sequence[Calls], pool: NativePool) -> bytes:
+    """The record of all calls as JSON; it says what was live in each."""
+    trace = pool.stop_recording()
+    for number, nbytes in enumerate(peaks(trace)):
+        tally = all_calls[number % len(all_calls)].tally
+        if tally is not None:
+            tally.lived(nbytes)
+    return trace_as_json(trace)
+
+
+def _turns(count: int, repeat: int) -> Iterator[tuple[int, bool]]:
+    """The indices below `count`, `repeat` times over, with whether it is the last time."""
+    for left in reversed(range(repeat)):
+        for index in range(count):
+            yield index, left == 0
+
+
+def _text(binding: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in binding.items())
+
+
+class _Peer:
+    """The same calls on TVM's plan and allocator."""
+
+    def __init__(self, runner: Runner, count: int) -> None:
+        self.name, self.machine = runner.name, runner.peer()
+        self.seconds: list[list[float]] = [[] for _ in range(count)]
+        self.before = _reserved()
+
+    def once(self, index: int, arguments: Sequence[Argument]) -> None:
+        self.seconds[index].append(call(self.machine, self.name, arguments).seconds)
+
+    def result(self) -> Peer:
+        return Peer(seconds=tuple(map(median, self.seconds)), reserved=_reserved() - self.before)
+
+
+def _reserved() -> int:
+    try:
+        return reserved_by_tvm()
+    except HookError as error:
+        raise RunError(str(error)) from None

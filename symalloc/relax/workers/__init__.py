@@ -1,0 +1,1 @@
+"""Processes that TVM may crash in."""

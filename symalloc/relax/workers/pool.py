@@ -1,0 +1,246 @@
+"""The parent's side of reading: which worker reads what, deaths and deadlines.
+
+A worker that dies takes with it only what it was doing: what it found before is kept, the death becomes a
+problem, a new worker reads the rest of the file.  Imports no TVM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import TypeAlias
+
+from symalloc.program.model import Program
+from symalloc.program.span import Source
+from symalloc.relax.read.result import FileResult, Problem, ReadOptions
+from symalloc.relax.workers.message import Done, Message, Module, Step
+from symalloc.relax.workers.process import Reading, WorkerProcess
+
+__all__ = ["Watch", "WorkerPool"]
+
+Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
+
+_MOMENT = 0.5  # seconds between two looks at the clock
+_WORTH_A_WORKER = 1.0  # seconds of work that is left over to other workers before one more is started
+_TIMEOUT_HINT = (
+    "TVM parses some 600 lines of TVMScript a second, and loads the JSON of tvm.ir.save_json faster; "
+    "--timeout allows more seconds for one file"
+)
+_MAX_DEATHS = 20  # per file: modules that each kill a worker
+
+
+class WorkerPool:
+    """Worker processes that stay for the next reading: to start one costs a second, for TVM to be imported.
+
+    Use it in a `with` statement: the processes are gone when that is left, whatever leaves it.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        """At most `size` processes, None for one per CPU; none is started yet."""
+        self._size = size if size is not None else os.cpu_count() or 1
+        self._workers: list[WorkerProcess] = []
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start a process now, so that it imports TVM while something else is done here."""
+        if not self._workers:
+            self._workers.append(WorkerProcess())
+
+    def read(
+        self, files: Sequence[Path], options: ReadOptions, watch: Watch | None = None
+    ) -> Iterator[FileResult]:
+        """Read `files`, each once; results come in their order, each as soon as it can.
+
+        When the iterator is closed or left by an exception, what is still being read is given up.  `watch`
+        is told how many of how many files are read and what is done now, at least twice a second.
+        """
+        batch = _Batch(self._workers, self._size, list(dict.fromkeys(files)), options, watch)
+        try:
+            yield from batch.results()
+        finally:
+            batch.give_up()
+
+    def close(self) -> None:
+        """End all processes."""
+        while self._workers:
+            self._workers.pop().stop()
+
+
+class _Batch:
+    """Files to be read by workers, which it starts, buries and leaves idle for the next batch."""
+
+    def __init__(
+        self,
+        workers: list[WorkerProcess],
+        size: int,
+        files: Sequence[Path],
+        options: ReadOptions,
+        watch: Watch | None,
+    ) -> None:
+        self._workers = workers  # shared with the pool; Invariant: those of `_busy` are among them
+        self._busy: list[WorkerProcess] = []
+        self._size = max(1, min(size, len(files)))
+        self._options = options
+        self._watch = watch
+        self._readings = [Reading(str(file)) for file in files]
+        self._waiting = deque(self._readings)
+        self._begun = time.monotonic()
+
+    def results(self) -> Iterator[FileResult]:
+        """What each file gave."""
+        for reading in self._readings:
+            while not reading.done:
+                self._feed()
+                self._listen()
+                self._tell()
+            self._feed()  # they read on while the caller works on this one
+            yield reading.result()
+
+    def give_up(self) -> None:
+        """End the processes that are still reading."""
+        for worker in self._busy:
+            self._workers.remove(worker)
+            worker.stop()
+        self._busy.clear()
+
+    def _tell(self) -> None:
+        if self._watch is not None and self._busy:
+            done = sum(reading.done for reading in self._readings)
+            self._watch(done, len(self._readings), self._busy[0].doing)
+
+    def _feed(self) -> None:
+        while self._waiting:
+            worker = self._idle()
+            if worker is None:
+                return
+            self._begin(worker, self._waiting.popleft())
+
+    def _idle(self) -> WorkerProcess | None:
+        """A worker with nothing to do, started if need be; None where one has to be waited for."""
+        for worker in [worker for worker in self._workers if worker.has_died_idle]:
+            self._workers.remove(worker)
+            worker.stop()
+        idle = next((worker for worker in self._workers if worker.reading is None), None)
+        if idle is None and len(self._workers) < self._size and self._may_grow():
+            idle = WorkerProcess()
+            self._workers.append(idle)
+        return idle
+
+    def _may_grow(self) -> bool:
+        """Whether another process is worth its start: not for what one that runs already does sooner."""
+        warm = any(worker.ready for worker in self._workers)
+        return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
+
+    def _begin(self, worker: WorkerProcess, reading: Reading) -> None:
+        self._busy.append(worker)
+        try:
+            worker.begin(reading, self._options)
+        except (BrokenPipeError, ConnectionResetError):
+            self._bury(worker)
+
+    def _listen(self) -> None:
+        """Wait until a worker says something, or for a moment."""
+        soonest = min((worker.deadline for worker in self._busy), default=0.0) - time.monotonic()
+        ready = wait([worker.pipe for worker in self._busy], max(0.0, min(soonest, _MOMENT)))
+        for worker in tuple(self._busy):
+            if worker.pipe in ready:
+                self._receive(worker)
+            elif worker.deadline <= time.monotonic():
+                self._bury(worker, overdue=True)
+
+    def _receive(self, worker: WorkerProcess) -> None:
+        try:
+            message: Message = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._bury(worker)
+            return
+        reading = worker.reading
+        if reading is None:
+            return
+        match message:
+            case Step(text=text):
+                worker.enters(text, self._options)
+            case Module():
+                reading.module = message
+            case Source():
+                reading.source = message
+            case Program():
+                reading.programs.append(message)
+            case Problem():
+                reading.problems.append(message)
+            case Done():
+                reading.done, worker.reading = True, None
+                self._busy.remove(worker)
+
+    def _bury(self, worker: WorkerProcess, *, overdue: bool = False) -> None:
+        """Say why `worker` is gone, and have the rest of its file read by another."""
+        self._workers.remove(worker)
+        self._busy.remove(worker)
+        reading = worker.reading
+        if not overdue:
+            worker.process.wait()
+        if reading is not None:
+            reading.problems.append(_death(worker, reading, self._options, overdue))
+            reading.deaths += 1
+            self._requeue(reading)
+        worker.stop()
+
+    def _requeue(self, reading: Reading) -> None:
+        nothing_left = reading.module is None or reading.begun == reading.module.count
+        if nothing_left or reading.deaths == _MAX_DEATHS:
+            reading.done = True
+        else:
+            self._waiting.appendleft(reading)
+
+
+def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdue: bool) -> Problem:
+    name = _pass_name(worker.step)
+    doing = f"in {name} while lowering" if name else f"while {worker.step}"
+    where = f"{doing} {Path(reading.file).name}"
+    if overdue:
+        message = f"gave up after {options.timeout:g} s {where}"
+        hint = _TIMEOUT_HINT
+    else:
+        words = worker.last_words()
+        message = f"{_tvm()} {_how(worker.process.returncode)} {where}" + (
+            f"; it said:\n{words}" if words else ""
+        )
+        hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if name else "")
+    return Problem(
+        file=reading.file,
+        message=message,
+        hint=hint,
+        module=reading.module.name if reading.module else None,
+        stage=name,
+    )
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        return f"crashed ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"crashed (signal {-code})"
+
+
+def _pass_name(step: str) -> str | None:
+    return step if step[:1].isupper() and " " not in step else None
+
+
+def _tvm() -> str:
+    try:
+        return f"TVM {version('apache-tvm')}"
+    except PackageNotFoundError:
+        return "TVM"

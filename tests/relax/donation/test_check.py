@@ -1,0 +1,429 @@
+"""Which outputs inputs may carry: by hand, and random programs that are run with and without the donation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from random import Random
+
+import pytest
+from plan.random_programs import MIX, MIX_KERNEL, Machine, Maker
+from program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
+
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.model import Arena, Buffer, Placement, Plan
+from symalloc.program.donation import Donation
+from symalloc.program.model import (
+    AllocFresh,
+    Function,
+    Operand,
+    Origin,
+    Ownership,
+    Program,
+    TupleValue,
+    Var,
+)
+from symalloc.program.summaries import analyse
+from symalloc.program.types import DType, TensorType, TupleType
+from symalloc.prove.prover import Prover
+from symalloc.relax.donation.check import Carried, carried
+from symalloc.size.expr import ZERO
+
+PROVER = Prover()
+
+
+def fresh(body: Body, *extents: int | str, dtype: DType = U8, name: str | None = None, **more: object) -> Var:
+    kind = tensor_of(*extents, dtype=dtype)
+    assert kind.shape is not None
+    return body.emit(AllocFresh(var=body.var(kind, name), shape=kind.shape, dtype=dtype, **more))  # type: ignore[arg-type]
+
+
+def asked(
+    body: Body, result: Operand, *wanted: str, in_place: bool = False, **more: object
+) -> tuple[Carried, ...]:
+    """What is proved of the aliases `wanted` of a function that returns `result`."""
+    return of(body.program(result, **more), *wanted, in_place=in_place)
+
+
+def of(program: Program, *wanted: str, in_place: bool = False) -> tuple[Carried, ...]:
+    donations = [
+        Donation(output=output, input=source) for output, _, source in (w.partition("=") for w in wanted)
+    ]
+    return carried(analyse(program)["main"], donations, PROVER, lambda *_: in_place)
+
+
+def refused(body: Body, result: Operand, *wanted: str, in_place: bool = False, **more: object) -> str:
+    with pytest.raises(PlanRefusedError) as refusal:
+        asked(body, result, *wanted, in_place=in_place, **more)
+    return str(refusal.value).partition(" is refused: ")[2]
+
+
+def copied(body: Body, source: Var, *extents: int | str, name: str | None = None) -> Var:
+    made = fresh(body, *extents, name=name)
+    body.call("copy", source, made)
+    return made
+
+
+# -- lifetimes ---------------------------------------------------------------------------------------------
+
+
+def test_an_input_that_is_read_before_carries_the_output() -> None:
+    body = Body(param("x", "n"))
+    t = copied(body, body.params[0], "n")
+    y = copied(body, t, "n", name="y")
+    (one,) = asked(body, y, "y=x")
+    assert (one.allocations, one.guards, one.over) == ({y}, (), {})
+
+
+@pytest.mark.parametrize("through", ["itself", "alias", "reshape", "tuple", "cast", "view", "argument"])
+def test_an_input_that_is_read_afterwards_does_not(through: str) -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    x, z = body.params
+    later = {
+        "itself": lambda: x,
+        "alias": lambda: body.alias(x),
+        "reshape": lambda: body.reshape(x, "n", 1),
+        "tuple": lambda: body.take(body.tuple(z, x), 1),
+        "cast": lambda: body.cast(x, "n"),
+        "view": lambda: body.view(x, 1),
+        "argument": lambda: body.packed("same", x, ownership=Ownership.ARGUMENT),
+    }[through]()
+    y = copied(body, z, "n", name="y")
+    body.call("read", later)
+    assert refused(body, y, "y=x").startswith("`read` uses `x` after `copy` has written `y` over it")
+    assert asked(body, y, "y=z", in_place=True)
+
+
+def test_the_other_field_of_a_tuple_does_not_matter() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    both = body.tuple(*body.params)
+    y = copied(body, body.params[1], "n", name="y")
+    body.call("read", body.take(both, 0))
+    assert "`read` uses `x`" in refused(body, y, "y=x")
+    body = Body(param("x", "n"), param("z", "n"))
+    both = body.tuple(*body.params)
+    t = copied(body, body.params[1], "n")
+    y = copied(body, t, "n", name="y")
+    body.call("read", body.take(both, 0))
+    assert asked(body, y, "y=z")
+
+
+def test_a_write_to_the_input_afterwards_spoils_the_output() -> None:
+    for kernel in ("fill", "scatter", "update"):
+        body = Body(param("x", "n"), param("z", "n"))
+        y = copied(body, body.params[1], "n", name="y")
+        body.call(kernel, body.params[0])
+        assert f"`{kernel}` uses `x` after `copy`" in refused(body, y, "y=x")
+
+
+def test_an_input_may_be_updated_in_place_before() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    body.call("update", body.params[0])
+    assert asked(body, copied(body, body.params[1], "n", name="y"), "y=x")
+
+
+def test_branches_that_exclude_each_other() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    x, z = body.params
+    y = fresh(body, "n", name="y")
+
+    def writes() -> Operand:
+        body.call("copy", z, y)
+        return z
+
+    def reads() -> Operand:
+        body.call("read", x)
+        body.call("copy", z, y)
+        return z
+
+    body.branch(writes, reads)
+    assert asked(body, y, "y=x")
+    body.call("read", x)
+    assert "`read` uses `x` after `copy`" in refused(body, y, "y=x")
+
+
+def test_the_value_of_an_if_may_be_the_input() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    x, z = body.params
+    either = body.branch(lambda: x, lambda: z)
+    y = copied(body, z, "n", name="y")
+    body.call("read", either)
+    assert "`read` uses `x` after `copy`" in refused(body, y, "y=x")
+
+
+def test_an_output_of_either_branch() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    z = body.params[1]
+    y = body.branch(lambda: copied(body, z, "n"), lambda: copied(body, z, "n"), name="y")
+    (one,) = asked(body, y, "y=x")
+    assert len(one.allocations) == 2
+
+
+def test_two_outputs_of_which_an_if_picks_one() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    one, two = (copied(body, body.params[1], "n", name=name) for name in ("one", "two"))
+    y = body.branch(lambda: one, lambda: two, name="y")
+    assert "`one` and `two`, and both are in use on one path" in refused(body, y, "y=x")
+
+
+@pytest.mark.parametrize(("in_place", "accepted"), [(True, True), (False, False)])
+def test_a_kernel_that_reads_what_it_overwrites(in_place: bool, accepted: bool) -> None:
+    body = Body(param("x", "n"))
+    y = copied(body, body.params[0], "n", name="y")
+    if not accepted:
+        text = refused(body, y, "y=x")
+        assert text.startswith("`copy` reads `x` while it writes `y`, and it is not proved")
+        return
+    (one,) = asked(body, y, "y=x", in_place=in_place)
+    ((_, overlay),) = one.over.items()
+    assert (overlay.inputs, overlay.output) == ({0}, 1)
+
+
+def test_a_kernel_of_other_extents_is_not_in_step() -> None:
+    body = Body(param("x", "n", 4))
+    y = copied(body, body.params[0], 4, "n", name="y")
+    assert "it is not proved" in refused(body, y, "y=x", in_place=True)
+
+
+def test_what_may_be_an_alias_counts_as_one() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    maybe = body.packed("unknown", body.params[1])
+    y = copied(body, body.params[0], "n", name="y")
+    body.call("read", maybe)
+    text = refused(body, y, "y=z")
+    assert text.startswith("`unknown` may hold on to `z`")
+
+
+def test_what_a_packed_function_may_hold_on_to() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    body.packed("unknown", body.params[0], kind=TupleType(fields=()))
+    y = copied(body, body.params[1], "n", name="y")
+    assert "`unknown` may hold on to `x`, and read it later" in refused(body, y, "y=x")
+
+
+# -- which memory ------------------------------------------------------------------------------------------
+
+
+def test_what_is_returned_besides() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    y = copied(body, body.params[1], "n", name="y")
+    both = TupleValue((y, body.params[0]))
+    assert refused(body, both, "0=x") == "`x` is returned, too, and `copy` overwrites it with `0`"
+    assert "`1` lies in `x` already" in refused(body, both, "1=x")
+    assert "`1` is no tensor that the function allocates itself: it is the input `x`" in refused(
+        body, both, "1=z"
+    )
+    assert "`0` is the output `1`, too" in refused(body, TupleValue((y, body.alias(y))), "0=x")
+
+
+def test_each_memory_is_given_and_taken_once() -> None:
+    body = Body(param("x", "n"), param("z", "n"), param("w", "n"))
+    y, v = (copied(body, body.params[2], "n") for _ in range(2))
+    both = TupleValue((y, v))
+    assert len(asked(body, both, "0=x", "1=z")) == 2
+    assert "`x` is donated already, to `0`" in refused(body, both, "0=x", "1=x")
+    assert "`0` is carried already, by `x`" in refused(body, both, "0=x", "0=z")
+
+
+def test_names() -> None:
+    body = Body(Var("caches", TupleType(fields=(tensor_of("n"), tensor_of("n")))), param("z", "n"))
+    y = copied(body, body.params[1], "n", name="y")
+    assert asked(body, TupleValue((y, TupleValue((body.alias(y, "again"), y)))) and y, "result=caches.1")
+    assert "there is no input `caches`; the inputs are `caches.0`, `caches.1`, `z`" in refused(
+        body, y, "y=caches"
+    )
+    assert "there is no output `u`; the outputs are `result` or `y`" in refused(body, y, "u=z")
+
+
+def test_what_the_function_does_not_allocate() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    made = body.packed("make", body.params[1], ownership=Ownership.FRESH)
+    assert refused(body, made, "result=x").endswith("allocates itself: `make` makes it")
+
+
+def test_device_scope_and_elements() -> None:
+    for more in ({"device": 1}, {"scope": "local"}):
+        body = Body(param("x", "n"), param("z", "n"))
+        y = fresh(body, "n", name="y", **more)
+        body.call("copy", body.params[1], y)
+        assert "`y` is wanted on device" in refused(body, y, "y=x")
+    nibbles = DType("int4", 4)
+    body = Body(param("x", "n", dtype=nibbles), param("z", "n"))
+    y = copied(body, body.params[1], "n", name="y")
+    assert "the elements of `x`, int4, do not fill whole bytes" in refused(body, y, "y=x")
+    body = Body(Var("x", TensorType(shape=None, dtype=U8, ndim=1)), param("z", "n"))
+    y = copied(body, body.params[1], "n", name="y")
+    assert "no tensor whose shape and element type are known" in refused(body, y, "y=x")
+
+
+# -- sizes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "guard"),
+    [
+        (("n",), ("n",), None),
+        (("2*n",), ("n",), None),
+        (("n", "m"), ("n*m",), None),
+        (("n + 1",), ("n",), None),
+        (("n",), ("m",), "m - n <= 0"),
+        ((64,), ("n",), "n - 64 <= 0"),
+        (("n", "n"), ("m",), "m - n**2 <= 0"),
+    ],
+)
+def test_sizes(have: tuple[int | str, ...], want: tuple[int | str, ...], guard: str | None) -> None:
+    body = Body(param("x", *have), param("z", *want), param("w", "n"), param("v", "m"))
+    y = copied(body, body.params[1], *want, name="y")
+    (one,) = asked(body, y, "y=x")
+    shown = [g.condition for g in one.guards if g.condition.as_bool is None]
+    assert len(shown) == (guard is not None)
+    for n in range(12):
+        for m in range(12):
+            at = {"n": n, "m": m}
+            kinds = [one.input.type, y.type]
+            room, need = (k.nbytes.evaluate(at) for k in kinds if isinstance(k, TensorType) and k.nbytes)
+            assert all(g.check.evaluate(at) for g in one.guards) == (need <= room)
+
+
+def test_a_size_that_wraps_in_64_bits_is_refused_by_the_guard() -> None:
+    body = Body(param("x", "n"), param("z", "n", "m"))
+    y = copied(body, body.params[1], "n", "m", name="y")
+    (one,) = asked(body, y, "y=x")
+    assert not all(g.check.evaluate({"n": 2**32, "m": 2**32}) for g in one.guards)
+
+
+def test_other_element_types_count_in_bytes() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    y = fresh(body, "n", dtype=F32, name="y")
+    body.call("copy", body.params[1], y)
+    assert "`y` never fits into `x`: n <= 0 does not hold (n = 1)" in refused(body, y, "y=x")
+    body = Body(param("x", "4*n"), param("z", "n"))
+    y = fresh(body, "n", dtype=F32, name="y")
+    body.call("copy", body.params[1], y)
+    assert asked(body, y, "y=x")[0].guards == ()
+
+
+def test_what_becomes_known_too_late() -> None:
+    body = Body(param("x", "n"), param("z", "n"))
+    late = body.cast(body.packed("counted", body.params[1], ownership=Ownership.FRESH), "k", defines=["k"])
+    y = copied(body, late, "k", name="y")
+    symbols = {"n": Origin.DIMENSION, "k": Origin.CAST}
+    assert "cannot be checked at entry: `k` becomes known later" in refused(body, y, "y=x", symbols=symbols)
+
+
+# -- random programs ---------------------------------------------------------------------------------------
+
+SEEDS = range(200)
+PATHS = range(24)
+SIZES = ({"n": 70, "m": 70}, {"n": 200, "m": 64}, {"n": 64, "m": 300})
+
+
+class Donating(Machine):
+    """A machine whose caller sets aside, for what is planned in main, the memory of one argument."""
+
+    donated: int = 0
+
+    def run(self) -> list[int]:
+        arguments = [self.write(self.reserve(self.binding[n]), ()) for n in ("n", "m")]
+        given = [arguments[self.donated].address] if "main" in self.plans else None
+        self.log.append(self.read(self.call("main", [*arguments], self.binding, given)))
+        return self.log
+
+
+def log(
+    program: Program, plans: Mapping[str, Plan], at: Mapping[str, int], path: int, donated: int
+) -> list[int]:
+    machine = Donating(program=program, plans=plans, choices=Random(path), binding=at)
+    machine.donated = donated
+    return machine.run()
+
+
+class PlainMaker(Maker):
+    """No casts; packed functions of one argument, for the machine returns the first of several only."""
+
+    def cast(self) -> None:
+        self.compute()
+
+    def packed(self) -> None:
+        var, extent = self.pick()
+        ownership = self.random.choice(list(Ownership))
+        self.visible.append((self.body.packed("opaque", var, ownership=ownership), extent))
+
+
+def small_program(seed: int) -> Program:
+    """`main(x: n, y: m)`, which returns one or two tensors, one of them its own."""
+    random = Random(seed)
+    x, y = param("x", "n"), param("y", "m")
+    maker = PlainMaker(random, Body(x, y), {x: "n", y: "m"})
+    maker.extents = ["n", "m", "max(n - 5, 0)"]
+    maker.grow(random.randint(1, 6))
+    own = maker.fresh(random.choice(("n", "m")))
+    maker.grow(random.randint(0, 3))
+    result: Operand = own if random.random() < 0.6 else TupleValue((own, maker.pick()[0]))
+    return program_of(maker.body.finish(result), kernels={**KERNELS, MIX: MIX_KERNEL})
+
+
+def lying_on(program: Program, outputs: frozenset[Var], source: int) -> dict[str, Plan]:
+    """The plan that puts the tensors `outputs` at the start of parameter `source`."""
+    kind = program.functions["main"].params[source].type
+    assert isinstance(kind, TensorType) and kind.nbytes is not None
+    size = kind.nbytes
+    buffers = [Buffer(id=i, name=v.name, size=size, live=(), var=v) for i, v in enumerate(outputs)]
+    placements = tuple(Placement(buffer=buffer, offset=ZERO) for buffer in buffers)
+    arena = Arena(device=0, scope="global", size=size, placements=placements)
+    return {"main": Plan(function="main", arenas=(arena,))}
+
+
+def fitting(found: Carried) -> Iterator[dict[str, int]]:
+    for at in SIZES:
+        if all(guard.check.evaluate(at) for guard in found.guards):
+            yield at
+
+
+def own_result(function: Function) -> frozenset[Var]:
+    result = function.body.result
+    first = result.items[0] if isinstance(result, TupleValue) else result
+    assert isinstance(first, Var)
+    return frozenset({first})
+
+
+def test_donations_that_are_accepted_change_nothing_and_refused_ones_would() -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        program = small_program(seed)
+        name = "0" if isinstance(program.functions["main"].body.result, TupleValue) else "result"
+        for source, given in enumerate("xy"):
+            try:
+                (found,) = of(program, f"{name}={given}", in_place=True)
+            except PlanRefusedError as refusal:
+                seen[verdict(program, source, str(refusal))] += 1
+                continue
+            plans = lying_on(program, found.allocations, source)
+            for at in fitting(found):
+                seen["run"] += 1
+                for path in PATHS[:6]:
+                    own, shared = (log(program, p, at, path, source) for p in ({}, plans))
+                    assert own == shared, f"program {seed}, {name}={given}, at {at}, path {path}"
+    assert seen["run"] > 60 and seen["wrong"] > 60, seen
+    assert not seen["right"], seen
+
+
+def verdict(program: Program, source: int, refusal: str) -> str:
+    """Whether a refusal that is sure of itself keeps wrong numbers away, shown by running what it refuses."""
+    if not ("after" in refusal or "is returned, too" in refusal) or " may" in refusal:
+        return "not provable"
+    outputs = own_result(program.functions["main"])
+    if not all(isinstance(i, AllocFresh) for i in allocations(program, outputs)):
+        return "not provable"
+    plans = lying_on(program, outputs, source)
+    for at in ({"n": 300, "m": 300},):
+        for path in PATHS:
+            own, shared = (log(program, p, at, path, source) for p in ({}, plans))
+            if own != shared:
+                return "wrong"
+    return "right"
+
+
+def allocations(program: Program, outputs: frozenset[Var]) -> list[object]:
+    instructions = program.functions["main"].body.instructions
+    return [i for i in instructions if i.var in outputs]

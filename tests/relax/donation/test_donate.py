@@ -1,0 +1,305 @@
+"""Modules with outputs in donated inputs: planned, linted, written down, built, and run in one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
+
+import symalloc
+from symalloc.errors import UsageError
+from symalloc.lint.run import Linter, Settings
+from symalloc.plan.account.outside import Carried, outside
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.options import PlanOptions
+from symalloc.program.donation import parse_donation
+from symalloc.program.summaries import analyse
+from symalloc.relax.extract import extract
+from symalloc.relax.files.emit import Form, written
+from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.files.plan import plan_module
+from symalloc.relax.files.result import RunError
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.read.result import FileResult
+from symalloc.relax.run.run import Runner
+from symalloc.rulebook.book import load_rules
+from symalloc.size.parse import parse_expr
+
+UNOPTIMISED = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+SCRIPT = Path(__file__).parents[1] / "modules_that_donate.py"
+
+
+def module(name: str) -> tvm.IRModule:
+    return load_one(SCRIPT, module=name)
+
+
+def planned(mod: tvm.IRModule, *alias: str, **options: Any) -> PlannedModule:
+    chosen = PlanOptions(alias=tuple(map(parse_donation, alias)), **options)
+    return plan_lowered(lower(mod, "llvm"), options=chosen)
+
+
+def machine(mod: tvm.IRModule) -> relax.VirtualMachine:
+    built = relax.build(mod, UNOPTIMISED, relax_pipeline=finishing_pipeline("llvm"))
+    return relax.VirtualMachine(built, tvm.cpu())
+
+
+def refusal(mod: tvm.IRModule, *alias: str, **options: Any) -> str:
+    with pytest.raises(PlanRefusedError) as refused:
+        planned(mod, *alias, **options)
+    return str(refused.value)
+
+
+def findings(mod: tvm.IRModule) -> list[str]:
+    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter.add(FileResult(file="planned", programs=(extract(mod, name="planned", stage="PlanMemory"),)))
+    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+
+
+def address(tensor: Any) -> int:
+    return int(np.from_dlpack(tensor).ctypes.data)
+
+
+def carried(found: PlannedModule) -> tuple[Carried, ...]:
+    return outside(found.program, analyse(found.program)["main"], {}).carried
+
+
+CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (
+    ("Optimizer", ("updated=w",), [{"n": n} for n in (0, 1, 3, 200)]),
+    ("Optimizer", ("updated=w", "1=g"), [{"n": n} for n in (1, 77)]),
+    ("Optimizer", ("normal=w",), [{"n": 5}]),
+    ("Momentum", ("0=w", "1=m"), [{"n": n} for n in (0, 1, 999)]),
+    ("Cache", ("longer=caches.0",), [{"c": 8, "p": p} for p in (0, 5, 7)]),
+    ("Cache", ("1=caches.1",), [{"c": 8, "p": 7}]),
+    ("Branches", ("y=x",), [{"n": n} for n in (0, 1, 40)]),
+    ("Flat", ("b=room",), [{"n": 6, "m": 1}, {"n": 0, "m": 0}]),
+)
+
+
+@pytest.mark.parametrize(("name", "alias", "bindings"), CASES)
+def test_the_same_bits_and_no_finding(
+    name: str, alias: tuple[str, ...], bindings: Sequence[Mapping[str, int]]
+) -> None:
+    runner = Runner(module(name), options=PlanOptions(alias=tuple(map(parse_donation, alias))))
+    results = [runner.run(at, check=True, seed=seed) for at in bindings for seed in (0, 1)]
+    assert [r.difference for r in results] == [None] * len(results)
+    assert findings(planned(module(name), *alias).module) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"guards": "native"}, {"guards": "fallback"}, {"flavour": "storages"}],
+    ids=lambda m: "-".join(m.values()),
+)
+@pytest.mark.parametrize(("name", "alias"), [("Cache", "longer=caches.0"), ("Optimizer", "updated=w")])
+def test_other_ways_to_plan(name: str, alias: str, more: dict[str, Any]) -> None:
+    options = PlanOptions(alias=(parse_donation(alias),), **more)
+    at = {"Cache": {"c": 9, "p": 4}, "Optimizer": {"n": 9}}[name]
+    assert Runner(module(name), options=options).run(at, check=True).difference is None
+    assert findings(planned(module(name), alias, **more).module) == []
+
+
+def test_kernels_that_are_fused() -> None:
+    options = PlanOptions(alias=(parse_donation("0=w"),))
+    runner = Runner(module("Optimizer"), pipeline="target", options=options)
+    assert runner.run({"n": 33}, check=True).difference is None
+
+
+@pytest.mark.parametrize("form", ["json", "script"])
+def test_round_trips(form: Form, tmp_path: Path) -> None:
+    """What is written down is read again and built with TVM's own pipeline."""
+    options = PlanOptions(alias=(parse_donation("longer=caches.0"),))
+    text = written(plan_module(module("Cache"), options=options).module, form)
+    path = tmp_path / {"json": "planned.json", "script": "planned.py"}[form]
+    path.write_text(text)
+    again = load_one(path)
+    assert findings(again) == []
+    vm = relax.VirtualMachine(relax.build(again, UNOPTIMISED, relax_pipeline="default"), tvm.cpu())
+    source = np.random.default_rng(0)
+    rows, new = (source.random((n, 16), dtype="float32") for n in (9, 1))
+    cache, other = map(tvm.runtime.tensor, (rows, rows))
+    _, longer = vm["main"]((cache, other), tvm.runtime.tensor(new), tvm.runtime.ShapeTuple([6]))
+    assert address(longer) == address(cache)
+    assert longer.numpy().tobytes() == np.concatenate([rows[:6], new]).tobytes()
+
+
+def test_the_output_lies_in_the_input_and_outlives_it() -> None:
+    vm = machine(planned(module("Optimizer"), "updated=w").module)
+    weights, gradient = (np.random.default_rng(s).random((50, 8), dtype="float32") for s in (0, 1))
+    w, g = map(tvm.runtime.tensor, (weights, gradient))
+    start = address(w)
+    updated, _ = vm["main"](w, g)
+    assert address(updated) == start
+    expected = weights - gradient * np.float32(0.1)
+    assert w.numpy().tobytes() == updated.numpy().tobytes() == expected.tobytes()
+    del w
+    again = [tvm.runtime.tensor(np.zeros((50, 8), dtype="float32")) for _ in range(4)]
+    assert updated.numpy().tobytes() == expected.tobytes() and len(again) == 4
+
+
+def test_a_cache_that_grows_in_place_over_many_steps() -> None:
+    """The cache of the last step is the input of the next; nothing is copied."""
+    source = np.random.default_rng(0)
+    vm = machine(planned(module("Cache"), "longer=caches.0").module)
+    other = tvm.runtime.tensor(np.zeros((32, 16), dtype="float32"))
+    cache, start, rows = tvm.runtime.tensor(np.zeros((32, 16), dtype="float32")), 0, []
+    start = address(cache)
+    for past in range(32):
+        rows.append(source.random((1, 16), dtype="float32"))
+        arguments = (cache, other), tvm.runtime.tensor(rows[-1]), tvm.runtime.ShapeTuple([past])
+        _, longer = vm["main"](*arguments)
+        assert address(longer) == start
+        assert longer.numpy().tobytes() == np.concatenate(rows).tobytes()
+
+
+def test_an_input_that_is_too_small_is_noticed_before_anything_is_written() -> None:
+    arguments = (np.ones((4, 16), dtype="float32"), np.zeros((1, 16), dtype="float32"))
+    for guards, error in (("assert", AssertionError), ("native", ValueError), ("fallback", AssertionError)):
+        vm = machine(planned(module("Cache"), "longer=caches.0", guards=guards).module)
+        cache, new = map(tvm.runtime.tensor, arguments)
+        with pytest.raises(error, match=r"`longer` does not fit into `caches\.0`.*p < c"):
+            vm["main"]((cache, cache), new, tvm.runtime.ShapeTuple([4]))
+        assert cache.numpy().tobytes() == arguments[0].tobytes()
+
+
+def test_memory_that_is_not_compact_or_begins_elsewhere_is_refused() -> None:
+    vm = machine(planned(module("Flat"), "b=room").module)
+    x = tvm.runtime.tensor(np.ones(8, dtype="float16"))
+    base = np.zeros((8, 8), dtype="float32")
+    with pytest.raises(tvm.error.InternalError, match="compact"):
+        vm["main"](tvm_ffi.from_dlpack(base[:, ::2]), x)
+    whole = tvm.runtime.tensor(np.zeros((16, 8), dtype="float32"))
+    with pytest.raises(ValueError, match="byte_offset"):
+        vm["main"](whole._create_view((8, 8), "float32", relative_byte_offset=128), x)
+    assert not base.any() and not whole.numpy().any()
+
+
+def test_what_is_saved() -> None:
+    before, after = planned(module("Optimizer")), planned(module("Optimizer"), "updated=w")
+    assert carried(before) == ()
+    assert carried(after) == (
+        Carried(output="0", input="w", nbytes=parse_expr("32*n"), room=parse_expr("32*n")),
+    )
+    sizes = [
+        [str(r.nbytes) for r in outside(p.program, analyse(p.program)["main"], {}).returned]
+        for p in (before, after)
+    ]
+    assert sizes == [["32*n", "32*n"], ["32*n"]]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+def test_an_input_that_is_read_later() -> None:
+    text = refusal(module("Reads"), "y=x")
+    assert text.startswith(
+        "the alias y=x of `main` is refused: `multiply` uses `x` after `tir_exp` has written `y` over it"
+    )
+    assert carried(planned(module("Reads"), "y=z", "w=x"))
+
+
+def test_what_no_check_makes_good() -> None:
+    assert "`y` never fits into `c`" in refusal(module("Branches"), "y=c")
+    text = refusal(module("Cache"), "longer=caches.0", guards="none")
+    assert "it takes a check at entry, p + 1 >= 0 and p < c, and guards are turned off" in text
+
+
+def test_which_function() -> None:
+    assert "say which function is meant" not in refusal(module("Called"), "b=x")
+    assert "there is no public function `step`" in refusal(module("Optimizer"), "step:updated=w")
+    text = refusal(module("Called"), "again:z=x")
+    assert "calls `again`, and donates nothing" in text
+    assert carried(planned(module("Optimizer"), "main:updated=w"))
+
+
+def test_refusals_reach_the_user() -> None:
+    with pytest.raises(symalloc.SymallocError, match="uses `x` after"):
+        symalloc.plan(module("Reads"), alias="y=x")
+    with pytest.raises(RunError, match="uses `x` after"):
+        Runner(module("Reads"), options=PlanOptions(alias=(parse_donation("y=x"),)))
+    with pytest.raises(UsageError, match="is no alias"):
+        symalloc.plan(module("Reads"), alias=["y:x"])
+    with pytest.raises(UsageError, match="is no alias"):
+        symalloc.pipeline(alias="y")
+    with pytest.raises(PlanRefusedError, match="uses `x` after"):
+        relax.build(module("Reads"), "llvm", relax_pipeline=symalloc.pipeline(alias="y=x"))
+
+
+def test_the_public_face() -> None:
+    assert symalloc.run(module("Optimizer"), {"n": 4}, alias="updated=w", check=True).difference is None
+    assert carried(symalloc.plan(module("Optimizer"), alias=["updated=w"]))
+    built = relax.build(module("Optimizer"), "llvm", relax_pipeline=symalloc.pipeline(alias="updated=w"))
+    w, g = (tvm.runtime.tensor(np.ones((2, 8), dtype="float32")) for _ in range(2))
+    updated, _ = relax.VirtualMachine(built, tvm.cpu())["main"](w, g)
+    assert address(updated) == address(w)
+
+
+def test_what_the_rule_finds_computes_something_else() -> None:
+    (bad, *_), (good, *_) = load_rules().get("SYM113").bad, load_rules().get("SYM113").good
+    x = np.full(5, 2, dtype="float32")
+    for example, read in ((bad, np.exp(np.ones_like(x))), (good, np.exp(x))):
+        vm = machine(lower(from_script("example", example.module.encode()), "llvm"))
+        y, z = vm["main"](tvm.runtime.tensor(x))
+        assert np.all(y.numpy() == 1) and np.allclose(z.numpy(), read)
+
+
+# -- random modules ----------------------------------------------------------------------------------------
+
+UNARY = ("exp", "nn.softmax", "negative", "cumsum", "flip")
+BINARY = ("add", "multiply", "subtract", "maximum")
+
+
+def random_module(seed: int) -> tvm.IRModule:
+    """Operators on tensors of one shape, from two inputs to two outputs."""
+    random = Random(seed)
+    builder = relax.BlockBuilder()
+    n = tvm.tirx.Var("n", "int64")
+    params = [relax.Var(name, relax.TensorType((n, 8), "float32")) for name in ("x", "z")]
+    with builder.function("main", params):
+        values: list[Any] = list(params)
+        for _ in range(random.randint(2, 6)):
+            values.append(builder.emit(_operator(random, values)))
+        made = values[2:]
+        builder.emit_func_output(relax.Tuple(random.sample(made, 2)))
+    return builder.finalize()
+
+
+def _operator(random: Random, values: Sequence[Any]) -> Any:
+    if random.random() < 0.5:
+        name, argument = random.choice(UNARY), random.choice(values[-3:])
+        if name == "flip":
+            return relax.op.flip(argument, 0)
+        if name == "cumsum":
+            return relax.op.cumsum(argument, 1)
+        return (relax.op.nn.softmax if name == "nn.softmax" else getattr(relax.op, name))(argument)
+    return getattr(relax.op, random.choice(BINARY))(random.choice(values), random.choice(values[-3:]))
+
+
+def test_random_modules_give_the_same_bits_in_donated_memory() -> None:
+    accepted = refused = 0
+    for seed in range(7):
+        mod = random_module(seed)
+        plain = machine(lower(mod, "llvm"))
+        arrays = [np.random.default_rng(s).random((5, 8), dtype="float32") for s in (0, 1)]
+        expected = [t.numpy().tobytes() for t in plain["main"](*map(tvm.runtime.tensor, arrays))]
+        for alias in (("0=x",), ("1=x",), ("0=x", "1=z"), ("0=z", "1=x")):
+            try:
+                found = planned(mod, *alias)
+            except PlanRefusedError:
+                refused += 1
+                continue
+            accepted += 1
+            assert findings(found.module) == []
+            given = [tvm.runtime.tensor(a) for a in arrays]
+            got = machine(found.module)["main"](*given)
+            assert [t.numpy().tobytes() for t in got] == expected, f"{seed}, {alias}"
+            places = {address(g) for g in given}
+            assert all(address(got[int(one[0])]) in places for one in alias)
+    assert accepted > 5 and refused > 5

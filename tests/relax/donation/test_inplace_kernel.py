@@ -1,0 +1,210 @@
+"""Kernels that write their output over an input: what is proved, and that they compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from symalloc.relax.donation.inplace_kernel import in_place
+
+SOURCE = """
+@I.ir_module
+class Kernels:
+    @T.prim_func(s_tir=True)
+    def axpy(a: T.handle, b: T.handle, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        C = T.match_buffer(out, (n, 8), "float32")
+        for i, j in T.grid(n, 8):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] + B[vi, vj] * T.float32(2)
+
+    @T.prim_func(s_tir=True)
+    def rows(a: T.handle, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 8), "float32")
+        C = T.match_buffer(out, (n, 8), "float32")
+        S = T.sblock_alloc_buffer((n,), "float32")
+        for i, j in T.grid(n, 8):
+            with T.sblock("S"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    S[vi] = T.float32(0)
+                S[vi] = S[vi] + A[vi, vj]
+        for i, j in T.grid(n, 8):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] / S[vi]
+
+    @T.prim_func
+    def append(a: T.handle, new: T.handle, at: T.int64, out: T.handle):
+        c = T.int64()
+        m = T.int64()
+        A = T.match_buffer(a, (c, 8), "float32")
+        B = T.match_buffer(new, (1, 8), "float32")
+        C = T.match_buffer(out, (m, 8), "float32")
+        for i, j in T.grid(m, 8):
+            C[i, j] = T.if_then_else(i == at, B[0, j], A[i, j])
+
+    @T.prim_func
+    def swapped(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
+        for j, i in T.grid(8, 8):
+            out[i, j] = a[i, j]
+
+    @T.prim_func
+    def flip(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for i in range(8):
+            out[i] = a[7 - i]
+
+    @T.prim_func
+    def turn(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(8, 8):
+            out[i, j] = a[j, i]
+
+    @T.prim_func
+    def spread(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(8, 8):
+            out[i, j] = a[i, 0]
+
+    @T.prim_func
+    def twice(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for k, i in T.grid(2, 8):
+            out[i] = a[i] + T.float32(1)
+
+    @T.prim_func
+    def again(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for i in range(8):
+            out[i] = a[i] + T.float32(1)
+        for i in range(8):
+            out[i] = a[i] + T.float32(2)
+
+    @T.prim_func
+    def total(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for i in range(8):
+            out[i] = T.float32(0)
+        for i in range(8):
+            out[i] = out[i] + a[i]
+
+    @T.prim_func
+    def later(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32"), more: T.Buffer((8,), "float32")):
+        for i in range(8):
+            out[i] = a[i] + T.float32(1)
+        for i in range(8):
+            more[i] = a[i]
+
+    @T.prim_func
+    def between(a: T.Buffer((8,), "int8"), out: T.Buffer((8,), "int8"), more: T.Buffer((8,), "int8")):
+        for i in range(8):
+            more[i] = a[7 - i]
+            out[i] = a[i]
+
+    @T.prim_func
+    def part(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for i in range(8):
+            if i < 4:
+                out[i] = a[7 - i]
+
+    @T.prim_func
+    def gather(a: T.Buffer((8,), "int32"), out: T.Buffer((8,), "int32")):
+        for i in range(8):
+            out[i] = a[a[i]]
+
+    @T.prim_func
+    def narrow(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float16")):
+        for i in range(8):
+            out[i] = T.Cast("float16", a[i])
+
+    @T.prim_func
+    def wide(a: T.Buffer((8, 4), "float32"), out: T.Buffer((8, 3), "float32")):
+        for i, j in T.grid(8, 3):
+            out[i, j] = a[i, j]
+
+    @T.prim_func
+    def extern(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        for i in range(8):
+            out[i] = a[i]
+        T.evaluate(T.call_extern("int32", "look", a.data))
+
+    @T.prim_func
+    def counted(a: T.handle, out: T.handle):
+        c = T.int64()
+        A = T.match_buffer(a, (c,), "float32")
+        C = T.match_buffer(out, (8,), "float32")
+        for i in range(8):
+            C[i] = A[i] + T.Cast("float32", c)
+
+    @T.prim_func
+    def laid_out(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+        T.func_attr({"layout_free_buffers": [0]})
+        for i in range(8):
+            out[i] = a[i]
+"""
+KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(SOURCE).functions_items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "output"),
+    [
+        ("axpy", {0}, 2),
+        ("axpy", {1}, 2),
+        ("axpy", {0, 1}, 2),
+        ("rows", {0}, 1),  # what the sums need is read before
+        ("append", {0}, 3),
+        ("swapped", {0}, 1),
+        ("later", {0}, 2),  # the first loop is over, the second reads in step
+    ],
+)
+def test_what_may_be_written_over(name: str, inputs: set[int], output: int) -> None:
+    made = in_place(KERNELS[name], inputs, output)
+    assert made is not None
+    assert len(made.params) == len(KERNELS[name].params) - len(inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "output"),
+    [
+        ("append", {1}, 3),
+        ("flip", {0}, 1),
+        ("turn", {0}, 1),
+        ("spread", {0}, 1),
+        ("twice", {0}, 1),  # the second round reads what the first has written
+        ("again", {0}, 1),
+        ("total", {0}, 1),
+        ("later", {0}, 1),
+        ("between", {0}, 1),
+        ("part", {0}, 1),
+        ("gather", {0}, 1),
+        ("narrow", {0}, 1),
+        ("wide", {0}, 1),  # the same index is another place
+        ("extern", {0}, 1),
+        ("counted", {0}, 1),  # nothing else says how large `c` is
+        ("laid_out", {0}, 1),  # an attribute that counts parameters
+    ],
+)
+def test_what_may_not(name: str, inputs: set[int], output: int) -> None:
+    assert in_place(KERNELS[name], inputs, output) is None
+
+
+def test_extents_that_differ() -> None:
+    assert in_place(KERNELS["append"], {0}, 3, equal=False) is not None  # any length of the cache will do
+    assert in_place(KERNELS["axpy"], {0}, 2, equal=False) is None  # the kernel would refuse it
+    assert in_place(KERNELS["swapped"], {0}, 1, equal=False) is None
+
+
+@pytest.mark.parametrize("name", ["axpy", "rows", "append", "swapped"])
+def test_the_same_numbers_in_one_memory(name: str) -> None:
+    kernel = KERNELS[name]
+    over = in_place(kernel, {0}, len(kernel.params) - 1)
+    assert over is not None
+    made = over.with_attr("global_symbol", "over")
+    built = tvm.compile(tvm.IRModule({name: kernel, "over": made}), target="llvm")
+    source = np.random.default_rng(0)
+    a, b = source.random((8, 8), dtype="float32"), source.random((8, 8), dtype="float32")
+    out, memory = tvm.runtime.tensor(np.zeros_like(a)), tvm.runtime.tensor(a)
+    more = {"axpy": [tvm.runtime.tensor(b)], "append": [tvm.runtime.tensor(b[:1]), 5]}.get(name, [])
+    built[name](tvm.runtime.tensor(a), *more, out)
+    built["over"](*more, memory)
+    assert memory.numpy().tobytes() == out.numpy().tobytes()

@@ -1,0 +1,45 @@
+"""Which instruction each arena is reserved in front of."""
+
+from __future__ import annotations
+
+from symalloc.plan.model import Arena, Buffer, Placement, Plan
+from symalloc.program.model import AllocFresh, Block, If, Text, Var
+from symalloc.program.types import DType, OpaqueType
+from symalloc.relax.emit.first_uses import first_uses
+from symalloc.size.expr import ZERO, constant
+
+FLOAT, VOID = DType("float32", 32), OpaqueType()
+
+
+def alloc(name: str) -> AllocFresh:
+    return AllocFresh(var=Var(name, VOID), shape=(constant(16),), dtype=FLOAT, device=0)
+
+
+def arena(*members: AllocFresh, after: Var | None = None) -> Arena:
+    size = constant(64)
+    placed = (
+        Placement(
+            buffer=Buffer(id=i, name=m.var.name, size=size, nbytes=size, live=((0, 1),), var=m.var),
+            offset=ZERO,
+        )
+        for i, m in enumerate(members)
+    )
+    return Arena(device=0, scope="global", size=size, placements=tuple(placed), after=after)
+
+
+def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> None:
+    a, b, inside, deep, late = (alloc(name) for name in ("a", "b", "inside", "deep", "late"))
+    inner = If(var=Var("i", VOID), condition=None, test=Text("d"), then=block(deep), otherwise=block())
+    outer = If(
+        var=Var("o", VOID), condition=None, test=Text("c"), then=block(), otherwise=block(inside, inner)
+    )
+    plan = Plan(
+        function="f",
+        arenas=(arena(deep), arena(b, a), arena(inside, late), arena(late, after=a.var), arena()),
+        representative={},
+    )
+    assert first_uses(plan, block(a, b, outer, late)) == {a.var: [1], outer.var: [0, 2]}
+
+
+def block(*instructions: AllocFresh | If) -> Block:
+    return Block(instructions=instructions, result=Text("nothing"))

@@ -1,0 +1,101 @@
+"""What is written into a function, seen again by the extractor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.plan.planner import plan_program
+from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
+from symalloc.prove.prover import Prover
+from symalloc.relax.emit.function import EmissionError
+from symalloc.relax.emit.module import emit_module
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.plan_pass import plan_lowered
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+
+
+def lowered(name: str) -> tvm.IRModule:
+    return lower(load_one(SCRIPT, module=name), "llvm")
+
+
+def instructions(block: Block) -> list[Instruction]:
+    found: list[Instruction] = []
+    for instruction in block.instructions:
+        found.append(instruction)
+        if isinstance(instruction, If):
+            found += instructions(instruction.then) + instructions(instruction.otherwise)
+    return found
+
+
+def test_one_storage_one_guard_and_one_call_a_tensor() -> None:
+    module = plan_lowered(lowered("Branches"))
+    body = extract(module.module, name="m").functions["main"].body
+    kinds = Counter(type(i) for i in instructions(body))
+    planned = sum(len(a.placements) for a in module.plans["main"].arenas)
+    assert (kinds[AllocStorage], kinds[AllocTensor], kinds[Assert]) == (1, planned, 1)
+    assert kinds[View] == 0
+    assert kinds[AllocFresh] == len(module.plans["main"].unplanned)
+    assert [type(i) for i in body.instructions[:3]] == [Assert, AllocStorage, AllocTensor]
+
+
+def test_offsets_and_sizes_are_those_of_the_plan() -> None:
+    module = plan_lowered(lowered("Nested"))
+    (arena,) = module.plans["main"].arenas
+    found = instructions(extract(module.module, name="m").functions["main"].body)
+    (storage,) = (i for i in found if isinstance(i, AllocStorage))
+    tensors = [i for i in found if isinstance(i, AllocTensor)]
+    assert storage.size == arena.size
+    assert [t.offset for t in tensors] == [p.offset for p in arena.placements]
+    assert [t.var.name for t in tensors] == [p.buffer.name for p in arena.placements]
+
+
+def test_where_kernels_take_no_offset_tensors_are_settled_first() -> None:
+    module = lowered("Nested")
+    planned = plan_lowered(module, target=tvm.target.Target("opencl", host="llvm"))
+    found = instructions(extract(planned.module, name="m").functions["main"].body)
+    (arena,) = planned.plans["main"].arenas
+    away = [p for p in arena.placements if p.offset.as_constant != 0]
+    assert [i.kind for i in found if isinstance(i, View)] == ["ensure_zero_offset"] * len(away) != []
+    for name, kernel in extract(planned.module, name="m").kernels.items():
+        assert kernel == extract(module, name="m").kernels[name]
+
+
+def test_what_is_emitted_is_well_formed() -> None:
+    for name in ("Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape", "Static"):
+        relax.analysis.well_formed(plan_lowered(lowered(name)).module)
+
+
+def test_a_function_without_anything_to_plan_is_left_alone() -> None:
+    module = lowered("Calls")
+    program = extract(module, name="m")
+    assert emit_module(module, program, plan_program(program, Prover()))["returns"].same_as(module["returns"])
+
+
+def test_planning_twice_changes_nothing() -> None:
+    once = plan_lowered(lowered("Branches"))
+    twice = plan_lowered(once.module)
+    assert not twice.plans["main"].arenas
+    tvm.ir.assert_structural_equal(once.module, twice.module)
+
+
+@pytest.mark.parametrize(("planned", "written"), [("Chain", "Branches"), ("Branches", "Chain")])
+def test_a_plan_of_another_function_is_refused(planned: str, written: str) -> None:
+    program = extract(lowered(planned), name="m")
+    with pytest.raises(EmissionError):
+        emit_module(lowered(written), program, plan_program(program, Prover()))
+
+
+def test_dataflow_blocks_are_refused() -> None:
+    program = extract(lowered("Reshapes"), name="m")
+    with pytest.raises(EmissionError, match="run ToNonDataflow first"):
+        emit_module(
+            load_one(SCRIPT, module="Reshapes"), program, plan_program(program, Prover()), shift=False
+        )

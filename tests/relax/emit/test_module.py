@@ -1,0 +1,180 @@
+"""Whole modules with plans written into them: callees, fallbacks, kernels, flavours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.lint.run import Linter, Settings
+from symalloc.plan.model import Guard, Plan
+from symalloc.plan.options import PlanOptions
+from symalloc.plan.planner import plan_program
+from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
+from symalloc.prove.prover import Prover
+from symalloc.relax.emit.module import emit_module
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.read.result import FileResult
+from symalloc.rulebook.book import load_rules
+from symalloc.size.condition import le
+from symalloc.size.expr import symbol
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+DEFAULT = PlanOptions()
+
+
+def planned(name: str, options: PlanOptions = DEFAULT) -> tuple[tvm.IRModule, Program, Mapping[str, Plan]]:
+    """The module of that name, lowered, its program, and the plans; no calls are inlined."""
+    module = lower(load_one(SCRIPT, module=name), "llvm")
+    program = extract(module, name=name, stage="CallTIRRewrite")
+    return module, program, plan_program(program, Prover(), options=options)
+
+
+def emitted(name: str, options: PlanOptions = DEFAULT) -> tvm.IRModule:
+    module, program, plans = planned(name, options)
+    return emit_module(module, program, plans, guards=options.guards)
+
+
+def machine(module: tvm.IRModule) -> relax.VirtualMachine:
+    executable = relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    return relax.VirtualMachine(executable, tvm.cpu())
+
+
+def errors(module: tvm.IRModule) -> list[str]:
+    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
+    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+
+
+def rows(count: int, *more: int) -> Any:
+    values = np.random.default_rng(count).random((count, *more), dtype="float32")
+    return tvm.runtime.tensor(values)
+
+
+def functions(module: tvm.IRModule) -> set[str]:
+    return {v.name_hint for v, f in module.functions_items() if isinstance(f, relax.Function)}
+
+
+# -- callees ------------------------------------------------------------------------------------------------
+
+
+def test_a_callee_works_in_the_arena_of_its_caller() -> None:
+    module = emitted("Calls")
+    assert functions(module) == {"main", "other", "returns", "looks_in_arena"}
+    assert errors(module) == []
+    program = extract(module, name="m")
+    calls = [i for i in program.functions["main"].body.instructions if isinstance(i, CallFunction)]
+    assert [(c.name, len(c.arguments)) for c in calls] == [("looks_in_arena", 2), ("returns", 1)]
+    assert not any(isinstance(i, AllocStorage) for i in program.functions["looks_in_arena"].body.instructions)
+    ours, theirs = machine(module), machine(planned("Calls")[0])
+    for n in (0, 1, 17, 128):
+        assert ours["main"](rows(n)).numpy().tobytes() == theirs["main"](rows(n)).numpy().tobytes()
+
+
+def test_a_callee_that_others_may_call_stays_as_it_was_too() -> None:
+    module = emitted("Exported")
+    assert functions(module) == {"main", "helper", "helper_in_arena"}
+    assert errors(module) == []
+    ours, theirs = machine(module), machine(planned("Exported")[0])
+    for name in ("main", "helper"):
+        for n in (1, 17):
+            assert ours[name](rows(n)).numpy().tobytes() == theirs[name](rows(n)).numpy().tobytes()
+
+
+# -- guards -------------------------------------------------------------------------------------------------
+
+
+def test_no_guard_is_written_where_none_is_wanted() -> None:
+    options = PlanOptions(guards="none")
+    module, program, plans = planned("FromEmpty", options)
+    assert plans["main"].guards
+    assert "assert_op" not in emit_module(module, program, plans, guards="none").script()
+
+
+def test_a_fallback_runs_unplanned_where_the_guard_fails() -> None:
+    module, program, plans = planned("Chain")
+    few = le(symbol("n"), 4)
+    plans = {"main": replace(plans["main"], guards=(Guard(condition=few, check=few),))}
+    written = emit_module(module, program, plans, guards="fallback")
+    assert functions(written) == {"main", "main_unplanned"}
+    assert errors(written) == []
+    ours, theirs = machine(written), machine(module)
+    for n, storages in ((4, 2), (5, 3)):
+        assert ours["main"](rows(n, 8)).numpy().tobytes() == theirs["main"](rows(n, 8)).numpy().tobytes()
+        assert calls(ours, rows(n, 8))["vm.builtin.alloc_storage"] == storages
+
+
+def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
+    module, program, plans = planned("Joined")
+    few = le(symbol("n"), 4)
+    plans = {"main": replace(plans["main"], guards=(Guard(condition=few, check=few),))}
+    written = emit_module(module, program, plans, guards="fallback")
+    assert errors(written) == []
+    built = machine(written)
+    for n in (3, 5):  # planned, unplanned
+        assert built["main"](rows(n, 8), rows(2, 8), rows(n + 2, 8)).shape == (n + 2, 8)
+        with pytest.raises(AssertionError, match=f"a match_cast does not hold: got n = {n}, p = 2, t = 9"):
+            built["main"](rows(n, 8), rows(2, 8), rows(9, 8))
+
+
+def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
+    """How often `main` calls what."""
+    found: Counter[str] = Counter()
+
+    def note(_function: Any, name: str, before: bool, *_: Any) -> None:
+        found[name] += before
+
+    built.set_instrument(note)
+    built["main"](*arguments)
+    return found
+
+
+def test_a_native_guard_raises_without_python() -> None:
+    module = emitted("FromEmpty", PlanOptions(guards="native"))
+    assert "relax.run.assert_op" not in module.script()
+    built = machine(module)
+    assert built["main"](rows(3, 0)).numpy() == 2 * 64 * 3
+    with pytest.raises(
+        ValueError, match=r"main: these shapes need more bytes than 64 bits count; need n <= "
+    ):
+        built["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
+
+
+def test_a_native_guard_survives_dead_code_elimination() -> None:
+    module = relax.transform.DeadCodeElimination()(emitted("FromEmpty", PlanOptions(guards="native")))
+    with pytest.raises(ValueError, match="need n <= "):
+        machine(module)["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
+
+
+# -- flavours -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Branches", "Nested", "Chain", "Tuples", "InPlace"])
+def test_whole_storages_need_no_offsets(name: str) -> None:
+    module, program, plans = planned(name, PlanOptions(flavour="storages"))
+    written = emit_module(module, program, plans)
+    assert len(plans["main"].arenas) > 1
+    kernels = extract(written, name="m").kernels
+    assert kernels == extract(module, name="m").kernels
+    assert "ensure_zero_offset" not in written.script()
+    assert errors(written) == []
+
+
+def test_a_storage_is_reserved_where_it_is_first_used() -> None:
+    module, program, plans = planned("Chain", PlanOptions(flavour="storages"))
+    written = emit_module(module, program, plans)
+    body = extract(written, name="m").functions["main"].body.instructions
+    kinds = [type(instruction) for instruction in body]
+    assert kinds.count(AllocStorage) == len(plans["main"].arenas) > 1
+    for index, kind in enumerate(kinds):
+        if kind is AllocStorage:
+            assert kinds[index + 1] is AllocTensor

@@ -1,0 +1,114 @@
+"""Which allocations can be handed on at an offset, and where they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from program.build import U8, Body, param, shape, tensor_of
+
+from symalloc.program.model import AllocFresh, If, Operand, TupleValue, Var
+from symalloc.relax.emit.settled import uses
+
+EVERYWHERE = frozenset(range(8))
+X = param("x", "n")
+
+
+def fresh(body: Body) -> Var:
+    return body.emit(AllocFresh(var=body.var(tensor_of("n")), shape=shape("n"), dtype=U8))
+
+
+def anywhere(_: str) -> frozenset[int]:
+    return EVERYWHERE
+
+
+def nowhere(_: str) -> frozenset[int]:
+    return frozenset()
+
+
+def test_a_kernel_that_takes_offsets_gets_them_where_it_is_called_with_one() -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("copy", X, a)
+    body.call("add", a, a, b)
+    found = uses(body.finish(), anywhere, [a, b])
+    assert found.settled == frozenset()
+    assert found.shifted == {"copy": {1}, "add": {0, 1, 2}}
+
+
+def test_what_lies_at_offset_zero_is_followed_nowhere() -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("copy", a, b)
+    body.packed("some.function", a)
+    found = uses(body.finish(), anywhere, [b])
+    assert (found.settled, found.shifted) == (frozenset(), {"copy": {1}})
+
+
+def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("copy", a, b)
+    body.call("update", a)
+    found = uses(body.finish(), lambda kernel: {0} if kernel == "copy" else set(), [a, b])
+    assert found.settled == {a, b}
+    assert found.shifted == {}  # `a` reaches `copy` settled
+
+
+def test_a_position_is_shifted_while_one_of_its_tensors_comes_at_an_offset() -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("read", a)
+    body.call("read", b)
+    body.packed("some.function", a)
+    found = uses(body.finish(), anywhere, [a, b])
+    assert (found.settled, found.shifted) == ({a}, {"read": {0}})
+
+
+USERS: dict[str, Callable[[Body, Var], object]] = {
+    "packed function": lambda body, a: body.packed("some.function", a),
+    "Relax function": lambda body, a: body.function("other", a, kind=a.type),
+    "alias": lambda body, a: body.packed("some.function", body.alias(a)),
+    "view": lambda body, a: body.packed("some.function", body.reshape(a, "n", 1)),
+    "cast": lambda body, a: body.packed("some.function", body.cast(a, "n")),
+    "tuple": lambda body, a: body.packed("some.function", body.tuple(X, a)),
+    "tuple literal": lambda body, a: body.packed("some.function", TupleValue((X, a)), kind=a.type),
+    "field": lambda body, a: body.packed("some.function", body.take(body.tuple(a, X), 0)),
+    "tuple given to a kernel": lambda body, a: body.call("read", TupleValue((a,))),
+    "branch": lambda body, a: body.packed("some.function", body.branch(lambda: a, lambda: X)),
+    "other branch": lambda body, a: body.packed("some.function", body.branch(lambda: X, lambda: a)),
+    "inside a branch": lambda body, a: body.branch(lambda: body.packed("some.function", a), lambda: X),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_whoever_may_look_at_the_bare_pointer_wants_it_settled(user: str) -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("copy", X, a)
+    USERS[user](body, a)
+    found = uses(body.finish(), anywhere, [a, b])
+    assert (found.settled, found.shifted) == ({a}, {})
+
+
+def test_the_result_and_the_test_of_an_if_are_settled() -> None:
+    body = Body(X)
+    test, result, other = fresh(body), fresh(body), fresh(body)
+    body.branch(lambda: X, lambda: other)
+    (*before, branch) = body.blocks[0]
+    assert isinstance(branch, If)
+    body.blocks[0] = [*before, replace(branch, test=test)]
+    found = uses(body.finish(result), anywhere, [test, result, other])
+    assert found.settled == {test, result}
+
+
+@pytest.mark.parametrize("takes", [anywhere, nowhere])
+def test_views_arrive_like_what_they_are_views_of(takes: Callable[[str], frozenset[int]]) -> None:
+    body = Body(X)
+    a = fresh(body)
+    seen: Operand = body.reshape(body.alias(a), "n", 1)
+    body.call("read", seen)
+    found = uses(body.finish(), takes, [a])
+    assert found.settled == (frozenset() if takes is anywhere else {a})
+    assert found.shifted == ({"read": {0}} if takes is anywhere else {})

@@ -1,0 +1,74 @@
+"""Forms emitted for TVM have the values that they had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import tirx
+
+from symalloc.relax.emit.tir_emit import condition_to_prim, to_prim
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, select
+
+VARS = {name: tirx.Var(name, "int64") for name in ("a", "b")}
+leaves = st.integers(-20, 20).map(constant) | st.sampled_from(["a", "b"]).map(symbol)
+
+
+def conditions(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Condition]:
+    simple = st.tuples(st.sampled_from([le, eq, ne]), inner, inner).map(lambda t: t[0](t[1], t[2]))
+    joined = st.lists(simple, min_size=1, max_size=3)
+    return simple | joined.map(conjunction) | joined.map(disjunction)
+
+
+def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    pairs, divided = st.tuples(inner, inner), st.tuples(inner, st.integers(1, 9))
+    return st.one_of(
+        pairs.map(lambda p: p[0] + p[1]),
+        pairs.map(lambda p: p[0] * p[1]),
+        pairs.map(lambda p: minimum(*p)),
+        pairs.map(lambda p: maximum(*p)),
+        divided.map(lambda p: floordiv(*p)),
+        divided.map(lambda p: mod(*p)),
+        st.tuples(conditions(inner), inner, inner).map(lambda p: select(*p)),
+    )
+
+
+expressions = st.recursive(leaves, grow, max_leaves=8)
+points = st.fixed_dictionaries({"a": st.integers(-40, 40), "b": st.integers(-40, 40)})
+
+
+def form() -> TirForm:
+    return TirForm(lambda var: symbol(str(var.name)))
+
+
+@given(expressions, points)
+@settings(max_examples=150, deadline=None)
+def test_back_and_forth(expr: Expr, point: dict[str, int]) -> None:
+    node = to_prim(expr, VARS)
+    assert str(node.ty.dtype) == "int64"
+    assert form().expr(node).evaluate(point) == expr.evaluate(point)
+
+
+@given(conditions(expressions), points)
+@settings(max_examples=100, deadline=None)
+def test_conditions_back_and_forth(condition: Condition, point: dict[str, int]) -> None:
+    node: Any = condition_to_prim(condition, VARS)
+    assert str(node.ty.dtype) == "bool"
+    assert form().condition(node).evaluate(point) == condition.evaluate(point)
+
+
+def test_differences_read_as_differences() -> None:
+    assert str(to_prim(symbol("a") - symbol("b"), VARS)) == "a - b"
+    assert str(condition_to_prim(le(symbol("a") - symbol("b"), 0), VARS)) == "a <= b"
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(NotASizeError, match="int64"):
+        to_prim(symbol("a") * 2**64, VARS)
+    with pytest.raises(KeyError):
+        to_prim(symbol("c"), VARS)

@@ -1,0 +1,206 @@
+"""Scalar expressions of TVM have exactly the values of their forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tvm_ffi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import sym, tirx
+from tvm.ir.prim import expr as prim
+
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.size.condition import Condition, eq
+from symalloc.size.defined import divisors as divisors_of
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import floordiv, mod
+
+NAMES = ("a", "b")
+VARS = {name: tirx.Var(name, "int64") for name in NAMES}
+ANALYZER = sym.Analyzer()
+
+
+def resolve(var: Any) -> Expr:
+    return symbol(str(var.name))
+
+
+def value(node: Any, binding: dict[str, int]) -> int:
+    """What TVM itself computes, by substitution and constant folding."""
+    replaced = substitute(
+        node, {VARS[name]: tirx.IntImm("int64", number) for name, number in binding.items()}
+    )
+    folded = ANALYZER.simplify(replaced)
+    assert isinstance(folded, tirx.IntImm), folded
+    return int(folded.value)
+
+
+def substitute(node: Any, replacement: dict[Any, Any]) -> Any:
+    """TVM's expression with variables replaced."""
+    by_name = {var.name: constant for var, constant in replacement.items()}
+    return tvm_ffi.structural.structural_map(node, ((tirx.Var, lambda var: by_name[var.name]),))
+
+
+literals = st.integers(-9, 9).map(lambda n: prim.IntImm("int64", n))
+divisors = st.integers(-7, 7).filter(bool).map(lambda n: prim.IntImm("int64", n))
+symbols = st.sampled_from(NAMES).map(VARS.__getitem__)
+
+
+def compound(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    both = st.tuples(inner, inner)
+    by_constant = st.tuples(inner, divisors)
+    amount = st.integers(0, 5).map(lambda n: prim.IntImm("int64", n))
+    conditions = st.tuples(
+        st.sampled_from([prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ, prim.NE]), inner, inner
+    )
+    return st.one_of(
+        *(
+            both.map(lambda p, kind=kind: kind(*p))
+            for kind in (prim.Add, prim.Sub, prim.Mul, prim.Min, prim.Max)
+        ),
+        *(
+            by_constant.map(lambda p, kind=kind: kind(*p))
+            for kind in (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
+        ),
+        st.tuples(inner, amount).map(lambda p: prim.LShift(*p)),
+        st.tuples(inner, amount).map(lambda p: prim.RShift(*p)),
+        st.tuples(conditions, inner, inner).map(lambda p: prim.Select(p[0][0](*p[0][1:]), p[1], p[2])),
+        st.tuples(conditions, inner, inner).map(
+            lambda p: tirx.if_then_else(prim.Not(p[0][0](*p[0][1:])), p[1], p[2])
+        ),
+    )
+
+
+expressions = st.recursive(literals | symbols, compound, max_leaves=8)
+
+
+@given(expressions, st.tuples(st.integers(-30, 30), st.integers(-30, 30)))
+@settings(max_examples=250, deadline=None)
+def test_form_has_the_value_that_tvm_computes(node: Any, point: tuple[int, int]) -> None:
+    binding = dict(zip(NAMES, point, strict=True))
+    assert TirForm(resolve).expr(node).evaluate(binding) == value(node, binding)
+
+
+@given(expressions, st.tuples(st.integers(0, 30), st.integers(0, 30)))
+@settings(max_examples=120, deadline=None)
+def test_symbols_known_to_be_nonnegative_change_no_value(node: Any, point: tuple[int, int]) -> None:
+    binding = dict(zip(NAMES, point, strict=True))
+    form = TirForm(resolve, nonnegative=lambda _: True)
+    assert form.expr(node).evaluate(binding) == value(node, binding)
+
+
+@pytest.mark.parametrize("numerator", range(-9, 10))
+@pytest.mark.parametrize("denominator", [-4, -1, 1, 3])
+def test_truncating_division_by_a_symbol(numerator: int, denominator: int) -> None:
+    a, b = VARS["a"], VARS["b"]
+    binding = {"a": numerator, "b": denominator}
+    quotient = TirForm(resolve).expr(prim.Div(a, b)).evaluate(binding)
+    remainder = TirForm(resolve).expr(prim.Mod(a, b)).evaluate(binding)
+    assert quotient == int(numerator / denominator)
+    assert remainder == numerator - denominator * quotient
+
+
+@given(st.integers(-(2**40), 2**40), st.sampled_from([0, 1, 7, 63, -1, -8, -64]))
+@settings(max_examples=60, deadline=None)
+def test_masks_of_low_and_of_high_bits(number: int, mask: int) -> None:
+    """TVM folds no bitwise and, so that the value is Python's."""
+    variable, literal = VARS["a"], prim.IntImm("int64", mask)
+    for node in (prim.BitwiseAnd(variable, literal), prim.BitwiseAnd(literal, variable)):
+        assert TirForm(resolve).expr(node).evaluate({"a": number}) == number & mask
+
+
+def test_bitwise_and_of_constants() -> None:
+    node = prim.BitwiseAnd(prim.IntImm("int64", 12), prim.IntImm("int64", 10))
+    assert TirForm(resolve).expr(node) == 8
+
+
+def test_truncation_is_folded_where_nothing_is_negative() -> None:
+    form = TirForm(resolve, nonnegative=lambda _: True)
+    a = symbol("a")
+    assert form.expr(prim.Div(VARS["a"], prim.IntImm("int64", 4))) == floordiv(a, 4)
+    assert form.expr(prim.Mod(VARS["a"] + 3, prim.IntImm("int64", 4))) == mod(a + 3, 4)
+
+
+@pytest.mark.parametrize("divisor", [-1, -3, -64])
+def test_negative_constant_divisors_are_turned_round(divisor: int) -> None:
+    """`b - b % -3` is how LegalizeOps rounds up; the quotient's divisor is 3, of which nothing is asked."""
+    form, literal = TirForm(resolve), prim.IntImm("int64", divisor)
+    quotient = form.expr(prim.FloorDiv(VARS["a"], literal))
+    remainder = form.expr(prim.FloorMod(VARS["a"], literal))
+    assert not divisors_of(eq(quotient, remainder))
+    for number in range(-9, 10):
+        assert quotient.evaluate({"a": number}) == number // divisor
+        assert remainder.evaluate({"a": number}) == number % divisor
+
+
+def condition(node: Any, flag: Condition | None = None) -> Condition:
+    return TirForm(resolve, lambda _: flag).condition(node)
+
+
+def test_conditions() -> None:
+    a, b = VARS["a"], VARS["b"]
+    three = prim.IntImm("int64", 3)
+    cases: list[tuple[Any, Callable[[int, int], bool]]] = [
+        (prim.LT(a, b), lambda x, y: x < y),
+        (prim.And(prim.LE(a, b), prim.NE(b, three)), lambda x, y: x <= y and y != 3),
+        (prim.Or(prim.EQ(a, three), prim.Not(prim.GE(a, b))), lambda x, y: x == 3 or x < y),
+        (prim.EQ(prim.LT(a, three), prim.LT(b, three)), lambda x, y: (x < 3) == (y < 3)),
+        (prim.NE(prim.LT(a, three), prim.LT(b, three)), lambda x, y: (x < 3) != (y < 3)),
+        (
+            prim.Select(prim.GT(a, three), prim.GT(b, three), prim.LT(b, a)),
+            lambda x, y: y > 3 if x > 3 else y < x,
+        ),
+        (tirx.likely(prim.GT(a, b)), lambda x, y: x > y),
+        (prim.Cast("bool", a), lambda x, y: x != 0),
+        (prim.IntImm("bool", 1), lambda x, y: True),
+    ]
+    for node, expected in cases:
+        found = condition(node)
+        for x in range(6):
+            for y in range(6):
+                assert found.evaluate({"a": x, "b": y}) is expected(x, y), (node, x, y)
+
+
+def test_boolean_variables() -> None:
+    flag = tirx.Var("c", "bool")
+    known = condition(prim.LT(VARS["a"], VARS["b"]))
+    assert condition(flag, known) == known
+    with pytest.raises(NotASizeError, match="`c`"):
+        condition(flag)
+
+
+def test_casts_that_keep_the_value() -> None:
+    form = TirForm(resolve, nonnegative=lambda name: name == "a")
+    small = tirx.Var("s", "int32")
+    assert form.expr(prim.Cast("int64", small)) == symbol("s")
+    assert form.expr(prim.Cast("int32", prim.IntImm("int64", 7))) == 7
+    assert form.expr(prim.Cast("int64", prim.LT(VARS["a"], VARS["b"]))).evaluate({"a": 1, "b": 2}) == 1
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        prim.Cast("int32", VARS["a"]),
+        prim.Cast("uint64", tirx.Var("s", "int32")),
+        prim.Cast("float32", VARS["a"]),
+        prim.FloatImm("float32", 1.0),
+        prim.LShift(VARS["a"], VARS["b"]),
+        prim.BitwiseOr(VARS["a"], VARS["b"]),
+        prim.BitwiseAnd(VARS["a"], VARS["b"]),
+        prim.LT(VARS["a"], VARS["b"]),
+        tirx.Var("f", "float32"),
+        tirx.Var("h", "handle"),
+        tirx.ceil(tirx.Var("f", "float32")),
+    ],
+    ids=str,
+)
+def test_what_has_no_exact_form(node: Any) -> None:
+    with pytest.raises(NotASizeError):
+        TirForm(resolve).expr(node)
+
+
+def test_int64_limits() -> None:
+    assert TirForm(resolve).expr(tirx.max_value("int64")) == 2**63 - 1
+    assert TirForm(resolve).expr(prim.Min(VARS["a"], tirx.min_value("int64"))).evaluate({"a": 5}) == -(2**63)

@@ -1,0 +1,168 @@
+"""What kernels take for themselves: the formulas against the lowered kernels, and against a real process."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.plan.account.outside import Outside, outside
+from symalloc.plan.account.workspace import Scratch, pool_bytes
+from symalloc.program.summaries import analyse
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.workspace import kernel_scratch
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+
+SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"
+
+# n stands in no parameter by itself, so that the compiled kernel could not know it
+UNBOUND = """# script
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def half(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n * 2,), "float32")
+        for i in range(n):
+            A[i] = T.float32(0)
+"""
+
+
+def lowered(name: str) -> tvm.IRModule:
+    return lower(load_one(SCRIPT, module=name), "llvm")
+
+
+def scratch_of(module: tvm.IRModule) -> dict[str, Scratch]:
+    return kernel_scratch(module, extract(module, name="m", stage="CallTIRRewrite").kernels, "llvm")
+
+
+def around(module: tvm.IRModule, function: str = "main") -> Outside:
+    program = extract(module, name="m", stage="CallTIRRewrite")
+    return outside(program, analyse(program)[function], kernel_scratch(module, program.kernels, "llvm"))
+
+
+def test_formulas_are_those_of_the_lowered_kernels() -> None:
+    found = scratch_of(lowered("Mixed"))
+    assert {name: str(scratch.peak) for name, scratch in found.items()} == {
+        "conv2d": "12*h*v + 24*h + 24*v + 48",  # the padded input
+        "softmax": "0",  # small and static: on the stack
+        "softmax1": "4*m*n + 4*m",  # the exponentials; maximum and sum share a row of memory
+    }
+    assert [type(step).__name__ for step in found["softmax1"].steps] == ["Take", "Take", *["GiveBack"] * 2]
+
+
+def test_a_scalar_argument_can_size_scratch() -> None:
+    (use,) = around(lowered("Scalars")).kernels
+    assert str(use.scratch.peak) == "4*k*m + 4*k"
+
+
+def test_loops_inside_a_kernel_are_told_apart() -> None:
+    found = scratch_of(load_one(SCRIPT, module="Odd"))
+    assert (found["each"].parallel, str(found["each"].peak)) == (True, "4*n")
+    assert not found["growing"].parallel
+
+
+def test_a_kernel_that_cannot_be_lowered_hides_no_other() -> None:
+    module = lowered("Mixed")
+    for variable, function in tvm.script.from_source(UNBOUND, check_well_formed=False).functions.items():
+        module.update_func(variable, function)
+    found = scratch_of(module)
+    assert "TVM cannot lower it: " in (found["half"].problem or "")
+    assert str(found["conv2d"].peak) == "12*h*v + 24*h + 24*v + 48"
+
+
+def test_calls_bring_the_sizes_of_the_caller() -> None:
+    found = around(lowered("Calls"))
+    assert [(use.kernel, use.calls, str(use.scratch.peak)) for use in found.kernels] == [
+        ("softmax", 1, "68*n"),
+        ("softmax", 1, "136*n"),
+    ]
+    assert found.packed == ("nobody.knows",)
+
+
+def test_what_is_returned_and_what_calls_make() -> None:
+    found = around(lowered("Calls"))
+    # the parameter in the middle is nobody's memory of ours; of the two sides of the If one is returned
+    assert [str(r.nbytes) for r in found.returned] == ["128", "64*n"]
+    assert [len(r.allocations) for r in found.returned] == [1, 2]
+    assert [(made.by, str(made.nbytes)) for made in found.made] == [("layer", "64*n"), ("layer", "128*n")]
+
+
+# -- a real process ----------------------------------------------------------------------------------------
+
+
+class _Mallinfo(ctypes.Structure):
+    """struct mallinfo2: hblkhd is what is mapped by itself, uordblks what is in use of the rest."""
+
+    _fields_ = [
+        *((f"before{i}", ctypes.c_size_t) for i in range(4)),
+        ("hblkhd", ctypes.c_size_t),
+        *((f"between{i}", ctypes.c_size_t) for i in range(2)),
+        ("uordblks", ctypes.c_size_t),
+        *((f"after{i}", ctypes.c_size_t) for i in range(2)),
+    ]
+
+
+def heap_bytes() -> int:
+    """Bytes that this process has from the C library's allocator."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)
+
+
+def kept_by_a_fresh_thread(machine: relax.VirtualMachine, arguments: list[tvm.runtime.Tensor]) -> int:
+    """Bytes that the heap gains when a new thread, whose workspace pool is empty, calls `main`."""
+    gained: list[int] = []
+
+    def call() -> None:
+        before = heap_bytes()
+        for _ in range(3):
+            machine["main"](*arguments)
+        gained.append(heap_bytes() - before)
+
+    for _ in range(2):  # the machine's own memory is there when the thread begins
+        machine["main"](*arguments)
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return gained[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc"
+)
+@pytest.mark.parametrize(
+    ("name", "shapes", "bindings"),
+    [
+        ("Attention", [("b", "n", 64), (64, 64)], [{"b": 2, "n": 300}, {"b": 1, "n": 800}]),
+        (
+            "Mixed",
+            [(1, 3, "h", "v"), (8, 3, 3, 3), (64,), ("m", "n")],
+            [{"h": 300, "v": 211, "m": 77, "n": 1000}, {"h": 40, "v": 40, "m": 900, "n": 1001}],
+        ),
+    ],
+)
+def test_the_pool_is_what_a_thread_keeps(
+    name: str, shapes: list[tuple[int | str, ...]], bindings: list[Mapping[str, int]]
+) -> None:
+    module = lowered(name)
+    machine = relax.VirtualMachine(
+        relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm")), tvm.cpu()
+    )
+    calls = around(module).calls
+    for binding in bindings:
+        extents = [tuple(e if isinstance(e, int) else binding[e] for e in shape) for shape in shapes]
+        arguments = [tvm.runtime.empty(extent, "float32") for extent in extents]
+        expected = pool_bytes(calls, binding)
+        assert expected > 2**19
+        # beside the blocks of the pool the C library keeps a header and an alignment for each, and the thread
+        assert expected <= kept_by_a_fresh_thread(machine, arguments) <= expected + 2**16

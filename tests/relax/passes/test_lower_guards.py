@@ -1,0 +1,86 @@
+"""The check at a function's entry as a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import Call, StringImm, TupleType
+
+from symalloc.relax.emit.guards import ASSERT
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.lower_guards import LowerGuards
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.plan_pass import plan_lowered
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+
+
+def planned(name: str) -> tvm.IRModule:
+    return plan_lowered(lower(load_one(SCRIPT, module=name), "llvm")).module
+
+
+def first(module: tvm.IRModule) -> relax.Call:
+    return module["main"].body.blocks[0].bindings[0].value
+
+
+def names(module: tvm.IRModule) -> set[str]:
+    return {variable.name_hint for variable in module.get_global_vars()}
+
+
+def test_the_assertion_becomes_a_kernel_over_the_symbols() -> None:
+    before = planned("Branches")
+    after = LowerGuards()(before)
+    assert first(before).op.global_symbol == ASSERT
+    (added,) = names(after) - names(before)
+    assert added == "main_check" == first(after).op.name_hint
+    assert [p.name for p in after[added].params] == [a.name for a in first(after).args] == ["n"]
+    old, new = (m["main"].body.blocks for m in (before, after))
+    assert len(new) == len(old)
+    assert all(
+        a.value.same_as(b.value) for a, b in zip(old[0].bindings[1:], new[0].bindings[1:], strict=True)
+    )
+
+
+def test_the_kernel_calls_python_with_the_message_where_the_check_fails() -> None:
+    script = LowerGuards()(planned("Branches"))["main_check"].script()
+    assert ASSERT in script
+    assert "these shapes need more bytes than 64 bits count" in script
+
+
+def test_the_name_of_the_kernel_is_one_that_nobody_has() -> None:
+    module = planned("Branches")
+    module["main_check"] = module[next(n for n in names(module) if n != "main")]
+    after = LowerGuards()(module)
+    assert names(after) - names(module) == {"main_check_1"}
+
+
+def test_a_module_without_guards_stays_as_it_is() -> None:
+    module = lower(load_one(SCRIPT, module="Chain"), "llvm")
+    assert LowerGuards()(module).same_as(module)
+
+
+def test_an_assertion_about_values_stays() -> None:
+    ok = relax.Var("ok", relax.TensorType([], "bool"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [ok], pure=False):
+        arguments = [ok, StringImm("not ok"), ok]
+        builder.emit(Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])]))
+        builder.emit_func_output(ok)
+    module = builder.get()
+    assert first(module).op.global_symbol == ASSERT
+    assert LowerGuards()(module).same_as(module)
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_what_holds_is_checked_silently(rows: int) -> None:
+    built = relax.build(
+        finishing_pipeline("llvm")(planned("Chain")), "llvm", relax_pipeline=tvm.transform.Sequential([])
+    )
+    values = np.random.default_rng(rows).random((rows, 8), dtype="float32")
+    result = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(values)).numpy()
+    doubled = values + values
+    assert np.array_equal(result, doubled * values - doubled)

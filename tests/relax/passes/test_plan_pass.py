@@ -1,0 +1,314 @@
+"""Modules planned by PlanMemory, run, and compared bit for bit with the same module unplanned."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax.frontend import nn
+
+from symalloc.lint.run import Linter, Settings
+from symalloc.plan import planner
+from symalloc.plan.check.validate import PlanRefusedError
+from symalloc.plan.layout.assemble import Layout
+from symalloc.plan.model import Buffer, Placement
+from symalloc.relax.emit.symbols import entry_symbols
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.result import RunResult
+from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.read.result import FileResult
+from symalloc.relax.run.run import Runner
+from symalloc.rulebook.book import load_rules
+from symalloc.size.expr import ZERO
+
+SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+MODULES = {
+    name: load_one(SCRIPT, module=name) for name in re.findall(r"^class (\w+):", SCRIPT.read_text(), re.M)
+}
+
+
+def planned(module: tvm.IRModule) -> PlannedModule:
+    return plan_lowered(lower(module, "llvm"))
+
+
+def same(
+    module: tvm.IRModule,
+    bindings: Iterable[Mapping[str, int]],
+    *,
+    seeds: Iterable[int] = (0,),
+    **options: Any,
+) -> list[RunResult]:
+    """Runs `module` planned and unplanned; fails where one bit differs."""
+    runner = Runner(module, **options)
+    seeds = tuple(seeds)
+    results = [runner.run(b, check=True, seed=seed) for b in bindings for seed in seeds]
+    assert [r.difference for r in results] == [None] * len(results)
+    return results
+
+
+def errors(module: tvm.IRModule) -> list[str]:
+    """What the linter has against `module`, notes left out."""
+    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
+    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+
+
+def reasons(module: tvm.IRModule, function: str = "main") -> dict[str, str]:
+    return {u.name: u.reason for u in planned(module).plans[function].unplanned}
+
+
+def in_arenas(module: tvm.IRModule, function: str = "main") -> int:
+    return sum(len(a.placements) for a in planned(module).plans[function].arenas)
+
+
+class MLP(nn.Module):
+    def __init__(self) -> None:
+        self.first = nn.Linear(64, 128)
+        self.second = nn.Linear(128, 64)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return self.second(nn.relu(self.first(x)))
+
+
+def empty_rows(count: int) -> tvm.runtime.Tensor:
+    """Any number of rows that hold nothing."""
+    return tvm.runtime.tensor(np.zeros((count, 0), "float32"))
+
+
+def mlp() -> tvm.IRModule:
+    module, _ = MLP().export_tvm(spec={"forward": {"x": nn.spec.Tensor(["n", 64], "float32")}})
+    return module
+
+
+@pytest.mark.parametrize("flavour", ["default", "target"])
+def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
+    for result in same(mlp(), SIZES, pipeline=flavour):
+        assert result.arena_bytes == result.floor_bytes
+
+
+def test_the_pipeline_builds_what_a_user_runs() -> None:
+    for flavour in ("default", "target"):
+        executable = relax.build(MODULES["Chain"], "llvm", relax_pipeline=pipeline("llvm", pipeline=flavour))
+        machine = relax.VirtualMachine(executable, tvm.cpu())
+        x = np.arange(24, dtype="float32").reshape(3, 8)
+        np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + x) * x - (x + x))
+
+
+# -- branches -----------------------------------------------------------------------------------------------
+
+
+def test_branches_that_both_allocate_run_right() -> None:
+    same(MODULES["Branches"], SIZES, seeds=range(4))  # the seeds take both branches
+
+
+def test_branches_share_memory() -> None:
+    found = planned(MODULES["Branches"])
+    (arena,) = found.plans["main"].arenas
+    assert errors(found.module) == []
+    offsets: dict[str, list[str]] = {}
+    for p in arena.placements:
+        offsets.setdefault(str(p.offset), []).append(p.buffer.name)
+    assert arena.size.evaluate({"n": 8}) <= 5 * 256
+    assert sum(p.buffer.size.evaluate({"n": 8}) for p in arena.placements) > arena.size.evaluate({"n": 8})
+
+
+_DEFAULT = """
+import numpy as np, tvm
+from tvm import relax
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor((1,), "float32")) -> R.Tensor((1,), "float32"):
+        if c:
+            a = R.add(x, x)
+            b = R.add(x, x)
+            t = R.multiply(a, b)
+            y = t
+        else:
+            d = R.multiply(x, x)
+            e = R.multiply(x, x)
+            f = R.add(d, e)
+            y = f
+        return y
+
+machine = relax.VirtualMachine(relax.build(Module, "llvm"{pipe}), tvm.cpu())
+x = tvm.runtime.tensor(np.array([3], "float32"))
+print(machine["main"](tvm.runtime.tensor(np.array(False)), x).numpy()[0])
+"""
+
+
+def test_where_the_default_pipeline_crashes_ours_runs(tmp_path: Any) -> None:
+    """apache/tvm#20191."""
+    ours = ", relax_pipeline=__import__('symalloc').pipeline('llvm')"
+    answers = []
+    for pipe in ("", ours):
+        script = tmp_path / "module.py"
+        script.write_text(_DEFAULT.replace("{pipe}", pipe))
+        answers.append(subprocess.run([sys.executable, script], capture_output=True, text=True, check=False))
+    default, planned_one = answers
+    assert default.returncode < 0, "TVM's default pipeline runs this module now: update the README"
+    assert planned_one.stdout.split() == ["18.0"], planned_one.stderr
+
+
+def test_nested_branches_run_right() -> None:
+    same(MODULES["Nested"], SIZES, seeds=range(8))
+
+
+def test_nested_branches_lint_clean() -> None:
+    assert errors(planned(MODULES["Nested"]).module) == []
+
+
+# -- aliases ------------------------------------------------------------------------------------------------
+
+
+def test_scalar_tensors_are_planned() -> None:
+    found = planned(MODULES["Scalars"])
+    assert in_arenas(MODULES["Scalars"]) == 2
+    assert errors(found.module) == []
+    same(MODULES["Scalars"], SIZES)
+
+
+def test_tuples_are_followed_field_by_field() -> None:
+    assert reasons(MODULES["Tuples"]) == {"alloc3": "it is returned", "alloc4": "it is returned"}
+    assert errors(planned(MODULES["Tuples"]).module) == []
+    same(MODULES["Tuples"], SIZES)
+
+
+def test_in_place_calls_keep_their_argument_alive() -> None:
+    assert in_arenas(MODULES["InPlace"]) == 3
+    assert errors(planned(MODULES["InPlace"]).module) == []
+    same(MODULES["InPlace"], SIZES)
+
+
+def test_reshapes_in_dataflow_view_the_same_memory() -> None:
+    assert errors(planned(MODULES["Reshapes"]).module) == []
+    same(MODULES["Reshapes"], SIZES)
+
+
+@pytest.fixture
+def identity() -> None:
+    tvm.register_global_func("symalloc.tests.identity", lambda x: x, override=True)
+    tvm.register_global_func(
+        "symalloc.tests.head", lambda x: tvm.runtime.tensor(x.numpy()[: x.shape[0] // 2]), override=True
+    )
+
+
+def test_an_argument_of_an_unknown_packed_function_stays_unplanned(identity: None) -> None:
+    """StaticPlanBlockMemory reuses the storage of `a` while `b`, the same tensor, is still to be read."""
+
+    assert "symalloc.tests.identity" in reasons(MODULES["Identity"])["alloc"]
+    same(MODULES["Identity"], SIZES)
+    x = np.ones((2, 8), "float32")
+    machine = relax.VirtualMachine(
+        relax.build(MODULES["Identity"], "llvm", relax_pipeline=pipeline()), tvm.cpu()
+    )
+    np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + 1) + (2 * x) ** 2)
+
+
+def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) -> None:
+    found = planned(MODULES["Cast"])
+    first, second = found.plans["main"].arenas
+    assert (first.after, second.after.name if second.after else None) == (None, "h")
+    assert "symalloc.tests.head" in reasons(MODULES["Cast"])["alloc1"]
+    assert errors(found.module) == []
+    machine = relax.VirtualMachine(relax.build(MODULES["Cast"], "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    for n in (0, 1, 3, 128):
+        x = np.random.default_rng(n).random(n, dtype="float32")
+        half = (np.exp(x) + x)[: n // 2]
+        found = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(found, np.exp(half) + half, rtol=1e-5)
+
+
+def test_a_cast_to_a_known_symbol_is_checked_although_tvm_drops_it() -> None:
+    """KillAfterLastUse writes n + p for t and forgets that they were to be equal."""
+    module = MODULES["Joined"]
+    assert errors(planned(module).module) == []
+    same(module, [{"n": n, "p": p, "t": n + p} for n, p in ((1, 1), (3, 40))])
+    machine = relax.VirtualMachine(relax.build(module, "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    a, b, c = (tvm.runtime.tensor(np.zeros((rows, 8), "float32")) for rows in (2, 3, 4))
+    with pytest.raises(AssertionError, match=r"main: a match_cast does not hold: got n = 2, p = 3, t = 4"):
+        machine["main"](a, b, c)
+
+
+# -- functions ----------------------------------------------------------------------------------------------
+
+
+def test_each_function_has_its_arena() -> None:
+    found = planned(MODULES["Calls"])
+    assert all(found.plans[name].arenas for name in ("main", "other"))
+    assert errors(found.module) == []
+    same(MODULES["Calls"], SIZES)
+    same(MODULES["Calls"], [{"m": m, "k": 5} for m in (0, 1, 9)], function="other")
+
+
+def test_two_variables_of_one_name_are_told_apart() -> None:
+    builder = relax.BlockBuilder()
+    n, other = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 4), "float32"))
+    y = relax.Var("y", relax.TensorType((other, 4), "float32"))
+    with builder.function("main", [x, y]):
+        a = builder.emit(relax.op.exp(x))
+        b = builder.emit(relax.op.exp(y))
+        c = builder.emit(relax.op.add(a, x))
+        d = builder.emit(relax.op.add(b, y))
+        builder.emit_func_output(relax.Tuple([c, d]))
+    module = builder.finalize()
+    seen = extract(module, name="m").functions["main"]
+    paired = entry_symbols(module["main"], seen)
+    assert set(paired) == {"n", "n_1"}
+    assert not paired["n"].same_as(paired["n_1"])
+    for result in same(module, [{"n": 1, "n_1": 50}, {"n": 50, "n_1": 1}]):
+        assert result.arena_bytes == 64 + 832, "16 B and 800 B, each rounded up"
+
+
+# -- guards -------------------------------------------------------------------------------------------------
+
+
+def test_sizes_that_wrap_are_stopped_at_entry() -> None:
+    """2**56 rows of 256 B are 2**64 B, which wrap to an arena of no bytes at all."""
+    module = planned(MODULES["FromEmpty"])
+    (guard,) = module.plans["main"].guards
+    limit = 2**63 // 512 - 1
+    assert guard.condition.evaluate({"n": limit}) and not guard.condition.evaluate({"n": limit + 1})
+    machine = relax.VirtualMachine(
+        relax.build(MODULES["FromEmpty"], "llvm", relax_pipeline=pipeline()), tvm.cpu()
+    )
+    assert machine["main"](empty_rows(3)).numpy() == 2 * 64 * 3
+    with pytest.raises(AssertionError, match=r"got n = 72057594037927936"):
+        machine["main"](empty_rows(2**56))
+
+
+def test_a_static_module_has_no_guard() -> None:
+    assert planned(MODULES["Static"]).plans["main"].guards == ()
+    assert "assert_op" not in planned(MODULES["Static"]).module.script()
+
+
+# -- the pass -----------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stacking that puts everything at the start must be refused, through TVM's pass runner too."""
+
+    def flat(found: Sequence[Buffer], *_: object, **__: object) -> Layout:
+        placements = tuple(Placement(buffer=b, offset=ZERO) for b in found)
+        return Layout(size=sum((b.size for b in found), ZERO), placements=placements)
+
+    monkeypatch.setattr(planner, "assemble", flat)
+    with pytest.raises(
+        PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
+    ):
+        relax.build(mlp(), "llvm", relax_pipeline=pipeline())
+    relax.build(MODULES["FromShape"], "llvm")  # TVM is usable afterwards

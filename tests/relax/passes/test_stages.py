@@ -1,0 +1,108 @@
+"""TVM's own pipeline, pass by pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir.instrument import pass_instrument
+
+from symalloc.relax.passes.stages import Lowered, PassFailedError, has_memory_operations, lower, wanted_stages
+
+
+def module() -> Any:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        y = builder.emit(relax.op.add(x, x))
+        builder.emit_func_output(builder.emit(relax.op.multiply(y, y)))
+    return builder.get()
+
+
+def stages(stage: Any, mod: Any, target: str = "llvm") -> list[Lowered]:
+    kept: list[Lowered] = []
+    _, wanted = wanted_stages(stage, has_memory_operations(mod))
+    if wanted is not None:
+        lower(mod, target, wanted=wanted, keep=kept.append)
+    return kept
+
+
+def test_all_are_the_passes_that_tvm_itself_runs() -> None:
+    ran: list[str] = []
+
+    @pass_instrument
+    class Recorder:
+        def run_before_pass(self, mod: Any, info: Any) -> None:
+            ran.append(str(info.name))
+
+    with tvm.transform.PassContext(instruments=[Recorder()]):
+        relax.build(module(), target="llvm")
+    first, last = ran.index("CallTIRRewrite"), ran.index("LowerRuntimeBuiltin")
+    assert [lowered.stage for lowered in stages("all", module())] == ran[first : last + 1]
+
+
+def test_auto_plans_what_is_not_planned() -> None:
+    kept = stages("auto", module())
+    assert [lowered.stage for lowered in kept] == ["StaticPlanBlockMemory", "KillAfterLastUse"]
+    assert [has_memory_operations(lowered.mod) for lowered in kept] == [True, True]
+    assert wanted_stages("auto", False)[0] is True
+
+
+def test_auto_leaves_what_is_planned_as_it_is() -> None:
+    planned = stages("auto", module())[0].mod
+    assert wanted_stages("auto", has_memory_operations(planned)) == (True, None)
+
+
+def test_a_module_lowered_to_allocations_is_planned() -> None:
+    """R.builtin.alloc_tensor is memory that nobody planned yet."""
+    allocated = stages("all", module())[0]
+    assert allocated.stage == "CallTIRRewrite"
+    assert not has_memory_operations(allocated.mod)
+    assert has_memory_operations(stages("planned", allocated.mod)[-1].mod)
+
+
+def test_planned_alone_leaves_the_module_out() -> None:
+    assert wanted_stages("planned", False)[0] is False
+    assert wanted_stages("planned", True) == (True, None)
+    assert wanted_stages("as-is", False) == (True, None)
+
+
+def test_each_pass_is_announced() -> None:
+    seen: list[str] = []
+    lower(module(), "llvm", wanted=lambda _: False, keep=lambda _: None, entering=seen.append)
+    assert "LegalizeOps" in seen
+    assert seen[-1] == "LowerRuntimeBuiltin"
+
+
+def test_the_module_given_is_not_changed() -> None:
+    mod = module()
+    before = mod.script()
+    stages("all", mod)
+    assert mod.script() == before
+
+
+def test_a_pass_that_fails_is_named() -> None:
+    mod = module()
+    mod["main"] = mod["main"].with_attr("tir_var_upper_bound", "no map")
+    with pytest.raises(PassFailedError, match=r"upper_bound|[Mm]ap") as caught:
+        stages("auto", mod)
+    assert caught.value.stage == "StaticPlanBlockMemory"
+    assert "File" not in str(caught.value)
+
+
+def test_a_target_that_does_not_exist() -> None:
+    with pytest.raises(PassFailedError) as caught:
+        stages("auto", module(), target="nonsense")
+    assert caught.value.stage == ""
+
+
+def test_memory_operations_inside_a_branch_are_seen() -> None:
+    function = stages("auto", module())[0].mod["main"]
+    branch = relax.If(relax.const(True, "bool"), function.body, function.body)
+    binding = relax.VarBinding(relax.Var("z", relax.AnyType()), branch)
+    body = relax.SeqExpr([relax.BindingBlock([binding])], binding.var)
+    outer = relax.Function(function.params, body, relax.AnyType(), is_pure=False)
+    assert has_memory_operations(tvm.IRModule({"main": outer}))

@@ -1,0 +1,103 @@
+"""Calls that the virtual machine need not make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.pool.native import NativePool
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.name_tensors import NameTensors
+from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.passes.trim_calls import TrimCalls
+from symalloc.relax.run.memory_cfg import memory_cfg
+from tests.pool.library import need_native
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+PASSES = relax.transform
+
+
+def machine(name: str, *, trimmed: bool) -> relax.VirtualMachine:
+    """TVM's own passes, with or without ours among them."""
+    passes = [
+        PASSES.LegalizeOps(),
+        PASSES.RewriteDataflowReshape(),
+        PASSES.ToNonDataflow(),
+        PASSES.RemovePurityChecking(),
+        PASSES.CallTIRRewrite(),
+        PASSES.LowerAllocTensor(),
+        PASSES.KillAfterLastUse(),
+        PASSES.LowerRuntimeBuiltin(),
+        PASSES.ComputePrimValue(),
+        PASSES.VMShapeLower(),
+        *([TrimCalls()] if trimmed else []),
+        PASSES.AttachGlobalSymbol(),
+    ]
+    module = load_one(SCRIPT, module=name)
+    built = relax.build(module, "llvm", relax_pipeline=tvm.transform.Sequential(passes))
+    return relax.VirtualMachine(built, tvm.cpu())
+
+
+def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
+    found: Counter[str] = Counter()
+
+    def note(_function: Any, name: str, before: bool, *_: Any) -> None:
+        found[name] += before
+
+    built.set_instrument(note)
+    built["main"](*arguments)
+    return found
+
+
+def given(name: str, rows: int, flag: bool) -> list[Any]:
+    shapes = {"Chain": [(rows, 8)], "Branches": [(), (rows, 8)], "Nested": [(), (), (rows,)]}[name]
+    values = np.random.default_rng(rows)
+    return [tvm.runtime.tensor(values.random(s, dtype="float32") if s else np.array(flag)) for s in shapes]
+
+
+@pytest.mark.parametrize("name", ["Chain", "Branches", "Nested"])
+@pytest.mark.parametrize("flag", [True, False])
+def test_results_stay_and_calls_become_fewer(name: str, flag: bool) -> None:
+    plain, trimmed = machine(name, trimmed=False), machine(name, trimmed=True)
+    for rows in (1, 9):
+        arguments = given(name, rows, flag)
+        assert plain["main"](*arguments).numpy().tobytes() == trimmed["main"](*arguments).numpy().tobytes()
+    before, after = (calls(m, *given(name, 5, flag)) for m in (plain, trimmed))
+    assert after.total() < before.total()
+    kernels = {n: c for n, c in before.items() if not n.startswith("vm.builtin")}
+    assert {n: after[n] for n in kernels} == kernels
+
+
+def test_each_shape_is_made_once() -> None:
+    found = calls(machine("Chain", trimmed=True), *given("Chain", 5, True))
+    assert found["vm.builtin.make_shape"] == 2  # of the tensors, and of their storages in bytes
+
+
+def test_kills_stay_where_something_is_allocated_behind_them() -> None:
+    plain = calls(machine("Chain", trimmed=False), *given("Chain", 5, True))
+    trimmed = calls(machine("Chain", trimmed=True), *given("Chain", 5, True))
+    assert 0 < trimmed["vm.builtin.null_value"] < plain["vm.builtin.null_value"]
+
+
+def test_arguments_in_a_tuple_are_renewed_too() -> None:
+    """A builtin that is given the machine has its arguments in a tuple; the size is read once."""
+    need_native()
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    with builder.function("main", [relax.Var("x", relax.TensorType((n,), "float32"))], pure=False):
+        size = relax.ShapeExpr([n * 4])
+        storages = [builder.emit(relax.op.memory.alloc_storage(size, 0, "global", "uint8")) for _ in range(2)]
+        shape = relax.ShapeExpr([n])
+        first, second = (
+            builder.emit(relax.op.memory.alloc_tensor(storage, 0, shape, "float32")) for storage in storages
+        )
+        builder.emit_func_output(relax.Tuple([first, second]))
+    memory_cfg(NativePool())
+    built = relax.build(NameTensors()(builder.get()), "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    first, second = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(np.ones(3, "float32")))
+    assert first.shape == second.shape == (3,)

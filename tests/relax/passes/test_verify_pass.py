@@ -1,0 +1,161 @@
+"""VerifyMemory inside TVM's pass runner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+import symalloc
+from symalloc.instrument import VerifyMemory
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import pipeline
+from symalloc.relax.passes.verify_pass import Fault, VerificationError, VerificationWarning, make_instrument
+
+MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+OVERRUN = b"""
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
+        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+        filled = R.call_packed("fill", x, alloc, ty_args=(R.Tensor((m,), "float32"),))
+        return alloc
+"""
+
+
+def build(name: str, instrument: Any, pipe: Any = "default") -> None:
+    with tvm.transform.PassContext(instruments=[instrument]):
+        relax.build(load_one(SCRIPT, module=name), "llvm", relax_pipeline=pipe)
+
+
+def overrun(tmp_path: Path) -> tvm.IRModule:
+    file = tmp_path / "overrun.py"
+    file.write_bytes(OVERRUN)
+    return load_one(file)
+
+
+def test_the_pass_that_brings_a_fault_in_is_named() -> None:
+    """apache/tvm#20191: what StaticPlanBlockMemory makes of an If."""
+    with pytest.raises(VerificationError) as caught:
+        build("Branches", VerifyMemory())
+    text = str(caught.value)
+    assert text.startswith("StaticPlanBlockMemory brings in ")
+    assert "SYM204" in text and "but not every path allocates it" in text
+
+
+def test_tvm_is_usable_after_a_failure() -> None:
+    verify = VerifyMemory()
+    with pytest.raises(VerificationError):
+        build("Branches", verify)
+    build("Chain", verify)  # the instrument starts afresh
+    assert not tvm.transform.PassContext.current().instruments
+
+
+@pytest.mark.parametrize(
+    "name", ["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"]
+)
+def test_what_we_plan_passes(name: str) -> None:
+    for flavour in ("default", "target"):
+        build(name, VerifyMemory(), pipeline(pipeline=flavour))  # type: ignore[arg-type]
+
+
+def test_what_tvm_plans_rightly_passes() -> None:
+    for name in ("Chain", "Tuples", "InPlace", "Reshapes", "Calls"):
+        build(name, VerifyMemory())
+
+
+def test_warn_lets_the_build_go_on() -> None:
+    with pytest.warns(VerificationWarning) as caught:
+        build("Branches", VerifyMemory(mode="warn"))
+    texts = [str(w.message) for w in caught]
+    assert texts[0].startswith("StaticPlanBlockMemory brings in ")
+    assert sum("SYM204" in text for text in texts) == 1, "later passes are not charged with it again"
+
+
+def test_what_a_pass_makes_doubtful_is_a_warning_that_names_it() -> None:
+    """StaticPlanBlockMemory reuses a tensor that `test.keep` may have handed on."""
+    module = load_one(MUSEUM / "packed_returns_argument.py")
+    with pytest.warns(VerificationWarning) as caught, tvm.transform.PassContext(instruments=[VerifyMemory()]):
+        relax.build(module, "llvm")
+    (text,) = [str(w.message) for w in caught]
+    assert text.startswith("StaticPlanBlockMemory brings in a possible memory fault (SYM203):\n")
+    assert "`test.keep` may return its argument" in text
+
+
+def test_a_warning_does_not_hide_an_error() -> None:
+    faults = [
+        Fault(rule=r, function="main", text=f"{r} text", error=e) for r, e in (("W1", False), ("E1", True))
+    ]
+
+    def check(_: tvm.IRModule, stage: str) -> list[Fault]:
+        return faults if stage == "KillAfterLastUse" else []
+
+    with (
+        pytest.warns(
+            VerificationWarning, match=r"^KillAfterLastUse brings in a possible memory fault \(W1\)"
+        ),
+        pytest.raises(VerificationError, match=r"^KillAfterLastUse brings in a memory fault \(E1\)"),
+    ):
+        build("Chain", make_instrument(check))
+
+
+def test_a_fault_that_was_there_before_is_charged_to_nobody(tmp_path: Path) -> None:
+    with tvm.transform.PassContext(instruments=[VerifyMemory()]):
+        relax.transform.KillAfterLastUse()(overrun(tmp_path))
+
+
+def test_a_fault_made_by_a_nested_pass_is_charged_to_the_innermost(tmp_path: Path) -> None:
+    broken = overrun(tmp_path)
+
+    @tvm.transform.module_pass(opt_level=0, name="Breaks")
+    def breaks(_: tvm.IRModule, __: tvm.transform.PassContext) -> tvm.IRModule:
+        return broken
+
+    @tvm.transform.module_pass(opt_level=0, name="Outer")
+    def outer(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        return tvm.transform.Sequential([relax.transform.LowerAllocTensor(), breaks])(module)
+
+    with (
+        pytest.raises(VerificationError, match=r"^Breaks brings in a memory fault \(SYM101\)"),
+        tvm.transform.PassContext(instruments=[VerifyMemory()]),
+    ):
+        outer(load_one(SCRIPT, module="Chain"))
+
+
+def test_rules_can_be_left_out() -> None:
+    build("Branches", VerifyMemory(ignore=["SYM2"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"mode": "shout"}, "mode is 'shout'"),
+        ({"select": ["SYM999"]}, "SYM999"),
+        ({"assume": ["n <="]}, "assumption `n <=`"),
+    ],
+)
+def test_senseless_arguments_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(symalloc.UsageError, match=problem):
+        VerifyMemory(**options)
+
+
+def test_modules_without_memory_operations_are_not_checked() -> None:
+    asked: list[str] = []
+
+    def check(_: tvm.IRModule, stage: str) -> list[Fault]:
+        asked.append(stage)
+        return []
+
+    build("Chain", make_instrument(check))
+    assert asked[0] == "StaticPlanBlockMemory"
+    assert asked[-1] == "LowerRuntimeBuiltin", "behind it no symbol is left"
+    assert "LegalizeOps" not in asked

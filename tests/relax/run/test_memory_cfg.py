@@ -1,0 +1,245 @@
+"""Stock Relax programs whose storages come from a pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from symalloc.pool.errors import BoundsError, OutOfMemoryError
+from symalloc.pool.native import NativePool
+from symalloc.pool.policy import Options
+from symalloc.pool.replay import replay
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
+from tests.pool.died import died
+from tests.pool.library import need_native
+
+ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
+SIZES = (1, 700, 3, 0, 5000, 64, 701)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _native() -> None:
+    need_native()
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
+    return relax.build(module, target="llvm")
+
+
+def _machine(program: Any, pool: NativePool | None) -> relax.VirtualMachine:
+    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg=None if pool is None else memory_cfg(pool))
+
+
+def _input(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((n, 8)).astype("float32")
+
+
+def _call(machine: relax.VirtualMachine, x: np.ndarray) -> np.ndarray:
+    result: np.ndarray = machine["main"](tvm.runtime.tensor(x)).numpy()
+    return result
+
+
+def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
+    pool = NativePool()
+    ours, stock = _machine(program, pool), _machine(program, None)
+    for seed in range(3):
+        for n in SIZES:
+            x = _input(n, seed)
+            assert np.array_equal(_call(ours, x), _call(stock, x))
+    assert pool.statistics().allocs >= 3 * len(SIZES)
+
+
+def test_memory_comes_back_with_the_machine(program: Any) -> None:
+    pool = NativePool()
+    machine = _machine(program, pool)
+    for n in SIZES:
+        _call(machine, _input(n))
+    del machine
+    assert pool.statistics().live == 0
+    pool.trim()
+    assert pool.reserved == 0
+
+
+def test_an_output_may_outlive_the_machine(program: Any) -> None:
+    pool = NativePool()
+    machine = _machine(program, pool)
+    x = _input(4)
+    result = machine["main"](tvm.runtime.tensor(x))
+    expected = result.numpy().copy()
+    del machine
+    pool.alloc(4 * 8 * 4)
+    assert np.array_equal(result.numpy(), expected)
+
+
+def test_a_storage_ends_with_its_last_byte() -> None:
+    """apache/tvm#17322: the stock allocator, whose storages end with a page, accepts m up to 1024."""
+    machine = _machine(relax.build(load_one(ISSUE), target="llvm"), NativePool())
+    for m in (0, 1, 4):
+        assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
+    for m in (5, 1024):
+        with pytest.raises(BoundsError, match="a storage of 16 bytes"):
+            machine["main"](tvm.runtime.tensor(np.zeros(m, "float32")))
+
+
+def test_the_limit_reaches_the_caller(program: Any) -> None:
+    pool = NativePool(Options(limit=2**20))
+    machine = _machine(program, pool)
+    _call(machine, _input(1000))
+    with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
+        _call(machine, _input(100_000))
+    _call(machine, _input(1000))
+
+
+def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
+    pool, wrong = NativePool(), list[int]()
+
+    def serve(seed: int) -> None:
+        machine, stock = _machine(program, pool), _machine(program, None)
+        for n in SIZES * 3:
+            x = _input(n, seed)
+            if not np.array_equal(_call(machine, x), _call(stock, x)):
+                wrong.append(seed)
+
+    threads = [Thread(target=serve, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert pool.statistics().live == 0
+
+
+def test_pools_are_told_apart(program: Any) -> None:
+    first, second = NativePool(), NativePool()
+    assert memory_cfg(first) == memory_cfg(first) != memory_cfg(second)
+    _call(_machine(program, second), _input(8))
+    assert (first.statistics().allocs, second.statistics().allocs > 0) == (0, True)
+
+
+def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
+    pool = NativePool()
+    machine = _machine(program, pool)
+    pool.start_recording()
+    for n in SIZES:
+        _call(machine, _input(n))
+    del machine
+    trace = pool.stop_recording()
+    assert 8 * 4 * max(SIZES) <= trace.peak_live <= 5 * 8 * 4 * max(SIZES)
+    result = replay(trace, "pool", Options())
+    assert (result.left, result.peak_live) == (0, trace.peak_live)
+
+
+def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
+    module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
+    planned = PlanMemory()(lower(module, "llvm"))
+    pool = NativePool()
+    machine = _machine(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)
+    for n in range(1, 50):
+        before = pool.statistics()
+        _call(machine, _input(n))
+        # the first call finds out that the machine's shape heap would come from the pool, too
+        assert pool.statistics().allocs - before.allocs == (3 if n == 1 else 2)
+    warm = pool.statistics()
+    for n in range(1, 50):
+        _call(machine, _input(n))
+    now = pool.statistics()
+    assert (now.commits, now.decommits, now.reserved) == (warm.commits, warm.decommits, warm.reserved)
+
+
+def test_a_function_that_calls_itself_has_a_shape_heap_for_each_call() -> None:
+    """Each activation reads its sizes again behind the inner call."""
+    module = _countdown()
+    ours, stock = (
+        _machine(relax.build(module, "llvm"), NativePool()),
+        _machine(relax.build(module, "llvm"), None),
+    )
+    for _ in range(2):
+        for n in (1, 2, 7):
+            x = tvm.runtime.tensor(np.arange(n, dtype="float32"))
+            assert np.array_equal(ours["outer"](x).numpy(), stock["outer"](x).numpy())
+
+
+def _countdown() -> Any:
+    """`outer` calls `inner` at twice the length; both read their own `n` before and after."""
+    builder = relax.BlockBuilder()
+    n = tvm.tirx.Var("n", "int64")
+    y = relax.Var("y", relax.TensorType((n,), "float32"))
+    with builder.function("inner", [y]):
+        builder.emit_func_output(builder.emit(relax.op.broadcast_to(relax.op.sum(y), relax.ShapeExpr([n]))))
+    m = tvm.tirx.Var("m", "int64")
+    x = relax.Var("x", relax.TensorType((m,), "float32"))
+    with builder.function("outer", [x]):
+        twice = builder.emit(relax.op.concat([x, x]))
+        inner = builder.emit(relax.Call(builder.get().get_global_var("inner"), [twice]))
+        summed = builder.emit(relax.op.sum(inner))
+        builder.emit_func_output(builder.emit(relax.op.multiply(x, summed)))
+    return builder.get()
+
+
+@pytest.mark.parametrize("extents", ((2**62, 4), (-1, 1), (2**32, 2**32)))
+def test_a_storage_whose_size_wraps_is_refused(extents: tuple[int, int]) -> None:
+    builder, a, b = relax.BlockBuilder(), *(tvm.tirx.Var(name, "int64") for name in "ab")
+    with builder.function("main", [relax.Var("shape", relax.ShapeType([a, b]))]):
+        storage = relax.op.vm.alloc_storage(relax.ShapeExpr([a, b]), 0, "uint8")
+        builder.emit_func_output(builder.emit(storage))
+    machine = _machine(relax.build(builder.get(), "llvm"), NativePool())
+    with pytest.raises(BoundsError, match=r"a storage, .* has a negative size, or more bytes than 64 bits"):
+        machine["main"](tvm.runtime.ShapeTuple(extents))
+
+
+# -- the hook is tried out ----------------------------------------------------------------------------------
+
+
+def test_the_layout_of_a_storage_is_compared() -> None:
+    assert try_hook() == ""
+    fault = tvm_ffi.get_global_func("symalloc.pool.storage_fault")
+    number = memory_cfg(NativePool())[tvm.cpu()]
+    assert "is no vm.Storage but ffi.Shape" in fault(tvm.runtime.ShapeTuple([1]), number, 1)
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        storage = relax.op.memory.alloc_storage(relax.ShapeExpr([4096]), 0, "global", "uint8")
+        builder.emit_func_output(builder.emit(storage))
+    stock = _machine(relax.build(builder.get(), "llvm"), None)["main"]()
+    assert "does not hold the type of its allocator" in fault(stock, number, 4096)
+    assert "does not hold its size" in fault(stock, 2, 4095)
+    assert "does not hold its memory" in fault(stock, 2, 4096)
+
+
+def test_a_version_that_is_not_known_is_tried_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tvm, "__version__", "99.0")
+    assert memory_cfg(NativePool())
+
+
+def test_a_tvm_without_the_hook_is_told_of() -> None:
+    """The hook's name, taken by a function that knows no pools."""
+
+    def without() -> None:
+        pool = NativePool()
+        memory_cfg(pool)  # the library registers the function once
+        tvm_ffi.register_global_func("DeviceAllocator.", lambda device, kind: None, override=True)
+        said = try_hook()
+        assert said.startswith("takes no foreign allocator: ") and "Unknown allocator type" in said
+        with pytest.raises(HookError, match=r"this TVM \(99\.1\) takes no .*; the pool works with 0\.27"):
+            _require_hook("99.1")
+
+    assert died(without)[0] == 0
+
+
+def test_what_tvm_has_reserved_grows_with_its_allocator(program: Any) -> None:
+    before = reserved_by_tvm()
+    _call(_machine(program, None), _input(3_333))
+    assert reserved_by_tvm() >= before + 3_333 * 8 * 4

@@ -1,0 +1,252 @@
+"""Arguments, bindings, comparison, and jobs in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+import symalloc
+from symalloc.errors import SymallocError
+from symalloc.pool.native import NativePool
+from symalloc.program.model import Block, Function, Origin, TupleValue, Var
+from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.files.result import PlanKind, RunError
+from symalloc.relax.run.inputs import ShapeArgument, random_arguments
+from symalloc.relax.run.isolated import isolated
+from symalloc.relax.run.run import Runner
+from symalloc.relax.run.sweep import sweep
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv
+from tests.pool.library import need_native
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+FLOAT, INT = DType("float32", 32), DType("int64", 64)
+
+
+def tensor(*shape: Expr | int, dtype: DType = FLOAT) -> TensorType:
+    return TensorType(shape=tuple(e if isinstance(e, Expr) else constant(e) for e in shape), dtype=dtype)
+
+
+def function(*types: Type, **origins: Origin) -> Function:
+    nothing = TupleValue(())
+    return Function(
+        name="f",
+        params=tuple(Var(f"p{i}", kind) for i, kind in enumerate(types)),
+        body=Block(instructions=(), result=nothing),
+        result_type=TupleType(fields=()),
+        symbols=origins,
+    )
+
+
+N, M = symbol("n"), symbol("m")
+
+
+def test_arguments_follow_their_types() -> None:
+    f = function(
+        tensor(N, 4),
+        tensor(2 * N + 1, dtype=INT),
+        tensor(N, dtype=DType("bool", 8)),
+        tensor(3, dtype=DType("float16", 16)),
+        ShapeType(values=(N, M)),
+        ScalarType(value=M, dtype=INT),
+        TupleType(fields=(tensor(N), TupleType(fields=(tensor(1),)))),
+        n=Origin.DIMENSION,
+        m=Origin.DIMENSION,
+    )
+    a, b, c, d, shape, scalar, nested = random_arguments(f, {"n": 5, "m": 2}, seed=1)
+    assert isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and isinstance(nested, tuple)
+    assert (a.shape, a.dtype) == ((5, 4), np.dtype("float32"))
+    assert (b.shape, set(b.tolist()) <= {0, 1}) == ((11,), True)
+    assert c.dtype == bool and d.dtype == np.float16  # type: ignore[union-attr]
+    assert shape == ShapeArgument((5, 2)) and scalar == 2
+    assert nested[0].shape == (5,) and nested[1][0].shape == (1,)  # type: ignore[union-attr, index]
+
+
+@pytest.mark.parametrize("name", ("float32", "int64", "bool"))
+def test_a_tensor_without_extents_is_an_array(name: str) -> None:
+    f = function(TensorType(shape=(), dtype=DType(name, 32)))
+    (found,) = random_arguments(f, {}, seed=1)
+    assert isinstance(found, np.ndarray) and (found.shape, str(found.dtype)) == ((), name)
+
+
+def test_arguments_are_the_same_for_the_same_seed() -> None:
+    f = function(tensor(N, 4), n=Origin.DIMENSION)
+    (one,), (again,), (other,) = (random_arguments(f, {"n": 3}, seed=s) for s in (7, 7, 8))
+    assert isinstance(one, np.ndarray) and isinstance(again, np.ndarray) and isinstance(other, np.ndarray)
+    assert one.tobytes() == again.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("binding", "problem"),
+    [
+        ({}, r"no value for `batch`, `n`; add --bind batch=128 --bind n=128"),
+        ({"n": 1}, r"no value for `batch`"),
+        (
+            {"n": 1, "batch": 1, "batsch": 1},
+            r"`batsch` is no symbol .*; did you mean `batch`\?",
+        ),
+        ({"n": -1, "batch": 1}, r"`n` is an extent of a tensor and cannot be -1"),
+        ({"n": 2, "batch": 1}, r"the shape of `p0` comes out as \(-1,\)"),
+        ({"n": 0, "batch": 1}, r"the shape of `p1` divides by zero"),
+        ({"n": 1, "batch": 10**30}, r"`p2` with extents .* does not fit in memory"),
+    ],
+)
+def test_a_binding_that_makes_no_sense_is_refused(binding: dict[str, int], problem: str) -> None:
+    shapes = (tensor(1 - N), tensor(floordiv(8, N)), tensor(symbol("batch") * (1 << 40)))
+    f = function(*shapes, n=Origin.DIMENSION, batch=Origin.DIMENSION)
+    with pytest.raises(RunError, match=problem):
+        random_arguments(f, binding, seed=0)
+
+
+@pytest.mark.parametrize(
+    "kind", [OpaqueType(), TensorType(shape=None, dtype=FLOAT, ndim=2), ShapeType(values=None, ndim=2)]
+)
+def test_a_parameter_of_open_shape_is_refused(kind: Type) -> None:
+    with pytest.raises(RunError, match="no argument can be made up for the parameter `p0`"):
+        random_arguments(function(kind), {}, seed=0)
+
+
+# -- running ------------------------------------------------------------------------------------------------
+
+
+def test_a_difference_is_seen_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planned side is built from another module: one that computes 2x + x instead of 2x * x - 2x."""
+    chain, other = load_one(SCRIPT, module="Chain"), load_one(SCRIPT, module="Reshapes")
+    runner, wrong = Runner(chain), Runner(other)
+    monkeypatch.setattr(runner, "_planned", wrong._planned)
+    result = runner.run({"n": 3}, check=True)
+    assert result.difference is not None and result.difference.startswith("output 0 differs in ")
+
+
+def test_nan_is_equal_to_itself() -> None:
+    tvm.register_global_func(
+        "symalloc.tests.identity", lambda x: tvm.runtime.tensor(x.numpy() * np.float32("nan")), override=True
+    )
+    result = Runner(load_one(SCRIPT, module="Identity")).run({"n": 3}, check=True)
+    assert result.difference is None
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "problem"),
+    [
+        ("Calls", {"function": "looks"}, "no public function `looks`; it has main, other"),
+        ("Cast", {}, r"TVM cannot build the module: .*symalloc\.tests\.nowhere"),
+        (
+            "Chain",
+            {"target": "no-such-target"},
+            "for the target 'no-such-target'",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_said(module: str, options: dict[str, Any], problem: str) -> None:
+    loaded = load_one(SCRIPT, module=module)
+    if module == "Cast":
+        text = SCRIPT.read_text().replace("symalloc.tests.head", "symalloc.tests.nowhere")
+        loaded = from_script("modules.py", text.encode(), module=module)
+    with pytest.raises(RunError, match=problem):
+        Runner(loaded, **options).run({"n": 1})
+
+
+def test_several_functions_need_a_choice() -> None:
+    text = SCRIPT.read_text().replace("def main(x", "def first(x")
+    module = from_script("modules.py", text.encode(), module="Calls")
+    with pytest.raises(RunError, match="choose one with --function: first, other"):
+        Runner(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "module", "problem"),
+    [
+        ("none.py", None, None, "no such file"),
+        ("empty.py", b"", None, "holds no Relax module"),
+        (
+            "two.py",
+            SCRIPT.read_bytes(),
+            None,
+            r"holds \d+ modules; choose one with --module: Chain",
+        ),
+        ("two.py", SCRIPT.read_bytes(), "Chian", "holds no module `Chian`"),
+        ("broken.py", b"def (", None, "cannot be read"),
+        ("binary.json", b"\x00\xff\xfe", None, "cannot be read"),
+        (
+            "evil.py",
+            b"from tvm.script import ir as I, relax as R\n\n@I.ir_module\nclass M:\n    @R.function\n"
+            b"    def main(x: R.Tensor((__import__('os').getpid(),), 'float32')):\n        return x\n",
+            None,
+            r"evil\.py:6:27: not evaluated",
+        ),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(
+    tmp_path: Path, name: str, data: bytes | None, module: str | None, problem: str
+) -> None:
+    file = tmp_path / name
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(RunError, match=problem):
+        load_one(file, module=module)
+
+
+# -- on a pool ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
+def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
+    need_native()
+    pool = NativePool()
+    runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
+    result = runner.run({"n": 3}, check=True, repeat=4)
+    assert result.difference is None and result.pool is not None and result.plan == plan
+    # and once a shape heap
+    assert result.pool.allocations == 1 + 4 * (2 if plan == "symalloc" else 3)
+    assert result.pool.calls == 4 and result.pool.ratio > 1
+
+
+def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
+    need_native()
+    bindings = [{"n": n} for n in (3, 1, 7)]
+    runner = Runner(load_one(SCRIPT, module="Chain"), pool=NativePool())
+    report = sweep(runner, bindings, repeat=2, check=True, compare=True)
+    assert report.ok and [r.binding for r in report.results] == bindings
+    assert all(len(r.seconds) == 2 and r.checked for r in report.results)
+    assert report.pool is not None and report.pool.calls == 6
+    assert report.peer is not None and len(report.peer.seconds) == 3 and report.peer.reserved > 0
+
+
+def test_what_a_pool_refuses_ends_a_sweep() -> None:
+    need_native()
+    issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
+    report = sweep(Runner(issue, pool=NativePool()), [{"m": m} for m in (3, 4, 5, 1025)])
+    assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2
+    assert report.refused is not None and report.refused.startswith("tensor `main.alloc`, float32[5], ")
+    with pytest.raises(SymallocError, match=r"tensor `main\.alloc`, float32"):
+        symalloc.run(issue, {"m": 5}, pool=symalloc.Pool())
+
+
+# -- in a process of its own --------------------------------------------------------------------------------
+
+
+def test_a_job_answers_from_another_process() -> None:
+    assert isolated("os:getpid", what="asking") != os.getpid()
+
+
+def test_a_crash_is_an_error_message() -> None:
+    with pytest.raises(RunError, match=r"crashed \(SIGSEGV\) while crashing"):
+        isolated("signal:raise_signal", signal.SIGSEGV, what="crashing")
+
+
+def test_a_job_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(RunError, match=r"sleeping took longer than 0\.5 seconds"):
+        isolated("time:sleep", 60, what="sleeping", timeout=0.5)
+
+
+def test_a_fault_of_ours_is_no_user_error() -> None:
+    with pytest.raises(RuntimeError, match="TypeError"):
+        isolated("time:sleep", "long", what="sleeping")

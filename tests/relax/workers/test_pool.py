@@ -1,0 +1,209 @@
+"""Reading in worker processes: crashes, deadlines, interruptions cost what was being read, never the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tvm
+
+from symalloc.relax.read.script import ScriptReader
+from symalloc.relax.read.script_file import parse_script
+from symalloc.relax.workers.pool import WorkerPool
+from symalloc.relax.workers.read import FileResult, ReadOptions, read_files
+
+pytestmark = pytest.mark.slow
+
+IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
+# TVM 0.27 segfaults when a shape holds None
+CRASH = "R.shape([None])"
+# Python multiplies for minutes
+ENDLESS = "R.shape([7 ** 7 ** 9])"
+
+
+def module(name: str, shape: str = "R.shape([n, 2])") -> str:
+    return (
+        f'@I.ir_module\nclass {name}:\n    @R.function\n    def main(x: R.Tensor(("n", 2), "float32")):\n'
+        f"        n = T.int64()\n        y = R.add(x, x)\n        z = R.reshape(y, {shape})\n"
+        "        return R.add(z, z)\n"
+    ).replace("        return R.add(z, z)\n", "        w = R.add(z, z)\n        return w\n")
+
+
+def write(path: Path, *modules: str) -> Path:
+    path.write_text(IMPORTS + "".join(modules))
+    return path
+
+
+def read(*files: Path, stage: str = "as-is", timeout: float = 60.0) -> list[FileResult]:
+    options = ReadOptions(stage=stage, timeout=timeout, workers=1)  # type: ignore[arg-type]
+    return list(read_files(files, options))
+
+
+def found(result: FileResult) -> list[tuple[str, str]]:
+    return [(program.name, program.stage) for program in result.programs]
+
+
+def test_results_come_in_order_and_the_parent_stays_without_tvm(tmp_path: Path) -> None:
+    write(tmp_path / "a.py", module("A"), module("B"))
+    (tmp_path / "b.json").write_text("{}")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from symalloc.relax.workers.read import read_files, ReadOptions\n"
+        "for r in read_files([Path('b.json'), Path('a.py')], ReadOptions(stage='auto')):\n"
+        "    print(r.file, [(p.name, p.stage) for p in r.programs], len(r.problems))\n"
+        "print('tvm' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    passes = ("as-is", "StaticPlanBlockMemory", "KillAfterLastUse")
+    assert done.stdout.splitlines() == [
+        "b.json [] 1",
+        f"a.py {[(name, stage) for name in 'AB' for stage in passes]} 0",
+        "False",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_crash_costs_one_module(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.py", module("A"), module("B", CRASH), module("C"))
+    other = write(tmp_path / "other.py", module("D"))
+    result, after = read(file, other)
+    assert found(result) == [("A", "as-is"), ("C", "as-is")]
+    [problem] = result.problems
+    assert problem.module == "B"
+    assert problem.message.startswith(f"TVM {tvm.__version__} crashed (SIGSEGV) while reading m.py")
+    assert found(after) == [("D", "as-is")]
+
+
+def test_a_crash_in_a_pass_keeps_the_module_as_it_stands(tmp_path: Path) -> None:
+    """A trusted file gives relax.add a legalization that kills the process, as a fault of TVM would."""
+    code = (
+        "import os, signal, tvm\n\n\ndef die(*_):\n    os.kill(os.getpid(), signal.SIGSEGV)\n\n\n"
+        'tvm.ir.Op.get("relax.add").set_attr("FLegalize", die, 99)\nTWO = len("ab")\n'
+    )
+    file = write(tmp_path / "m.py", code, module("A", "R.shape([n, TWO])"))
+    [result] = read_files([file], ReadOptions(trust=True))
+    assert found(result) == [("A", "as-is")]
+    [problem] = result.problems
+    assert problem.message.startswith(
+        f"TVM {tvm.__version__} crashed (SIGSEGV) in LegalizeOps while lowering m.py"
+    )
+    assert (problem.stage, problem.module) == ("LegalizeOps", "A")
+    assert problem.hint == "the fault is TVM's; --stage as-is leaves its passes out"
+
+
+def test_a_json_file_that_crashes_the_loader(tmp_path: Path) -> None:
+    script = parse_script("m.py", (IMPORTS + module("M")).encode())
+    mod = ScriptReader(script, trust=False).read(script.modules[0]).mod
+    graph = json.loads(tvm.ir.save_json(mod))
+    number, node = next(
+        (k, n) for k, n in enumerate(graph["nodes"]) if n["type"] == "ffi.Array" and n["data"]
+    )
+    node["data"][0] = number  # an array that holds itself
+    (tmp_path / "cycle.json").write_text(json.dumps(graph))
+    crashed, good = read(tmp_path / "cycle.json", write(tmp_path / "m.py", module("M")))
+    assert [problem.message.split(" while ")[0] for problem in crashed.problems] == [
+        f"TVM {tvm.__version__} crashed (SIGSEGV)"
+    ]
+    assert found(good) == [("M", "as-is")]
+
+
+def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.py", module("A", ENDLESS), module("B"))
+    [result] = read(file, timeout=2.0)
+    assert [problem.message for problem in result.problems] == ["gave up after 2 s while reading m.py"]
+    assert found(result) == [("B", "as-is")]
+
+
+def children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed]
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_workers_stay_for_the_next_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "m.py", module("A"))
+    endless = write(tmp_path / "endless.py", module("B"), module("C", ENDLESS))
+    options = ReadOptions(stage="as-is")
+    told: list[tuple[int, int, str]] = []
+    with WorkerPool() as pool:
+        pool.start()
+        [worker] = pool._workers
+        monkeypatch.chdir(tmp_path)  # names are relative to where the reading is asked for
+        for _ in range(2):
+            [result] = pool.read([Path("m.py")], options, lambda *now: told.append(now))
+            assert found(result) == [("A", "as-is")]
+            assert pool._workers == [worker]
+        assert (0, 1, "reading m.py") in told
+
+        worker.process.kill()  # while it is idle: no file is to blame
+        worker.process.wait()
+        [result] = pool.read([Path("m.py")], options)
+        assert (found(result), result.problems) == ([("A", "as-is")], ())
+
+        [successor] = pool._workers
+        results = pool.read([Path("m.py"), endless], options)
+        next(results)
+        results.close()  # what is still being read is given up
+        assert successor.process.poll() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    write(tmp_path / "m.py", module("A", ENDLESS))
+    # what runs in the background of a script starts with Ctrl-C ignored
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from pathlib import Path; from symalloc.relax.workers.read import read_files\n"
+        "try:\n    list(read_files([Path('m.py')]))\nexcept KeyboardInterrupt:\n    raise SystemExit(130)"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
+    deadline = time.monotonic() + 30
+    while not children(run.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.5)  # let the worker get busy
+    workers = children(run.pid)
+    begun = time.monotonic()
+    if number is signal.SIGINT:
+        os.killpg(run.pid, number)  # as a terminal does
+    else:
+        run.kill()
+    assert run.wait(10) == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    while any(running(worker) for worker in workers) and time.monotonic() < begun + 20:
+        time.sleep(0.05)
+    assert workers
+    assert not any(running(worker) for worker in workers)
+
+
+def test_the_folder_it_is_started_in_is_not_imported_from(tmp_path: Path) -> None:
+    """A repository under review may hold a file called tvm.py or pickle.py."""
+    write(tmp_path / "m.py", module("A"))
+    for name in ("tvm", "pickle", "numpy", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()\n")
+    code = (
+        "from pathlib import Path; from symalloc.relax.workers.read import read_files; "
+        "list(read_files([Path('m.py')]))"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, check=True)
+    assert not (tmp_path / "imported").exists()
+
+
+def test_too_much_memory_is_a_problem_not_the_end(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.py", module("A", "R.shape([len([0] * (1 << 45))])"), module("B"))
+    [result] = read(file)
+    assert len(result.problems) == 1
+    assert found(result) == [("B", "as-is")]

@@ -1,0 +1,213 @@
+"""Reading, end to end: what the programs and problems of files and modules look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.program.model import Origin
+from symalloc.relax.read.script_file import parse_script
+from symalloc.relax.read.script_trust import trusted_names
+from symalloc.relax.workers.programs import Collected, read_path
+from symalloc.relax.workers.read import ReadOptions, read_module
+
+IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
+MODULE = (
+    "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor(('n', 4), 'float32')):\n"
+    "        n = T.int64()\n        y = R.add(x, x)\n        z = R.multiply(y, y)\n        return z\n"
+)
+
+
+def read(path: Path, text: str | bytes, **options: Any) -> Collected:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    sink = Collected()
+    read_path(path, ReadOptions(**options), sink)
+    return sink
+
+
+def module() -> Any:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        y = builder.emit(relax.op.add(x, x))
+        builder.emit_func_output(builder.emit(relax.op.multiply(y, y)))
+    return builder.get()
+
+
+def test_spans_of_a_script_point_into_the_users_file(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    text = "\n\n# é\n" + IMPORTS + MODULE.replace("R.add(x, x)", "R.add(x, x)  # here")
+    sink = read(file, text, stage="as-is")
+    assert sink.problems == []
+    [program] = sink.programs
+    spans = [instruction.span for instruction in program.functions["main"].body.instructions]
+    line = next(number for number, found in enumerate(text.splitlines(), 1) if "# here" in found)
+    first = next(span for span in spans if span is not None)
+    assert (first.file, first.line) == (str(file), line)
+    assert text.splitlines()[line - 1][first.column - 1 : first.end_column - 1] == "R.add(x, x)"
+    assert program.source is not None and program.source.origin is None
+
+
+def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> None:
+    inner = "".join(f"    {line}\n" for line in MODULE.splitlines())
+    text = IMPORTS + f"def test_a():\n{inner}def test_b():\n{inner}"
+    sink = read(tmp_path / "m.py", text, stage="as-is")
+    assert [program.name for program in sink.programs] == ["M:4", "M:13"]
+    for program, line in zip(sink.programs, (8, 17), strict=True):
+        first, *_ = program.functions["main"].body.instructions
+        assert first.span is not None and (first.span.line, first.text) == (line, "R.add(x, x)")
+
+
+def test_stages_have_the_script_that_tvm_prints_as_their_source(tmp_path: Path) -> None:
+    sink = read(tmp_path / "m.py", IMPORTS + MODULE)
+    assert [program.stage for program in sink.programs] == [
+        "as-is",
+        "StaticPlanBlockMemory",
+        "KillAfterLastUse",
+    ]
+    for program in sink.programs[1:]:
+        assert program.source is not None
+        assert program.source.origin == program.stage
+        assert "R.memory.alloc_storage" in program.source.text
+
+
+def test_json_has_the_printed_script_as_its_source(tmp_path: Path) -> None:
+    sink = read(tmp_path / "model.json", str(tvm.ir.save_json(module())), stage="as-is")
+    [program] = sink.programs
+    assert program.name == "model"
+    assert program.source is not None and "R.add" in program.source.text
+
+
+def test_a_module_in_memory() -> None:
+    result = read_module(module(), name="mlp")
+    assert result.file == "<mlp>"
+    assert [program.stage for program in result.programs] == [
+        "as-is",
+        "StaticPlanBlockMemory",
+        "KillAfterLastUse",
+    ]
+    unlocated = read_module(module(), ReadOptions(locate=False)).programs
+    assert [program.source for program in unlocated] == [None, None, None]
+
+
+def test_an_ill_formed_module_is_said_and_not_lowered(tmp_path: Path) -> None:
+    text = IMPORTS + MODULE.replace(
+        "R.add(x, x)", "R.call_packed('f', x, ty_args=R.Tensor((2, 4), 'float32'))"
+    )
+    sink = read(tmp_path / "m.py", text)
+    [problem] = sink.problems
+    assert problem.message.startswith("the module is ill-formed: Function is annotated as pure but contains")
+    assert [program.stage for program in sink.programs] == ["as-is"]
+
+
+def test_the_check_can_be_switched_off_in_the_script(tmp_path: Path) -> None:
+    text = IMPORTS + MODULE.replace("@I.ir_module", "@I.ir_module(check_well_formed=False)")
+    text = text.replace("R.add(x, x)", "R.call_packed('f', x, ty_args=R.Tensor((2, 4), 'float32'))")
+    assert [
+        p for p in read(tmp_path / "m.py", text, stage="as-is").problems if "ill-formed" in p.message
+    ] == []
+
+
+def test_an_undefined_symbol_is_left_to_its_rule(tmp_path: Path) -> None:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([2 * n, 4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+    sink = read(tmp_path / "m.json", str(tvm.ir.save_json(builder.get())))
+    assert sink.problems == []
+    assert Origin.UNDEFINED in sink.programs[0].functions["main"].symbols.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("m.py", b"", "it holds no Relax module"),
+        ("m.py", b"x = 1\n", "it holds no Relax module"),
+        ("m.py", b"def f(:\n", "syntax error: invalid syntax"),
+        ("m.py", b"\x00\x01", "it is a binary file, not Python source"),
+        ("m.json", b"", "the file is empty"),
+        ("m.json", b"\x80\x81", "it is a binary file, not JSON text"),
+        ("m.json", b'{"a": 1}', "it is JSON, but not a graph written by tvm.ir.save_json"),
+        ("m.json.gz", b"\x1f\x8b\x08", "the gzip file is truncated"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    sink = read(tmp_path / name, data)
+    [problem] = sink.problems
+    assert problem.message.startswith(f"cannot be read: {message}")
+    assert sink.programs == []
+    is_text = name.endswith(".py") and "binary" not in message
+    assert (sink.text is not None) == is_text, "what was decoded can be shown"
+
+
+def test_a_mistake_in_a_script_has_its_place(tmp_path: Path) -> None:
+    sink = read(tmp_path / "m.py", IMPORTS + MODULE.replace("R.add(x, x)", "R.add(x, 'float32', 3)"))
+    [problem] = sink.problems
+    assert problem.message.startswith("TVM's parser refuses it: ")
+    assert problem.span is not None
+    assert (problem.span.line, problem.span.column) == (7, 13)
+
+
+def test_an_unknown_target(tmp_path: Path) -> None:
+    sink = read(tmp_path / "m.py", IMPORTS + MODULE, target="nonsense")
+    assert [program.stage for program in sink.programs] == ["as-is"]
+    assert sink.problems[0].message.startswith("target 'nonsense' is not understood")
+
+
+# -- trust
+
+
+def test_trust_runs_what_the_file_defines(tmp_path: Path) -> None:
+    (tmp_path / "sizes.py").write_text("WIDTH = 8\n")
+    text = "from sizes import WIDTH\n" + IMPORTS + MODULE.replace("4), 'float32'", "WIDTH), 'float32'")
+    assert "imported (sizes.WIDTH)" in read(tmp_path / "m.py", text).problems[0].message
+    sink = read(tmp_path / "m.py", text, trust=True, stage="as-is")
+    assert sink.problems == []
+    assert "8" in str(sink.programs[0].functions["main"].params[0].type)
+
+
+def test_trust_runs_nothing_that_is_not_needed(tmp_path: Path) -> None:
+    text = IMPORTS + "open('x', 'w')\ndef helper():\n    pass\n" + MODULE
+    assert trusted_names(parse_script(str(tmp_path / "m.py"), text.encode())) == {}
+
+
+def test_trusted_code_that_fails(tmp_path: Path) -> None:
+    text = IMPORTS + "N = [][1]\n" + MODULE.replace("4), 'float32'", "N), 'float32'")
+    [problem] = read(tmp_path / "m.py", text, trust=True).problems
+    assert (
+        problem.message == "cannot be read: its module-level code raised IndexError: list index out of range"
+    )
+
+
+# -- what TVM prints and cannot read
+
+
+def test_printed_stages_are_read_back(tmp_path: Path) -> None:
+    for program in read_module(module(), ReadOptions(stage="all")).programs:
+        assert program.source is not None
+        sink = read(tmp_path / "m.py", program.source.text, stage="as-is")
+        assert sink.problems == []
+        assert [p.name for p in sink.programs] == ["Module"]
+
+
+def test_a_kernels_own_symbol_beside_that_of_the_module(tmp_path: Path) -> None:
+    text = (
+        'm = TypeVar("m")\n@I.ir_module\nclass M:\n    @T.prim_func\n'
+        '    def k(a: T.Buffer(("m",), "float32"), b: T.Buffer((m,), "float32")):\n        m = T.int32()\n'
+        "        for i in range(m):\n            b[i] = a[i]\n\n    @R.function\n"
+        '    def main(x: R.Tensor((m,), dtype="float32")):\n        y = R.add(x, x)\n        return y\n'
+    )
+    assert read(tmp_path / "m.py", text, stage="as-is").problems == []
+
+
+def test_a_script_printed_without_its_constants(tmp_path: Path) -> None:
+    text = IMPORTS + MODULE.replace("R.add(x, x)", 'R.add(x, metadata["ir.GenericConst"][0])')
+    [problem] = read(tmp_path / "m.py", text).problems
+    assert problem.message == "not evaluated: the script was printed without its constants"
+    assert problem.hint == "print it with mod.script(show_meta=True)"
