@@ -36,12 +36,14 @@ sanitize: $(STAMP) ## the native core under AddressSanitizer and ThreadSanitizer
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python benchmarks/fuzz_prove.py --count $(or $(COUNT),20000)
 
-bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, pools, models
+bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, models, the pool in the VM
 	$(BIN)/python benchmarks/lint_llama.py
 	$(BIN)/python benchmarks/plan_llama.py
 	$(BIN)/python benchmarks/plan_overhead.py
 	$(BIN)/python benchmarks/pack.py --count 20
 	$(BIN)/python benchmarks/plan_models.py
+	$(BIN)/python benchmarks/pool_vm.py
+	$(BIN)/python tests/models/pooled.py 500
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -23,25 +23,37 @@ if TYPE_CHECKING:
     from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
     from symalloc.packing import pack
     from symalloc.pipelines import pipeline
+    from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, OverrunError, PoolError
+    from symalloc.pool.leaks import LeakWarning
     from symalloc.pool.native import NativePool as Pool
     from symalloc.pool.policy import Options as PoolOptions
+    from symalloc.pool.prometheus import prometheus_text
     from symalloc.prove.verdict import Proof, Verdict
     from symalloc.relax.passes.name_tensors import NameTensors
     from symalloc.relax.passes.plan_pass import PlanMemory
-    from symalloc.relax.run.memory_cfg import memory_cfg
+    from symalloc.relax.passes.take_storages import TakeStorages, serve
+    from symalloc.relax.run.memory_cfg import HookError, memory_cfg
     from symalloc.report.pool_use import pool_report
 
 __all__ = [
+    "BadFreeError",
+    "BoundsError",
     "Diagnostic",
     "Fix",
+    "HookError",
+    "LeakWarning",
     "NameTensors",
+    "OutOfMemoryError",
+    "OverrunError",
     "PlanMemory",
     "Pool",
+    "PoolError",
     "PoolOptions",
     "Proof",
     "Report",
     "Severity",
     "SymallocError",
+    "TakeStorages",
     "UsageError",
     "Verdict",
     "VerifyMemory",
@@ -52,21 +64,31 @@ __all__ = [
     "pipeline",
     "plan",
     "pool_report",
+    "prometheus_text",
     "prove",
     "run",
+    "serve",
 ]
 
 _HOMES = {  # the module, and the name there where that is another
+    "BadFreeError": "symalloc.pool.errors",
+    "BoundsError": "symalloc.pool.errors",
     "Diagnostic": "symalloc.lint.diagnostic",
     "Fix": "symalloc.lint.diagnostic",
+    "HookError": "symalloc.relax.run.memory_cfg",
+    "LeakWarning": "symalloc.pool.leaks",
     "NameTensors": "symalloc.relax.passes.name_tensors",
+    "OutOfMemoryError": "symalloc.pool.errors",
+    "OverrunError": "symalloc.pool.errors",
     "PlanMemory": "symalloc.relax.passes.plan_pass",
     "Pool": "symalloc.pool.native:NativePool",
+    "PoolError": "symalloc.pool.errors",
     "PoolOptions": "symalloc.pool.policy:Options",
     "Proof": "symalloc.prove.verdict",
     "Report": "symalloc.lint.diagnostic",
     "Severity": "symalloc.lint.diagnostic",
     "SymallocError": "symalloc.errors",
+    "TakeStorages": "symalloc.relax.passes.take_storages",
     "UsageError": "symalloc.errors",
     "Verdict": "symalloc.prove.verdict",
     "VerifyMemory": "symalloc.instrument",
@@ -76,8 +98,10 @@ _HOMES = {  # the module, and the name there where that is another
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
     "pool_report": "symalloc.report.pool_use",
+    "prometheus_text": "symalloc.pool.prometheus",
     "prove": "symalloc.api",
     "run": "symalloc.api",
+    "serve": "symalloc.relax.passes.take_storages",
 }
 
 
@@ -86,6 +110,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("symalloc")
+    if name == "pool":  # the room, for `symalloc.pool.statistics()`
+        return import_module("symalloc.pool")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `symalloc` has no attribute `{name}`")

@@ -13,7 +13,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "pool.md"
 def test_examples_run_one_after_the_other() -> None:
     need_native()
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(DOCUMENT), "exec"), names)

@@ -23,7 +23,7 @@ VERBS = {
     "lint": "Verify the memory of Relax modules: bounds, lifetimes, shapes.",
     "prove": "Sort a size constraint into always-valid, always-invalid or runtime-check.",
     "plan": "Plan the memory of a Relax module and write the planned module.",
-    "run": "Run a Relax module at given sizes, planned.",
+    "run": "Run a Relax module at given sizes; say what memory and time it took.",
     "pack": "Pack buffers of given or symbolic sizes into one arena.",
     "replay": "Replay allocation traces on the pool and on others.",
     "rules": "List the rules.",
