@@ -2,6 +2,7 @@
 
 Every command is printed before its output.  The exit status is 0 only if each did what it should.
 """
+
 from __future__ import annotations
 
 import shlex
@@ -44,7 +45,9 @@ def chapters() -> tuple[Chapter, ...]:
         Chapter(
             title="1. A fault that TVM hides until m = 1025",
             text="apache/tvm#17322: 16 bytes are reserved for a tensor of m floats.",
-            steps=(Step(command="symalloc lint examples/issue_17322.py", status=1, shows=("SYM101", "m = 5")),),
+            steps=(
+                Step(command="symalloc lint examples/issue_17322.py", status=1, shows=("SYM101", "m = 5")),
+            ),
         ),
         Chapter(
             title="2. A Llama-style decoder over any number of tokens, planned and run",
@@ -56,7 +59,10 @@ def chapters() -> tuple[Chapter, ...]:
                     shows=("arena / floor               1.000", "TVM, no bounds", "linted"),
                 ),
                 *(
-                    Step(command=f"symalloc run {MODEL} --pipeline target --bind n={n} --check", shows=bit_for_bit)
+                    Step(
+                        command=f"symalloc run {MODEL} --pipeline target --bind n={n} --check",
+                        shows=bit_for_bit,
+                    )
                     for n in (1, 33)
                 ),
             ),
@@ -81,6 +87,21 @@ def chapters() -> tuple[Chapter, ...]:
                 ),
             ),
         ),
+        Chapter(
+            title="4. A pool that keeps what it reserves near what is live",
+            text="A program at seven lengths, on our pool and on TVM's; and the fault of chapter 1, at run time.",
+            steps=(
+                Step(
+                    command="symalloc run examples/mlp.py --sweep n=100..1000:150 --pool --compare tvm",
+                    shows=("reserved, ours / TVM's",),
+                ),
+                Step(
+                    command="symalloc run examples/issue_17322.py --bind m=5 --plan none --pool",
+                    status=1,
+                    shows=("main.alloc", "needs 20 bytes"),
+                ),
+            ),
+        ),
     )
 
 
@@ -97,7 +118,12 @@ def run(step: Step) -> bool:
     program, *arguments = shlex.split(step.command)
     errors = subprocess.DEVNULL if step.quiet_errors else subprocess.STDOUT
     done = subprocess.run(
-        [PROGRAMS[program], *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, check=False
+        [PROGRAMS[program], *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        check=False,
     )
     print(done.stdout, end="")
     print(ending(done.returncode), end="\n\n" if done.returncode else "\n", flush=True)
