@@ -41,6 +41,12 @@ void Holes::Take(int64_t offset, int64_t nbytes) {
   }
 }
 
+bool Holes::Overlaps(int64_t offset, int64_t nbytes) const {
+  Place before = Before(offset);
+  if (before.slot >= 0 && start(before) + size(before) > offset) return true;
+  return Next(&before) && start(before) < offset + nbytes;
+}
+
 bool Holes::Put(int64_t offset, int64_t nbytes) {
   Place before = Before(offset);
   Place after = before;

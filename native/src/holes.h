@@ -22,6 +22,9 @@ class Holes {
   // Removes [offset, offset + nbytes), which must lie in one hole.
   void Take(int64_t offset, int64_t nbytes);
 
+  // Whether part of [offset, offset + nbytes) is free.
+  bool Overlaps(int64_t offset, int64_t nbytes) const;
+
   // Frees [offset, offset + nbytes) and merges it with what it touches; false where part of it is free.
   bool Put(int64_t offset, int64_t nbytes);
 
@@ -63,6 +66,8 @@ class Holes {
   void Erase(Place place);
   void Refresh(int64_t chunk);
 
+  int64_t start(Place p) const { return chunks_[p.chunk].slots->starts[p.slot]; }
+  int64_t size(Place p) const { return chunks_[p.chunk].slots->sizes[p.slot]; }
   int64_t& start(Place p) { return chunks_[p.chunk].slots->starts[p.slot]; }
   int64_t& size(Place p) { return chunks_[p.chunk].slots->sizes[p.slot]; }
 

@@ -6,18 +6,20 @@
 
 #include "barrier.h"
 #include "bins.h"
+#include "piece.h"
 
 namespace symalloc {
 
-// The bins belong to their thread while it is inside `section`, else to whoever holds the pool's mutex: others
+// The bins and pieces belong to their thread while it is inside `section`, else to whoever holds the pool's mutex: others
 // than that thread close the door first.  The counts are written by their thread alone, and read by any.
 struct Local {
   Section section;
   Bins bins[2];
+  Piece pieces[2];
   std::atomic<int64_t> allocs{0}, frees{0}, live{0};
 
-  // Bytes that wait in the bins.
-  int64_t held() const { return bins[0].held() + bins[1].held(); }
+  // Bytes that wait in the bins and pieces.
+  int64_t held() const { return bins[0].held() + bins[1].held() + pieces[0].size() + pieces[1].size(); }
 
   void CountAlloc(int64_t nbytes) {
     Add(&allocs, 1);

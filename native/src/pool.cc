@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLeastCapacity = 1 << 26;
 constexpr int64_t kLeastSoft = 2 << 20;  // bytes
+constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
 int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrain); }
 
@@ -32,6 +33,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
     : options_(options),
       id_(Registry::Global().NewId()),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
+      piece_most_(2 * std::min(options.bin_capacity, options.capacity)),
       range_count_(options.apart ? 2 : 1),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{ledger_.mutex(), &mutex_} {
@@ -83,6 +85,9 @@ void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
   align = std::max(align, kGrain);
+  if (guard_ == nullptr && align == kGrain) {
+    if (void* block = TakePiece(local(), nbytes, escapes && options_.apart)) return block;
+  }
   void* block = Asking(nbytes, [&] {
     if (guard_ != nullptr) return AllocGuarded(nbytes, align);
     return Place(local(), escapes && options_.apart, nbytes, align);
@@ -125,7 +130,26 @@ bool Pool::PutBinned(Local* local, void* block, int64_t nbytes, int which) {
   return fits;
 }
 
+void* Pool::TakePiece(Local* local, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size <= bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return nullptr;
+  void* block = local->pieces[which].Take(size);
+  if (block != nullptr) local->CountAlloc(nbytes);
+  local->section.Leave();
+  return block;
+}
+
+bool Pool::JoinPiece(Local* local, void* block, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (local == nullptr || size <= bin_largest_ || !local->section.Enter(closed_)) return false;
+  bool joined = local->pieces[which].Join(block, size, piece_most_);
+  if (joined) local->CountFree(nbytes);
+  local->section.Leave();
+  return joined;
+}
+
 void Pool::FreeUnbinned(Local* local, void* block, int64_t nbytes, int which) {
+  if (JoinPiece(local, block, nbytes, which)) return;
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
   if (local == nullptr) {
@@ -134,14 +158,25 @@ void Pool::FreeUnbinned(Local* local, void* block, int64_t nbytes, int which) {
     retired_live_ -= nbytes;
     return;
   }
-  if (size > bin_largest_) {
+  Bins& bins = local->bins[which];
+  if (size > piece_most_) {
     ReleaseLocked(block, size);
+  } else if (size > bin_largest_) {
+    KeepLocked(&local->pieces[which], block, size);
   } else {
-    Bins& bins = local->bins[which];
     if (bins.held() + size > options_.bin_capacity) FlushLocked(&bins);
     bins.Put(block, size);
   }
   local->CountFree(nbytes);
+}
+
+// Keeps a block in place of the piece that is kept.
+void Pool::KeepLocked(Piece* piece, void* block, int64_t size) {
+  FlushLocked(piece);
+  Range& range = *ranges_[RangeOf(block)];
+  int64_t offset = static_cast<char*>(block) - range.base;
+  if (offset + size > options_.capacity || range.holes.Overlaps(offset, size)) throw BadFree(kFreeAlready);
+  piece->Join(block, size, piece_most_);
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -213,8 +248,8 @@ void* Pool::Place(Local* local, int which, int64_t nbytes, int64_t align) {
     spares.GiveBack();
     offset = Tightest(&range, size, align);
     range.holes.Take(offset, size);
+    range.pages.Commit(offset, size, &spares);
   }
-  range.pages.Commit(offset, size, &spares);
   NoteUsed(size);
   int64_t in_use = InUse(local);
   peak_used_ = std::max(peak_used_, in_use);
@@ -228,7 +263,7 @@ void* Pool::Place(Local* local, int which, int64_t nbytes, int64_t align) {
   return range.base + offset;
 }
 
-// Takes the lowest hole, and sees to it that what is missing there can be backed; kNone where there is no hole,
+// Takes the lowest hole, and backs what is missing there; kNone where there is no hole,
 // or the limit would be broken.
 int64_t Pool::TakeHole(Local* local, int which, int64_t size, int64_t align, Spares* spares) {
   Range& range = *ranges_[which];
@@ -241,9 +276,13 @@ int64_t Pool::TakeHole(Local* local, int which, int64_t size, int64_t align, Spa
     missing = range.pages.Missing(offset, size);
   }
   range.holes.Take(offset, size);
-  if (missing == 0 || MakeRoom(which, missing, size, InUse(local), spares)) return offset;
-  range.holes.Put(offset, size);
-  return Holes::kNone;
+  if (missing == 0) return offset;
+  if (!MakeRoom(which, missing, size, InUse(local), spares)) {
+    range.holes.Put(offset, size);
+    return Holes::kNone;
+  }
+  range.pages.Commit(offset, size, spares);
+  return offset;
 }
 
 // Bytes in use: those that wait in the bins of this thread are not.
@@ -309,7 +348,7 @@ void Pool::ReleaseLocked(void* block, int64_t size) {
   Range& range = *ranges_[RangeOf(block)];
   int64_t offset = static_cast<char*>(block) - range.base;
   if (offset + size > options_.capacity || !range.holes.Put(offset, size)) {
-    throw BadFree("what is freed is free already, in whole or in part");
+    throw BadFree(kFreeAlready);
   }
   NoteUsed(-size);
 }

@@ -30,7 +30,7 @@ struct Options {
   int64_t limit = -1;  // bytes; -1: none
   int64_t page = 64 << 10;
   int64_t bin_largest = kBinLargest;
-  int64_t bin_capacity = 2 << 20;  // bytes that a thread holds back
+  int64_t bin_capacity = 2 << 20;  // bytes that a thread holds back in bins; twice as many in one piece
   int64_t capacity = int64_t{1} << 40;
   bool apart = false;
   bool huge = true;
@@ -170,6 +170,8 @@ class Pool {
   }
   void* TakeBinned(Local* local, int64_t nbytes, int which);
   bool PutBinned(Local* local, void* block, int64_t nbytes, int which);
+  void* TakePiece(Local* local, int64_t nbytes, int which);
+  bool JoinPiece(Local* local, void* block, int64_t nbytes, int which);
   // Out of line, so that the quick way stays short.
   [[gnu::noinline]] void* AllocUnbinned(int64_t nbytes, int64_t align, bool escapes);
   [[gnu::noinline]] void FreeUnbinned(Local* local, void* block, int64_t nbytes, int which);
@@ -213,12 +215,15 @@ class Pool {
   bool FlushOthersLocked(const Local* local);
   void FlushLocked(Local* local);
   void FlushLocked(Bins* bins);
+  void FlushLocked(Piece* piece);
+  void KeepLocked(Piece* piece, void* block, int64_t size);
   void ReleaseLocked(void* block, int64_t size);
   int64_t ReservedLocked() const;
 
   Options options_;  // as given, but for the capacity, which may be less
   const uint64_t id_;        // never used twice in a process
   const int64_t bin_largest_;
+  const int64_t piece_most_;  // bytes of a piece
   std::atomic<bool> closed_{false};  // the bins of others: somebody who holds the mutex is at them
   int range_count_;
   int64_t most_aligned_ = int64_t{1} << 30;  // bytes; less where the capacity is small

@@ -118,7 +118,7 @@ int64_t Pool::Range::LargestBacked(int64_t page) const {
 
 Shortage Pool::ShortageOf(const Range& range, int64_t size, int64_t missing) {
   int64_t in_bins = 0;
-  for (auto& local : locals_) in_bins += local->bins[0].held() + local->bins[1].held();
+  for (auto& local : locals_) in_bins += local->held();
   return {size, options_.limit, used_ - in_bins, in_bins, ReservedLocked(), missing, range.LargestBacked(options_.page),
           options_.page};
 }

@@ -91,10 +91,15 @@ bool Pool::FlushOthersLocked(const Local* local) {
 void Pool::FlushLocked(Local* local) {
   if (local == nullptr) return;
   for (Bins& bins : local->bins) FlushLocked(&bins);
+  for (Piece& piece : local->pieces) FlushLocked(&piece);
 }
 
 void Pool::FlushLocked(Bins* bins) {
   bins->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+}
+
+void Pool::FlushLocked(Piece* piece) {
+  piece->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
 }
 
 // For a fork: no thread is in the middle of anything.

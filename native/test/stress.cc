@@ -1,6 +1,7 @@
 // Threads that allocate, stamp, hand over, check and free blocks of one pool at random, while it is trimmed, its
 // limit is met, its callbacks are called and the process forks.  Exit status 1 where a stamp is lost, a block is
-// handed out twice, a forked process cannot go on, or the statistics at rest are not exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
+// handed out twice, a block can be freed twice, a forked process cannot go on, or the statistics at rest are not
+// exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,22 @@ void Fork(Pool* pool) {
   if (child < 0 || waitpid(child, &status, 0) != child || status != 0) ++faults;
 }
 
+// A large block is seen to be free already, whether it waits in the thread's piece or lies in a hole.
+void FreeTwice(Pool* pool) {
+  constexpr int64_t kLarge = 1 << 20;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool->Alloc(kLarge, 64, false));
+  for (int freed : {0, 2}) {
+    pool->Free(blocks[freed], kLarge);
+    try {
+      pool->Free(blocks[0], kLarge);
+      ++faults;
+    } catch (const symalloc::BadFree&) {
+    }
+  }
+  pool->Free(blocks[1], kLarge);
+}
+
 int64_t Number(int count, char** arguments, int index, int64_t otherwise) {
   return count > index ? std::atoll(arguments[index]) : otherwise;
 }
@@ -147,6 +164,7 @@ int main(int count, char** arguments) {
   options.apart = true;
   options.limit = threads * (int64_t{3} << 20);
   Pool pool(options);
+  FreeTwice(&pool);
   Watch(&pool, options.limit);
   std::vector<std::thread> workers;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);

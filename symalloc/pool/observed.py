@@ -78,9 +78,9 @@ class Observed:
         been at `rearm` (nine tenths of `at`) or less.
 
         `at` is bytes (an int) or a share of the limit as it is now (a float or Fraction up to 1).  In use is
-        what the statistics call `used`: what waits in the threads' bins, up to `bin_capacity` each, counts.
-        Not called for where use is when it is set.  What the callback raises is said on the standard error
-        stream; the allocation goes on.  Raises PoolUsageError.
+        what the statistics call `used`: what waits for the threads' next blocks counts, up to three times
+        `bin_capacity` for each thread.  Not called for where use is when it is set.  What the callback raises
+        is said on the standard error stream; the allocation goes on.  Raises PoolUsageError.
         """
         return self._watch(True, high_marks(at, rearm, self.limit), callback)
 

@@ -2,11 +2,12 @@
 
 A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
 
-1. A block of up to 64 KiB comes from a bin of blocks of its exact size, where one waits.
+1. A block of up to 64 KiB comes from a bin of blocks of its exact size, where one waits; a larger one from
+   the piece of memory that was freed last, where that is large enough (`piece.py`).
 2. Else the lowest hole of the range that is large enough serves (`holes.py`).  Where all its pages are
    backed, that is all.
 3. Where pages are missing, they are backed, as long as that keeps the pool within its limits.
-4. Where it would not, the bins are emptied: what they held may fill the gap.
+4. Where it would not, the bins and the piece are given up: what they held may fill the gap.
 5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
    from holes that nobody fits in to where it is wanted.
 6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
@@ -27,6 +28,7 @@ from symalloc.pool.bins import Bins
 from symalloc.pool.errors import BadFreeError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.holes import Holes, round_up
 from symalloc.pool.pages import Pages
+from symalloc.pool.piece import Piece
 from symalloc.pool.shortage import Shortage, no_address_space
 
 __all__ = ["Options", "PagedPool"]
@@ -43,6 +45,7 @@ class Options:
     `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction), yet at least 2 MiB, or
     bytes (an int), or None: free pages are never given back by themselves.  `limit` bounds the bytes
     backed.  `page` is the unit that is backed and given back; `capacity` the address space of one range.
+    Of each range a thread holds back `bin_capacity` bytes in bins and twice as many in one piece.
     """
 
     soft_limit: Fraction | int | None = Fraction(11, 10)
@@ -119,9 +122,10 @@ class PagedPool:
         self._bins = [
             Bins(largest=self.options.bin_largest, capacity=self.options.bin_capacity) for _ in self._ranges
         ]
+        self._pieces = [Piece(most=2 * self.options.bin_capacity) for _ in self._ranges]
         self._blocks: dict[int, int] = {}  # address -> bytes, of live blocks
-        self.used = 0  # bytes that the ranges have handed out, to callers or to bins
-        self.peak_used = 0  # without what waited in bins
+        self.used = 0  # bytes that the ranges have handed out, to callers, bins or pieces
+        self.peak_used = 0  # without what waited in those
 
     @property
     def reserved(self) -> int:
@@ -139,7 +143,7 @@ class PagedPool:
         """
         size = max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
         which = int(escapes and self.options.apart)
-        address = self._bins[which].take(size) if align <= ALIGNMENT else None
+        address = self._take_kept(which, size) if align <= ALIGNMENT else None
         if address is None:
             address = which * self.options.capacity + self._place(which, size, max(align, ALIGNMENT))
         self._blocks[address] = size
@@ -150,13 +154,26 @@ class PagedPool:
         size = self._blocks.pop(address, None)
         if size is None:
             raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
-        bins = self._bins[address // self.options.capacity]
+        which = address // self.options.capacity
+        bins = self._bins[which]
         if size > bins.largest:
-            self._release(address, size)
+            self._keep(self._pieces[which], address, size)
             return
         if not bins.room(size):
             self._flush(bins)
         bins.put(address, size)
+
+    def _take_kept(self, which: int, size: int) -> int | None:
+        bins = self._bins[which]
+        return self._pieces[which].take(size) if size > bins.largest else bins.take(size)
+
+    def _keep(self, piece: Piece, address: int, size: int) -> None:
+        """Keeps a large block, with the piece that is kept, or else in place of it."""
+        if size > piece.most:
+            self._release(address, size)
+        elif not piece.join(address, size):
+            self._flush_piece(piece)
+            piece.join(address, size)
 
     def _what_lies_at(self, address: int) -> str:
         if not 0 <= address // self.options.capacity < len(self._ranges):
@@ -172,9 +189,10 @@ class PagedPool:
         return sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
 
     def flush(self) -> None:
-        """Empties the bins."""
-        for bins in self._bins:
+        """Empties the bins, and gives the pieces up."""
+        for bins, piece in zip(self._bins, self._pieces, strict=True):
             self._flush(bins)
+            self._flush_piece(piece)
 
     def holes(self) -> list[list[tuple[int, int]]]:
         """The free parts [start, end) of each range, lowest first."""
@@ -199,7 +217,7 @@ class PagedPool:
         return offset
 
     def _in_use(self) -> int:
-        return self.used - sum(b.held for b in self._bins)
+        return self.used - sum(b.held for b in self._bins) - sum(p.nbytes for p in self._pieces)
 
     def _limits(self, size: int) -> list[int]:
         """What may be backed once a block of `size` more is in use: by the soft limit, by the hard limit."""
@@ -255,6 +273,11 @@ class PagedPool:
     def _flush(self, bins: Bins) -> None:
         for address, size in bins.flush():
             self._release(address, size)
+
+    def _flush_piece(self, piece: Piece) -> None:
+        gone = piece.flush()
+        if gone is not None:
+            self._release(*gone)
 
     def _release(self, address: int, size: int) -> None:
         self._ranges[address // self.options.capacity].holes.put(address % self.options.capacity, size)
