@@ -1,16 +1,8 @@
 // What Python and other users of tvm-ffi call: global functions under "symalloc.pool.".
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
-#include <tvm/ffi/container/shape.h>
-#include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/dtype.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "pool_object.h"
 #include "vm_hook.h"
@@ -35,15 +27,6 @@ PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, 
   options.huge = huge;
   options.guard = guard;
   return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
-}
-
-int64_t Alloc(PoolRef pool, int64_t nbytes, int64_t align, bool escapes, ffi::String tag) {
-  return Translated([&] {
-    std::string name(tag);
-    void* block = pool->Alloc(nbytes, align, escapes, name);
-    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, name);
-    return pool->handles.Add(block, nbytes, std::move(name));
-  });
 }
 
 void Retain(PoolRef pool, int64_t handle) {
@@ -84,17 +67,12 @@ ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
           {"threads", s.threads}};
 }
 
-ffi::Tensor Empty(PoolRef pool, ffi::Shape shape, DLDataType dtype, ffi::String tag) {
-  return ffi::Tensor::FromNDAlloc(PooledData{pool, std::string(tag)}, shape, dtype, DLDevice{kDLCPU, 0});
-}
-
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::ObjectDef<PoolObj>();
   ffi::reflection::GlobalDef()
       .def("symalloc.pool.create", Create)
-      .def("symalloc.pool.alloc", Alloc)
       .def("symalloc.pool.retain", Retain)
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)
@@ -102,7 +80,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
-      .def("symalloc.pool.empty", Empty)
       .def("symalloc.pool.vm_type", VmType);
 }
 

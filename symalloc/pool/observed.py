@@ -47,10 +47,11 @@ class Observed:
 
     __slots__ = ("__weakref__", "_alloc", "_empty", "object")
 
+    _alloc: Callable[..., Any]
+    _empty: Callable[..., Any]
+
     def __init__(self, native: Any) -> None:
         self.object = native
-        self._alloc: Callable[..., Any] = native_function("alloc")
-        self._empty: Callable[..., Any] = native_function("empty")
         register(self)
 
     def statistics(self) -> Statistics:

@@ -1,0 +1,105 @@
+"""The native core decides as the reference does."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.pool.errors import OutOfMemoryError
+from symalloc.pool.native import NativePool
+from symalloc.pool.policy import Options, PagedPool
+from symalloc.pool.trace import Alloc, Free, Trace
+from symalloc.pool.workloads import WORKLOADS, make_trace
+from tests.pool.steps import STEPS, Step
+from tests.pool.test_policy import OPTIONS
+
+pytestmark = pytest.mark.usefixtures("native")
+
+KIB, MIB, PAGE = 2**10, 2**20, 4096
+
+
+def _same(reference: PagedPool, native: NativePool) -> None:
+    counted, pages = native.statistics(), reference.pages
+    assert (counted.reserved, counted.used, counted.peak_used) == (
+        reference.reserved,
+        reference.used,
+        reference.peak_used,
+    )
+    for name in ("commits", "committed", "decommits", "decommitted"):
+        assert getattr(counted, name) == sum(getattr(p, name) for p in pages), name
+
+
+@settings(max_examples=150)
+@given(options=OPTIONS, steps=STEPS, trims=st.booleans())
+def test_decisions_are_those_of_the_reference(options: Options, steps: list[Step], trims: bool) -> None:
+    reference, native = PagedPool(options), NativePool(options)
+    live: list[tuple[int, int]] = []
+    for step in steps:
+        try:
+            address = reference.alloc(step.nbytes, align=step.align, escapes=step.escapes)
+        except OutOfMemoryError as error:
+            with pytest.raises(OutOfMemoryError) as refused:
+                native.alloc(step.nbytes, align=step.align, escapes=step.escapes)
+            assert str(refused.value) == str(error)
+        else:
+            handle = native.alloc(step.nbytes, align=step.align, escapes=step.escapes)
+            assert native.address(handle) == address
+            live.append((address, handle))
+        for _ in range(min(step.frees, len(live))):
+            address, handle = live.pop(step.pick % len(live))
+            reference.free(address)
+            native.free(handle)
+        _same(reference, native)
+        if trims and step.pick < 50:
+            assert native.trim() == reference.trim()
+
+
+def _peak(trace: Trace) -> int:
+    live, peak, sizes = 0, 0, dict[int, int]()
+    for event in trace.events:
+        match event:
+            case Alloc(block=block, nbytes=nbytes):
+                sizes[block] = nbytes
+                live += nbytes
+                peak = max(peak, live)
+            case Free(block=block):
+                live -= sizes.pop(block)
+    return peak
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("limited", (False, True))
+@pytest.mark.parametrize("apart", (False, True))
+def test_whole_traces_are_placed_alike(workload: str, apart: bool, limited: bool) -> None:
+    """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
+    trace = make_trace(workload, 4)
+    limit = _peak(trace) * 9 // 10 if limited else None
+    options = Options(apart=apart, soft_limit=Fraction(21, 20), limit=limit)
+    reference, native = PagedPool(options), NativePool(options)
+    blocks: dict[int, tuple[int, int]] = {}
+    refused = 0
+    for index, event in enumerate(trace.events):
+        match event:
+            case Alloc(block=block, nbytes=nbytes):
+                escapes = block in trace.escape
+                try:
+                    address = reference.alloc(nbytes, escapes=escapes)
+                except OutOfMemoryError:
+                    refused += 1
+                    with pytest.raises(OutOfMemoryError):
+                        native.alloc(nbytes, escapes=escapes)
+                    continue
+                handle = native.alloc(nbytes, escapes=escapes)
+                assert native.address(handle) == address
+                blocks[block] = address, handle
+            case Free(block=block) if block in blocks:
+                address, handle = blocks.pop(block)
+                reference.free(address)
+                native.free(handle)
+        if limited and index % 500 == 499:
+            assert native.trim() == reference.trim()
+    _same(reference, native)
+    assert (refused > 0) == limited

@@ -1,0 +1,105 @@
+"""The memory that the native core gives, and gives back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from symalloc.pool.errors import OutOfMemoryError
+from symalloc.pool.native import NativePool
+from symalloc.pool.policy import Options
+
+pytestmark = pytest.mark.usefixtures("native")
+
+KIB, MIB, PAGE = 2**10, 2**20, 4096
+
+
+@pytest.mark.parametrize("power", range(6, 31, 4))
+def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
+    pool = NativePool()
+    pool.alloc(100)
+    for nbytes in (0, 1, 100_000):
+        assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
+    with pytest.raises(OutOfMemoryError, match="alignment"):
+        pool.alloc(64, align=2**31)
+
+
+def test_memory_is_real_and_aligned() -> None:
+    pool = NativePool()
+    for nbytes, align in ((1, 64), (100, 256), (3 * MIB, 4096)):
+        pointer = pool.pointer(pool.alloc(nbytes, align=align))
+        assert pointer % align == 0
+        ctypes.memset(pointer, 0xAB, nbytes)
+        assert ctypes.string_at(pointer, nbytes) == b"\xab" * nbytes
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory and not shared with files."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("RssAnon"))
+    return int(line.split()[1]) * KIB
+
+
+@pytest.mark.parametrize("huge", (False, True))
+def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
+    pool = NativePool(huge=huge)
+    before = _resident()
+    handle = pool.alloc(256 * MIB)
+    assert _resident() - before < 16 * MIB, "address space alone is not resident"
+    ctypes.memset(pool.pointer(handle), 1, 256 * MIB)
+    assert _resident() - before > 240 * MIB
+    pool.free(handle)
+    assert pool.trim() == 256 * MIB
+    assert _resident() - before < 16 * MIB
+
+
+def test_huge_pages_back_no_more_than_is_reserved() -> None:
+    """One byte is touched in each block: with huge pages only where a block covers them."""
+    pool = NativePool(Options(bin_capacity=0))
+    before = _resident()
+    first = [pool.alloc(4 * MIB) for _ in range(16)]
+    for handle in first:
+        pool.free(handle)
+    pool.trim()
+    for _ in range(64):
+        ctypes.memset(pool.pointer(pool.alloc(64 * KIB)), 1, 1)
+    assert _resident() - before < pool.reserved + 2 * MIB
+
+
+def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
+    """Ever larger blocks fit into no hole, so the pages of the holes move behind them."""
+    pool = NativePool(Options(soft_limit=Fraction(1), bin_capacity=0))
+    before = _resident()
+    kept: list[tuple[int, int, int]] = []
+    for n in range(1, 120):
+        nbytes = n * 100_003 % (4 * MIB) + 1
+        pointer = pool.pointer(handle := pool.alloc(nbytes))
+        ctypes.memset(pointer, n, nbytes)
+        kept.append((handle, n, nbytes))
+        if n % 3 == 0:
+            pool.free(kept.pop(n % len(kept))[0])
+    assert pool.statistics().decommitted > 8 * MIB
+    assert _resident() - before < pool.reserved + 2 * MIB
+    for handle, n, nbytes in kept:
+        assert ctypes.string_at(pool.pointer(handle), nbytes) == bytes([n]) * nbytes
+
+
+def test_less_address_space_makes_a_smaller_pool() -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
+            resource.setrlimit(resource.RLIMIT_AS, (taken + 512 * MIB, taken + 512 * MIB))
+            pool = NativePool()
+            pool.alloc(16 * MIB)
+            try:
+                pool.alloc(1024 * MIB)
+            except OutOfMemoryError:
+                os._exit(0)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

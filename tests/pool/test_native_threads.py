@@ -1,0 +1,172 @@
+"""The native core among threads, and in processes that fork."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from threading import Barrier, Event, Thread
+from time import sleep
+
+import pytest
+
+from symalloc.pool.native import NativePool
+from symalloc.pool.policy import Options
+
+pytestmark = pytest.mark.usefixtures("native")
+
+KIB, MIB, PAGE = 2**10, 2**20, 4096
+
+
+@contextmanager
+def _idle_thread(work: Callable[[], object]) -> Iterator[None]:
+    """A thread that has done `work` and now waits."""
+    done, stop = Event(), Event()
+
+    def run() -> None:
+        work()
+        done.set()
+        stop.wait()
+
+    thread = Thread(target=run)
+    thread.start()
+    done.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _fill_bins(pool: NativePool) -> None:
+    for handle in [pool.alloc(n) for n in (*range(64, 64 * KIB, 1024), 600 * KIB)]:
+        pool.free(handle)
+
+
+def test_bins_of_an_idle_thread_are_emptied_by_trim() -> None:
+    pool = NativePool()
+    with _idle_thread(lambda: _fill_bins(pool)):
+        assert pool.statistics().used > 2 * MIB, "blocks wait in its bins, and a large one beside"
+        pool.trim()
+        counted = pool.statistics()
+        assert (counted.live, counted.used, counted.reserved) == (0, 0, 0)
+
+
+def test_bins_of_an_idle_thread_are_emptied_before_an_allocation_fails() -> None:
+    pool = NativePool(Options(limit=3 * MIB))
+    with _idle_thread(lambda: _fill_bins(pool)):
+        assert pool.statistics().used > 2 * MIB, "blocks wait in its bins, and a large one beside"
+        handle = pool.alloc(3 * MIB)
+        assert pool.statistics().used == 3 * MIB
+        pool.free(handle)
+
+
+def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
+    pool = NativePool()
+    with _idle_thread(lambda: _fill_bins(pool)):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            pool.trim()
+            os._exit(0 if pool.statistics().used == 0 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _wait_for_others(pool: NativePool) -> None:
+    """Until this thread is the only one with bins: Python joins a thread shortly before it really ends."""
+    for _ in range(500):
+        if pool.statistics().threads == 1:
+            return
+        sleep(0.01)
+    pytest.fail("threads that have ended have not handed their bins back")
+
+
+def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
+    pool = NativePool()
+    blocks: list[int] = []
+    maker = Thread(target=lambda: blocks.extend(pool.alloc(n) for n in range(1, 20_000, 37)))
+    maker.start()
+    maker.join()
+    assert pool.statistics().live == sum(range(1, 20_000, 37))
+    for block in blocks:
+        pool.free(block)
+    assert pool.statistics().live == 0
+    _wait_for_others(pool)
+    pool.trim()
+    assert (pool.statistics().used, pool.reserved) == (0, 0)
+
+
+def test_threads_at_once() -> None:
+    pool = NativePool(Options(soft_limit=Fraction(1)))
+    start, wrong = Barrier(4), list[str]()
+
+    def work(seed: int) -> None:
+        start.wait()
+        for n in range(1500):
+            nbytes = (n * 7919 + seed * 104729) % 300_000
+            handle = pool.alloc(nbytes + 8)
+            pointer = pool.pointer(handle)
+            ctypes.c_uint64.from_address(pointer).value = (seed << 32) + n
+            if n % 100 == 0:
+                pool.trim()
+            if ctypes.c_uint64.from_address(pointer).value != (seed << 32) + n:
+                wrong.append(f"{seed}/{n}")
+            pool.free(handle)
+
+    threads = [Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert pool.statistics().allocs == pool.statistics().frees == 6000
+    pool.free(pool.alloc(1))  # this thread has bins too
+    _wait_for_others(pool)
+    pool.trim()
+    counted = pool.statistics()
+    assert (counted.live, counted.used, counted.reserved) == (0, 0, 0)
+
+
+def test_a_forked_process_has_a_pool_of_its_own() -> None:
+    pool = NativePool()
+    handle = pool.alloc(MIB)
+    ctypes.memset(pool.pointer(handle), 7, MIB)
+    child = os.fork()
+    if child == 0:
+        try:
+            ctypes.memset(pool.pointer(handle), 9, MIB)
+            pool.free(handle)
+            pool.free(pool.alloc(3 * MIB))
+            os._exit(0 if pool.statistics().live == 0 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ctypes.string_at(pool.pointer(handle), MIB) == b"\7" * MIB
+    assert pool.statistics().live == MIB
+
+
+def test_forking_amid_other_threads_does_not_hang_the_child() -> None:
+    pool, stop = NativePool(), Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            for handle in [pool.alloc(n, tag="x") for n in range(0, 100_000, 9973)]:
+                pool.free(handle)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # ends the child where it hangs
+                pool.free(pool.alloc(2**20))
+                pool.trim()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        thread.join()
