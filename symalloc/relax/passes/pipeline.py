@@ -11,6 +11,7 @@ from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
 from symalloc.plan.options import PlanOptions
+from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
@@ -103,6 +104,7 @@ def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.P
         if name != "StaticPlanBlockMemory":
             yield one
         if name == "VMShapeLower":
+            yield KillOnPaths()
             yield TrimCalls()
 
 

@@ -10,36 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, Op
+from tvm.ir import Call
 
-from symalloc.relax.emit.guards import ASSERT
 from symalloc.relax.extract.arrays import elements
+from symalloc.relax.passes.vm_lines import (
+    ALLOC_STORAGE,
+    ALLOC_TENSOR,
+    KILL,
+    MAKE,
+    MATCH,
+    READS,
+    WITH_MACHINE,
+    Blocks,
+    Line,
+    allocates,
+    flat,
+    read_lines,
+)
 
 __all__ = ["TrimCalls"]
 
-_ALLOC_STORAGE = "relax.vm.alloc_storage"
-_ALLOC_TENSOR = "relax.vm.alloc_tensor"
-_KILL = "relax.vm.kill_object"
-_MAKE = "vm.builtin.make_prim_value"
-_MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
-_STORE = 1
-_READS = frozenset({"vm.builtin.make_shape", _MAKE})
-_WITH_MACHINE = "relax.call_builtin_with_ctx"
-_ALLOCATE_NOTHING = _READS | {
-    ASSERT,
-    _ALLOC_TENSOR,
-    _KILL,
-    "vm.builtin.check_shape_info",
-    "vm.builtin.check_tensor_info",
-    _MATCH,
-    "vm.builtin.match_shape",
-    "vm.builtin.reshape",
-}
+_STORE = 1  # of what `MATCH` is told to do
 
 
 @tvm.transform.module_pass(opt_level=0, name="TrimCalls")
@@ -56,99 +51,39 @@ class TrimCalls:
 
 
 def _trimmed(function: relax.Function) -> relax.Function:
-    blocks = _Reader().blocks(function.body)
-    trimmer = _Trimmer(needless=_needless_kills(_flat(blocks)))
+    blocks = read_lines(function.body)
+    trimmer = _Trimmer(needless=_needless_kills(flat(blocks)))
     body = trimmer.sequence(function.body, blocks)
     return relax.Function(
         function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
     )
 
 
-# -- one reading for all that is asked -----------------------------------------------------------------------
-
-
-class _Line(NamedTuple):
-    """A binding, its place in the text, its value, and the name of the operator or external function that it
-    calls, "" for anything else; `sides` are the blocks of the two branches of an If.
-    """
-
-    place: int
-    binding: Any
-    value: Any
-    name: str
-    sides: tuple[_Blocks, ...] = ()
-
-
-_Blocks: TypeAlias = list[list[_Line]]
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads the bindings of a function.  `names` holds what was asked before, by the address of the node that
-    is called: many calls share one.
-    """
-
-    names: dict[int, str] = field(default_factory=dict)
-    places: Iterator[int] = field(default_factory=count)
-
-    def blocks(self, seq: relax.SeqExpr) -> _Blocks:
-        return [[self.line(b) for b in elements(block.bindings)] for block in elements(seq.blocks)]
-
-    def line(self, binding: Any) -> _Line:
-        value = binding.value
-        if type(value) is Call:
-            return _Line(next(self.places), binding, value, self.name(value.op))
-        sides = (value.true_branch, value.false_branch) if type(value) is relax.If else ()
-        return _Line(next(self.places), binding, value, "", tuple(map(self.blocks, sides)))
-
-    def name(self, op: Any) -> str:
-        handle = op.__chandle__()
-        found = self.names.get(handle)
-        if found is None:
-            found = self.names[handle] = _name(op)
-        return found
-
-
-def _name(op: Any) -> str:
-    if isinstance(op, relax.ExternFunc):
-        return str(op.global_symbol)
-    return str(op.name) if isinstance(op, Op) else ""
-
-
-def _flat(blocks: _Blocks) -> Iterator[_Line]:
-    """The lines in the order of the text, those of branches in front of their If."""
-    for block in blocks:
-        for line in block:
-            for side in line.sides:
-                yield from _flat(side)
-            yield line
-
-
 # -- kills ---------------------------------------------------------------------------------------------------
 
 
-def _needless_kills(lines: Iterable[_Line]) -> frozenset[int]:
+def _needless_kills(lines: Iterable[Line]) -> frozenset[int]:
     """The places of kills that may go: behind the last kill that belongs to their storage nothing is called
-    that could allocate; a kernel may, for its scratch.
+    that could allocate.  None of a function that branches: there KillOnPaths leaves those that count.
     """
     storages: dict[int, int] = {}
     kills: list[tuple[int, int]] = []
     allocations = 0
     last_kill: dict[int, int] = {}  # how many allocations stand in front of it
-    for place, binding, value, name, _ in lines:
-        if name == _KILL:
-            storage = storages.get(_first(value))
+    for line in lines:
+        if line.sides:
+            return frozenset()
+        if line.name == KILL:
+            storage = storages.get(_first(line.value))
             if storage is not None:
-                kills.append((place, storage))
+                kills.append((line.place, storage))
                 last_kill[storage] = allocations
-        elif name == _ALLOC_TENSOR:
-            storages[binding.var.__chandle__()] = _first(value)
-        elif name == _ALLOC_STORAGE:
-            storage = binding.var.__chandle__()
+        elif line.name == ALLOC_TENSOR:
+            storages[line.binding.var.__chandle__()] = _first(line.value)
+        elif line.name == ALLOC_STORAGE:
+            storage = line.binding.var.__chandle__()
             storages[storage] = storage
-            allocations += 1
-        elif name not in _ALLOCATE_NOTHING and type(value) is Call:
-            allocations += 1
+        allocations += allocates(line)
     return frozenset(place for place, storage in kills if last_kill[storage] == allocations)
 
 
@@ -171,23 +106,23 @@ class _Trimmer:
     instead: dict[int, Any] = field(default_factory=dict)
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
-    def sequence(self, seq: relax.SeqExpr, blocks: _Blocks) -> relax.SeqExpr:
+    def sequence(self, seq: relax.SeqExpr, blocks: Blocks) -> relax.SeqExpr:
         written = [relax.BindingBlock(list(self.bindings(block))) for block in blocks]
         return self.builder.normalize(relax.SeqExpr(written, self.now(seq.body)))
 
     def now(self, value: Any) -> Any:
         return self.instead.get(value.__chandle__(), value)
 
-    def bindings(self, lines: Sequence[_Line]) -> Iterator[relax.Binding]:
+    def bindings(self, lines: Sequence[Line]) -> Iterator[relax.Binding]:
         for line in lines:
             if line.sides:
                 yield self.branches(line)
-            elif line.place not in self.needless and not (line.name in _READS and self.is_known(line)):
-                if line.name == _MATCH:
+            elif line.place not in self.needless and not (line.name in READS and self.is_known(line)):
+                if line.name == MATCH:
                     self.note(line.value)
-                yield self.renewed(line) if self.instead and line.name != _KILL else line.binding
+                yield self.renewed(line) if self.instead and line.name != KILL else line.binding
 
-    def branches(self, line: _Line) -> relax.VarBinding:
+    def branches(self, line: Line) -> relax.VarBinding:
         value, sides = line.value, []
         for side, blocks in zip((value.true_branch, value.false_branch), line.sides, strict=True):
             outside = self.known
@@ -197,7 +132,7 @@ class _Trimmer:
         chosen = relax.If(self.now(value.cond), *sides, value.span)
         return relax.VarBinding(line.binding.var, self.builder.normalize(chosen))
 
-    def is_known(self, line: _Line) -> bool:
+    def is_known(self, line: Line) -> bool:
         """Whether the value of a call that reads the heap was made before; it is the known one from here
         on.
         """
@@ -209,13 +144,13 @@ class _Trimmer:
             self.instead[var.__chandle__()] = made
         return made is not None
 
-    def renewed(self, line: _Line) -> Any:
+    def renewed(self, line: Line) -> Any:
         """The binding with what stands now for its arguments."""
         binding, call = line.binding, line.value
         if type(call) is not Call:
             return binding
         arguments = elements(call.args)
-        if line.name == _WITH_MACHINE:  # what it is called with stands in a tuple
+        if line.name == WITH_MACHINE:  # what it is called with stands in a tuple
             return self.with_machine(binding, call)
         if self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
             return binding
@@ -233,7 +168,7 @@ class _Trimmer:
         """A scalar that is put into a cell of the heap need not be read from it."""
         value, heap, code, cell, *_ = elements(call.args)
         if code.value == _STORE:
-            self.known.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.now(value))
+            self.known.setdefault((MAKE, *map(_cell, (heap, code, cell))), self.now(value))
 
 
 def _cell(argument: Any) -> int:

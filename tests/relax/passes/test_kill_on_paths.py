@@ -1,0 +1,130 @@
+"""What a function with an If holds: on every path no more than is needed, however values cross the If."""
+
+# ruff: noqa: N805, N812, RET504, SIM108
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from models.measure import ALLOCATOR, compiler, floor, load, measured
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+
+ROWS = 7
+PATHS = tuple(product((False, True), repeat=2))
+
+
+@I.ir_module
+class Crossing:
+    """A tuple out of an If, a tensor from before yielded by one branch, and one that dies in the other."""
+
+    @R.function
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
+        s = R.exp(x)
+        t = R.add(s, x)
+        if c:
+            a = R.multiply(s, t)
+            if d:
+                e = R.exp(a)
+                f = R.multiply(e, t)
+                g = R.multiply(f, s)
+                y = (g, s)
+            else:
+                y = (a, a)
+        else:
+            y = (t, t)
+        u = y[0]
+        o = y[1]
+        r = R.concat([u, u], axis=1)
+        w = R.exp(r)
+        v = R.multiply(w, w)
+        z = R.sum(v, axis=[1], keepdims=True)
+        q = R.multiply(z, o)
+        return q
+
+
+@I.ir_module
+class Cast:
+    """Each branch yields other rows, which are known only behind the If."""
+
+    @R.function
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
+        k = T.int64()
+        s = R.exp(x)
+        if c:
+            a = R.concat([s, x, s], axis=0)
+            y = R.match_cast(a, R.Tensor(ndim=2, dtype="float32"))
+        else:
+            b = R.tanh(s)
+            y = R.match_cast(b, R.Tensor(ndim=2, dtype="float32"))
+        z = R.match_cast(y, R.Tensor((k, 64), "float32"))
+        e = R.exp(z)
+        f = R.multiply(e, e)
+        g = R.add(f, f)
+        h = R.sum(g, axis=[0])
+        return h
+
+
+@I.ir_module
+class Computed:
+    """The condition is an intermediate tensor; a result that nothing uses, and two Ifs in a row."""
+
+    @R.function
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
+        s = R.exp(x)
+        t = R.concat([s, x], axis=1)
+        o = R.logical_or(c, d)
+        if o:
+            p = R.exp(t)
+            y = R.multiply(p, t)
+        else:
+            y = t
+        u = R.exp(y)
+        if d:
+            z = R.add(u, u)
+        else:
+            z = u
+        w = R.sum(z, axis=[1], keepdims=True)
+        q = R.add(w, x)
+        r = R.exp(q)
+        return r
+
+
+MODULES = {"Crossing": Crossing, "Cast": Cast, "Computed": Computed}
+
+
+def arguments(c: bool, d: bool) -> list[Any]:
+    x = np.random.default_rng(0).standard_normal((ROWS, 64)).astype("float32")
+    return [tvm.runtime.tensor(value) for value in (np.array(c), np.array(d), x)]
+
+
+def machine(module: tvm.IRModule, mode: str = "bytecode") -> relax.VirtualMachine:
+    """Every tensor with a storage of its own."""
+    built = relax.build(
+        lower(module, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm"), exec_mode=mode
+    )
+    return relax.VirtualMachine(built, tvm.cpu(), memory_cfg={tvm.cpu(): ALLOCATOR})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def counting() -> None:
+    if compiler() is None:
+        pytest.skip("no C++ compiler for the allocator that counts")
+    load()
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_no_path_holds_more_than_it_needs(name: str) -> None:
+    ours, compiled = machine(MODULES[name]), machine(MODULES[name], "compiled")
+    for path in PATHS:
+        needed = floor(ours, "main", arguments(*path))
+        for built in (ours, compiled):
+            _, usage = measured(lambda built=built, path=path: built["main"](*arguments(*path)))
+            assert usage.planned == needed, path
