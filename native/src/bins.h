@@ -2,14 +2,19 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <new>
+
+#include "rounding.h"
+#include "turnover.h"
 
 namespace symalloc {
 
 constexpr int64_t kGrain = 64;              // sizes and offsets are multiples of it
 constexpr int64_t kBinLargest = 64 << 10;   // bytes
+
+// The bytes that a block takes.
+inline int64_t Rounded(int64_t nbytes) { return nbytes > kGrain ? RoundUp(nbytes, kGrain) : kGrain; }
 
 // The block freed last of each size is known by itself, so that a block that comes and goes is not touched; the
 // others hold the pointer to the next one.
@@ -26,7 +31,7 @@ class Bins {
     } else {
       return nullptr;
     }
-    Hold(-nbytes);
+    held_.Remove(nbytes);
     return block;
   }
 
@@ -34,11 +39,11 @@ class Bins {
     Bin& bin = bins_[nbytes / kGrain];
     if (bin.last != nullptr) bin.others = new (bin.last) Node{bin.others};
     bin.last = block;
-    Hold(nbytes);
+    held_.Add(nbytes);
   }
 
   // Any thread may ask.
-  int64_t held() const { return held_.load(std::memory_order_relaxed); }
+  int64_t held() const { return held_.left(); }
 
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
@@ -58,9 +63,7 @@ class Bins {
     Node* others = nullptr;
   };
 
-  void Hold(int64_t nbytes) { held_.store(held() + nbytes, std::memory_order_relaxed); }
-
-  std::atomic<int64_t> held_{0};  // bytes; written by one thread at a time
+  Turnover held_;  // bytes
   std::array<Bin, kBinLargest / kGrain + 1> bins_{};
 };
 

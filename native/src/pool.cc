@@ -15,8 +15,6 @@ constexpr int64_t kLeastCapacity = 1 << 26;
 constexpr int64_t kLeastSoft = 2 << 20;  // bytes
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
-int64_t Rounded(int64_t nbytes) { return std::max(RoundUp(nbytes, kGrain), kGrain); }
-
 }  // namespace
 
 int64_t Pool::Range::DecommitFree(int64_t nbytes, Spares* spares) {
@@ -69,14 +67,6 @@ Pool::~Pool() {
   for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
 }
 
-void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  bool small = static_cast<uint64_t>(nbytes) <= static_cast<uint64_t>(bin_largest_) && align <= kGrain;
-  void* block = small && guard_ == nullptr ? TakeBinned(local(), nbytes, escapes && options_.apart) : nullptr;
-  if (__builtin_expect(block == nullptr, 0)) block = AllocUnbinned(nbytes, align, escapes);
-  if (__builtin_expect(ledger_.on(), 0)) ledger_.Allocated(block, nbytes, escapes, tag);
-  return block;
-}
-
 void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
   if (nbytes < 0 || nbytes > options_.capacity) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
@@ -94,58 +84,6 @@ void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
   });
   if (watches_.due()) CallWatches();
   return block;
-}
-
-void Pool::Free(void* block, int64_t nbytes) {
-  if (__builtin_expect(guard_ != nullptr, 0)) return FreeGuarded(block, nbytes);
-  int which = RangeOf(block);
-  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > options_.capacity) {
-    throw BadFree("what is freed is no block of this pool");
-  }
-  if (__builtin_expect(ledger_.on(), 0)) ledger_.Freed(block, nbytes);
-  Local* mine = local();
-  if (!PutBinned(mine, block, nbytes, which)) FreeUnbinned(mine, block, nbytes, which);
-  if (__builtin_expect(watches_.due(), 0)) CallWatches();
-}
-
-void* Pool::TakeBinned(Local* local, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return nullptr;
-  void* block = local->bins[which].Take(size);
-  if (block != nullptr) local->CountAlloc(nbytes);
-  local->section.Leave();
-  return block;
-}
-
-bool Pool::PutBinned(Local* local, void* block, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return false;
-  Bins& bins = local->bins[which];
-  bool fits = bins.held() + size <= options_.bin_capacity;
-  if (fits) {
-    bins.Put(block, size);
-    local->CountFree(nbytes);
-  }
-  local->section.Leave();
-  return fits;
-}
-
-void* Pool::TakePiece(Local* local, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (size <= bin_largest_ || local == nullptr || !local->section.Enter(closed_)) return nullptr;
-  void* block = local->pieces[which].Take(size);
-  if (block != nullptr) local->CountAlloc(nbytes);
-  local->section.Leave();
-  return block;
-}
-
-bool Pool::JoinPiece(Local* local, void* block, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (local == nullptr || size <= bin_largest_ || !local->section.Enter(closed_)) return false;
-  bool joined = local->pieces[which].Join(block, size, piece_most_);
-  if (joined) local->CountFree(nbytes);
-  local->section.Leave();
-  return joined;
 }
 
 void Pool::FreeUnbinned(Local* local, void* block, int64_t nbytes, int which) {

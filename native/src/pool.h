@@ -172,9 +172,15 @@ class Pool {
   bool PutBinned(Local* local, void* block, int64_t nbytes, int which);
   void* TakePiece(Local* local, int64_t nbytes, int which);
   bool JoinPiece(Local* local, void* block, int64_t nbytes, int which);
-  // Out of line, so that the quick way stays short.
-  [[gnu::noinline]] void* AllocUnbinned(int64_t nbytes, int64_t align, bool escapes);
-  [[gnu::noinline]] void FreeUnbinned(Local* local, void* block, int64_t nbytes, int which);
+  // Whether a bin may hold such a block.
+  bool Binned(int64_t nbytes, int64_t align) const {
+    return static_cast<uint64_t>(nbytes) <= static_cast<uint64_t>(bin_largest_) && align <= kGrain && guard_ == nullptr;
+  }
+  // Out of line and called last, so that the quick way saves no registers.
+  [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
+  [[gnu::noinline]] void FreeSlowly(void* block, int64_t nbytes);
+  void* AllocUnbinned(int64_t nbytes, int64_t align, bool escapes);
+  void FreeUnbinned(Local* local, void* block, int64_t nbytes, int which);
   Local* local() {
     if (__builtin_expect(recent.pool_id == id_, 1)) return recent.local;
     return FindLocal();

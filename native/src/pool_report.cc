@@ -19,7 +19,7 @@ Statistics Pool::statistics() {
   s.allocs = retired_allocs_;
   s.frees = retired_frees_;
   for (auto& local : locals_) {
-    s.live += local->live.load(std::memory_order_relaxed);
+    s.live += local->live.left();
     s.allocs += local->allocs.load(std::memory_order_relaxed);
     s.frees += local->frees.load(std::memory_order_relaxed);
   }

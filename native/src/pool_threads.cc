@@ -61,7 +61,7 @@ void Pool::Retire(Local* local) {
   FlushLocked(local);
   retired_allocs_ += local->allocs;
   retired_frees_ += local->frees;
-  retired_live_ += local->live;
+  retired_live_ += local->live.left();
   locals_.erase(std::find_if(locals_.begin(), locals_.end(), [local](auto& l) { return l.get() == local; }));
 }
 
