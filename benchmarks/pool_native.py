@@ -183,6 +183,7 @@ def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, ro
     for title, (sizes, threads) in PAIRS.items():
         _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
     _from_python(rounds)
+    click.echo(f"traces: medians of {rounds} rounds; {TVM} in the first one only")
     replayed: list[Found] = []
     for trace in [read_trace(t) for t in traces] or [make_trace(w, 1) for w in WORKLOADS]:
         replayed.append(found(("replay",), _events(trace)))
