@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from symalloc.plan.buffers.callees import arenas_handed_down, sizes_at_call
-from symalloc.plan.buffers.homes import HELD, Resident, Stranger, homes
+from symalloc.plan.buffers.homes import HELD, Resident, Stranger, Timeline, homes
 from symalloc.plan.buffers.known import known_symbols
-from symalloc.plan.buffers.sizing import Sized, Sizes, divisors
-from symalloc.plan.model import ALIGNMENT, Buffer, Plan, Unplanned
+from symalloc.plan.buffers.sizing import Sized, Sizes, reckoned
+from symalloc.plan.buffers.timelines import timelines, tops
+from symalloc.plan.model import Buffer, Plan, Unplanned
 from symalloc.program.escapes import escapes
 from symalloc.program.flow import Mark
 from symalloc.program.live_ranges import LiveRange, live_ranges
@@ -20,7 +21,6 @@ from symalloc.program.summaries import Analysis, analyse
 from symalloc.prove.domain import Domain
 from symalloc.prove.prover import Prover
 from symalloc.size.expr import Expr
-from symalloc.size.operations import round_up
 
 __all__ = ["buffers"]
 
@@ -133,7 +133,7 @@ class _Finder:
             )
             return
         if reason is None:
-            self.taken[root] = _reckoned(nbytes)
+            self.taken[root] = reckoned(nbytes)
         why = reason or str(sized)
         self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=nbytes, var=made.var))
 
@@ -173,11 +173,6 @@ class _Finder:
             self.left.append(Unplanned(name=f"{call.name}()", reason=reason, var=call.var))
 
 
-def _reckoned(nbytes: Expr | None) -> Expr | None:
-    """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
-    return None if nbytes is None or any(divisors(nbytes)) else round_up(nbytes, ALIGNMENT)
-
-
 def _housed(
     analysis: Analysis, wishes: Sequence[_Wish], finder: _Finder
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
@@ -195,7 +190,11 @@ def _housed(
     unused = (w.unplanned("nothing uses it") for w in wishes if w.root not in times.of)
     taken = ((size, times.of[number].live) for number, size in finder.taken.items() if number in times.of)
     strangers = [Stranger(size=size, live=live) for size, live in taken]
-    found, alone = homes(residents, times.steps, strangers)
+    whole = Timeline(
+        lives=[resident.buffer.live for resident in residents], steps=times.steps, strangers=strangers
+    )
+    paths = timelines(finder.program, finder.analyses, analysis.flow, [wish.var for wish in used])
+    found, alone = homes(residents, paths or (whole,), tops(analysis.flow))
     dynamic = (used[buffer.id].unplanned(HELD) for buffer in alone)
     numbered = tuple(b if b.id == i else replace(b, id=i) for i, b in enumerate(found))
     return numbered, (*finder.left, *unused, *dynamic)

@@ -4,7 +4,8 @@ Where every size is known at entry there is one arena for each device and scope,
 its last.  Sizes that come later cut the body into stretches: a buffer that lives within one lies in the arena
 reserved at its start, which is gone at its end.  What lives across a cut would hold its whole arena: it may
 be better off by itself.  The same goes for an arena that is held while memory is taken that no plan places.
-The candidates are judged by the bytes taken at one moment over the floor, at a grid of bindings.
+The candidates are judged by the bytes taken at one moment over the floor, at a grid of bindings: the most on
+any path over the most that any path needs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
+from types import MappingProxyType
 from typing import TypeAlias
 
 from symalloc.plan.buffers.known import Definition
@@ -20,11 +22,13 @@ from symalloc.plan.model import Buffer
 from symalloc.program.live_ranges import Intervals
 from symalloc.size.expr import Expr
 
-__all__ = ["HELD", "Resident", "Stranger", "homes"]
+__all__ = ["HELD", "Resident", "Stranger", "Timeline", "homes"]
 
 TOLERANCE = 1.05
 EXTENTS = (1, 64, 4096)
 MOST_SYMBOLS = 3
+
+_AS_THEY_ARE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +50,24 @@ class Stranger:
     live: Intervals
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What lives when on one path: of each buffer by its number, and of strangers.
+
+    `steps` gives the step of each moment.
+    """
+
+    lives: Sequence[Intervals]
+    steps: Sequence[int]
+    strangers: Sequence[Stranger] = ()
+
+
 def homes(
-    residents: Sequence[Resident], steps: Sequence[int], strangers: Sequence[Stranger] = ()
+    residents: Sequence[Resident], paths: Sequence[Timeline], tops: Mapping[int, int] = _AS_THEY_ARE
 ) -> tuple[list[Buffer], list[Buffer]]:
     """The buffers arena by arena, each with its `Buffer.after`; and those that are better off without one.
 
-    `steps` gives the step of each moment.
+    `tops` gives for steps within an If that of the outermost one: arenas are reserved in front of it.
     """
     places: dict[tuple[int, str], list[Resident]] = {}
     for resident in residents:
@@ -60,10 +76,10 @@ def homes(
     alone: list[Buffer] = []
     for members in places.values():
         cuts = _cuts(members)
-        if not cuts and not strangers:
+        if not cuts and not any(path.strangers for path in paths):
             found += [member.buffer for member in members]
             continue
-        chosen = _Street(members, cuts, steps, strangers).chosen()
+        chosen = _Street(members, cuts, paths, tops).chosen()
         for home, after in enumerate((None, *(cut.var for cut in cuts))):
             at_home = (m for m, h in zip(members, chosen, strict=True) if h == home)
             found += [replace(member.buffer, after=after) for member in at_home]
@@ -84,6 +100,31 @@ def _cuts(members: Iterable[Resident]) -> list[Definition]:
     return [needed[step] for step in sorted(needed)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Path:
+    """A timeline by the numbers of a street; `unknown` are the moments at which nobody knows how much else is
+    taken, `beside` those at which anything is.
+    """
+
+    lives: Sequence[Intervals]
+    steps: Sequence[int]
+    unknown: frozenset[int]
+    beside: frozenset[int]
+
+    def together(self, indices: Iterable[int], sizes: Sequence[int]) -> list[int]:
+        """The bytes of the given buffers that are live at each moment."""
+        changes = [0] * (len(self.steps) + 1)
+        for i in indices:
+            for begin, end in self.lives[i]:
+                changes[begin] += sizes[i]
+                changes[end] -= sizes[i]
+        return list(accumulate(changes[:-1]))
+
+    def last(self, indices: Iterable[int]) -> int:
+        """The last step at which one of the given buffers lives; -1 where none does."""
+        return max((self.steps[live[-1][1] - 1] for i in indices if (live := self.lives[i])), default=-1)
+
+
 class _Street:
     """The buffers of one device and scope, the cuts between which they live, and strangers, which are
     numbered behind them.
@@ -93,20 +134,29 @@ class _Street:
         self,
         members: Sequence[Resident],
         cuts: Sequence[Definition],
-        steps: Sequence[int],
-        strangers: Sequence[Stranger],
+        timelines: Sequence[Timeline],
+        tops: Mapping[int, int],
     ) -> None:
-        self.members, self.steps = members, steps
+        self.members, self.tops = members, tops
         self.lines = [cut.step for cut in cuts]
-        known = [(s.size, s.live) for s in strangers if s.size is not None]
-        self.lives = [*(m.buffer.live for m in members), *(live for _, live in known)]
-        self.loose = range(len(members), len(self.lives))
-        self.unknown = _moments(s.live for s in strangers if s.size is None)
-        self.beside = _moments(s.live for s in strangers)
+        known = [(s.size, s.live, t) for t in timelines for s in t.strangers if s.size is not None]
+        self.paths = [
+            _Path(
+                lives=[
+                    *(timeline.lives[m.buffer.id] for m in members),
+                    *(live if where is timeline else () for _, live, where in known),
+                ],
+                steps=timeline.steps,
+                unknown=_moments(s.live for s in timeline.strangers if s.size is None),
+                beside=_moments(s.live for s in timeline.strangers),
+            )
+            for timeline in timelines
+        ]
+        self.loose = range(len(members), len(members) + len(known))
         self.spans = [(m.buffer.steps or (0, 0)) for m in members]
         self.births = tuple(bisect_left(self.lines, first) for first, _ in self.spans)
         self.deaths = tuple(bisect_left(self.lines, last) for _, last in self.spans)
-        sizes = [*(m.buffer.size for m in members), *(size for size, _ in known)]
+        sizes = [*(m.buffer.size for m in members), *(size for size, *_ in known)]
         self.sizes = [[max(size.evaluate(at), 0) for size in sizes] for at in _bindings(sizes)]
 
     def chosen(self) -> Homes:
@@ -125,10 +175,10 @@ class _Street:
         """
         yield self.births
         yield tuple(self.lines.index(m.needs.step) + 1 if m.needs else 0 for m in self.members)
-        sides = zip(self.births, self.deaths, strict=True)
+        sides = list(zip(self.births, self.deaths, strict=True))
         apart = tuple(birth if birth == death else _ALONE for birth, death in sides)
         yield apart
-        beside = [bool(self.beside & _moments([m.buffer.live])) for m in self.members]
+        beside = [any(p.beside & _moments([p.lives[i]]) for p in self.paths) for i in range(len(sides))]
         yield tuple(home if near else _ALONE for home, near in zip(apart, beside, strict=True))
         large = {home for home in set(self.births) if self.ratio(apart, home) > TOLERANCE}
         yield tuple(_ALONE if home in large else home for home in apart)
@@ -140,33 +190,26 @@ class _Street:
         """
         worst = 1.0
         for sizes in self.sizes:
-            live = self.together(range(len(self.lives)), sizes)
-            floor = max(live)
-            for moment, taken in enumerate(self.reserved(homes, sizes)):
-                if stretch in (None, bisect_left(self.lines, self.steps[moment])):
-                    least = live[moment] if moment in self.unknown else floor
-                    worst = max(worst, taken / max(least, 1))
+            lives = [path.together(range(len(path.lives)), sizes) for path in self.paths]
+            floor = max(max(live, default=0) for live in lives)
+            for path, live in zip(self.paths, lives, strict=True):
+                for moment, taken in enumerate(self.reserved(path, homes, sizes)):
+                    if stretch in (None, bisect_left(self.lines, path.steps[moment])):
+                        least = live[moment] if moment in path.unknown else floor
+                        worst = max(worst, taken / max(least, 1))
         return worst
 
-    def reserved(self, homes: Homes, sizes: Sequence[int]) -> list[int]:
+    def reserved(self, path: _Path, homes: Homes, sizes: Sequence[int]) -> list[int]:
         """The bytes taken at each moment: arenas at their floor, and what lies in none."""
-        total = self.together([*(i for i, home in enumerate(homes) if home == _ALONE), *self.loose], sizes)
+        total = path.together([*(i for i, home in enumerate(homes) if home == _ALONE), *self.loose], sizes)
         for home in set(homes) - {_ALONE}:
             inside = [i for i, h in enumerate(homes) if h == home]
-            height = max(self.together(inside, sizes))
-            begin = self.lines[home - 1] if home else min(self.spans[i][0] for i in inside) - 1
-            end = max(self.spans[i][1] for i in inside)
-            total = [n + height * (begin < s <= end) for n, s in zip(total, self.steps, strict=True)]
+            height = max(max(p.together(inside, sizes), default=0) for p in self.paths)
+            first = min(self.spans[i][0] for i in inside)
+            begin = self.lines[home - 1] if home else self.tops.get(first, first) - 1
+            end = path.last(inside)
+            total = [n + height * (begin < s <= end) for n, s in zip(total, path.steps, strict=True)]
         return total
-
-    def together(self, indices: Iterable[int], sizes: Sequence[int]) -> list[int]:
-        """The bytes of the given buffers that are live at each moment."""
-        changes = [0] * (len(self.steps) + 1)
-        for i in indices:
-            for begin, end in self.lives[i]:
-                changes[begin] += sizes[i]
-                changes[end] -= sizes[i]
-        return list(accumulate(changes[:-1]))
 
 
 def _moments(lives: Iterable[Intervals]) -> frozenset[int]:

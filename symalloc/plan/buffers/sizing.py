@@ -16,7 +16,7 @@ from symalloc.size.condition import And, Condition, Or, Relation, ge
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import maximum, round_up
 
-__all__ = ["Sized", "Sizes", "divisors", "parts"]
+__all__ = ["Sized", "Sizes", "divisors", "parts", "reckoned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,11 @@ class Sizes:
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
+
+
+def reckoned(nbytes: Expr | None) -> Expr | None:
+    """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
+    return None if nbytes is None or any(divisors(nbytes)) else round_up(nbytes, ALIGNMENT)
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

@@ -419,3 +419,21 @@ def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:
     assert found["a"].size.evaluate({"n": 0}) == 0
     assert found["a"].size.evaluate({"n": 4}) == 64
     assert str(found["b"].size) == "64*((8*n + 63) // 64)"
+
+
+@pytest.mark.parametrize(("times", "planned"), [(1, {"a"}), (30, {"a", "b"})])
+def test_what_one_path_returns_lies_beside_the_arena_on_the_other(times: int, planned: set[str]) -> None:
+    large = N * constant(16 * times)
+    s, a, b = alloc("s", N * constant(16)), alloc("a", large), alloc("b", large)
+    grown = (a, kernel(s.var, a.var), b, kernel(a.var, b.var))
+    choice = branch(grown, (), (X, s.var))
+    found, left = split(s, kernel(X, s.var), choice, result=choice.var)
+    assert found.keys() == planned, "1 beside 2 is too much, 1 beside 60 is not"
+    assert left["s"].reason == "it is returned"
+
+
+def test_what_every_path_returns_is_beside_nothing() -> None:
+    s, a, b = alloc("s"), alloc("a"), alloc("b")
+    choice = branch((a, kernel(s.var, a.var), b, kernel(a.var, b.var)), (), (s.var, s.var))
+    found, _ = split(s, kernel(X, s.var), choice, result=choice.var)
+    assert found.keys() == {"a", "b"}
