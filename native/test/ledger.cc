@@ -92,6 +92,7 @@ int main(int count, char** arguments) {
   for (std::thread& worker : workers) worker.join();
   stop = true;
   observer.join();
+  pool.ClearCallbacks();  // trimming would call one that allocates
   pool.Trim();
   symalloc::Statistics s = pool.statistics();
   std::printf("%lld callbacks, %lld refused; live %lld, used %lld, reserved %lld\n",
