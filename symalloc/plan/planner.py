@@ -138,10 +138,10 @@ def _by_home(found: Sequence[Buffer]) -> list[list[Buffer]]:
 
 
 def _ranges(function: Function, found: Sequence[Buffer]) -> dict[str, tuple[int, int | None]]:
-    """The declared bounds of the symbols that buffers are sized by."""
+    """The declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
     names = sorted(frozenset().union(*(b.size.symbols for b in found)))
     lower, upper = function.declared_lower, function.declared_upper
-    return {name: (lower.get(name, 1), upper.get(name)) for name in names}
+    return {name: (lower.get(name, 0), upper.get(name)) for name in names}
 
 
 def _search(

@@ -69,13 +69,14 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
     """The grid for problems whose distinct sizes are `sizes`.
 
     It starts at each symbol's lower bound and goes far past any declared upper bound: a plan must be good
-    there too.
+    there too.  A symbol that may be 0 is so at a few points more.
     """
     names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
     if not names:
         return Grid(names=(), points=((),))
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
+    points.update(dict.fromkeys(_without([ranges.get(name, (1, None))[0] for name in names], lows)))
     for line in _lines(names, lows):
         points.update(dict.fromkeys(_crossings(line, sizes[:MOST_SIZES])))
     return Grid(names=names, points=tuple(points))
@@ -94,6 +95,15 @@ def _lattice(lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
     yield from (tuple(max(step, low) for low in lows) for step in COARSE)
     random = Random(len(axes))
     yield from (tuple(random.choice(axis) for axis in axes) for _ in range(MOST_POINTS))
+
+
+def _without(least: Sequence[int], lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Points at which one symbol of those that may be is 0, and the others are alike."""
+    for index, low in enumerate(least):
+        if low <= 0:
+            for step in COARSE if len(lows) > 1 else COARSE[:1]:
+                rest = [max(step, other) for other in lows]
+                yield (*rest[:index], 0, *rest[index + 1 :])
 
 
 def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:

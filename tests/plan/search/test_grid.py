@@ -89,3 +89,11 @@ def test_the_nearest_point_is_found_by_ratio() -> None:
 def test_an_unknown_condition_is_an_error() -> None:
     with pytest.raises(TypeError):
         holds(Condition(), {}, 1)
+
+
+def test_a_symbol_that_may_be_zero_is_scored_there_too() -> None:
+    n, p = symbol("n"), symbol("p")
+    grid = score_grid([n + p, p], {"n": (1, None), "p": (0, None)})
+    assert {0} < {point[1] for point in grid.points}
+    assert all(point[0] >= 1 for point in grid.points), "n starts at what is declared"
+    assert all(all(point) for point in score_grid([n + p, p], {}).points)
