@@ -9,6 +9,8 @@ an `elem_offset` of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from symalloc.lint.sites.carried import carried, carried_by
 from symalloc.lint.sites.site import Scene, Site, caller_name, name_of
@@ -66,12 +68,14 @@ def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
 def heedless_leaves(program: Program, analysis: Analysis, known: Heedless) -> frozenset[int]:
     """The leaves of the parameters of one function; `known` holds those of its callees."""
     points = analysis.points
-    found: set[int] = set()
+    given = reduce(or_, (leaf.sure for leaf in points.given), 0)
+    found = 0
     for step in analysis.flow.steps:
         for cell in _unheeded(program, points, step, known):
-            if ZERO in carried_by(points, cell):
-                found.update(i for i, leaf in enumerate(points.given) if leaf.sure & points.real(cell.sure))
-    return frozenset(found)
+            here = points.real(cell.sure) & given
+            if here and ZERO in carried_by(points, cell):
+                found |= here
+    return frozenset(i for i, leaf in enumerate(points.given) if leaf.sure & found)
 
 
 def _given(scene: Scene, step: Step) -> Iterator[tuple[Operand, Expr, str | None]]:
