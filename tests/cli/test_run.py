@@ -234,8 +234,16 @@ def test_wrong_values_are_refused(
 
 
 def test_an_interrupted_run_ends_with_2_and_leaves_nothing_behind() -> None:
-    command = [sys.executable, "-m", "symalloc", "run", "module.py", "--bind", "n=3", "--repeat", "1000000"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # what a shell starts in the background ignores SIGINT, and so does all that it starts
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program = listen + "from symalloc.cli.main import main; main()"
+    arguments = ["run", "module.py", "--bind", "n=3", "--repeat", "1000000"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     runs = Path(f"/proc/{child.pid}/task/{child.pid}/children")
     while not (workers := runs.read_text().split()):
         time.sleep(0.05)
