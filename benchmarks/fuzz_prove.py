@@ -17,12 +17,12 @@ from time import perf_counter
 
 import click
 
-from symalloc.prove.bounds import Box
-from symalloc.prove.budget import Budget
-from symalloc.prove.domain import INT64_MAX, Domain
-from symalloc.prove.prover import Prover
-from symalloc.prove.solver import Solver
-from symalloc.prove.verdict import Proof, Verdict
+from symalloc.prover.bounds import Box
+from symalloc.prover.budget import Budget
+from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.solver import Solver
+from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size import SizeSyntaxError, parse_condition
 from symalloc.size.defined import fails, holds
 from symalloc.size.render import render_condition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from symalloc.plan.packing.problem import Problem, problem_of
+from symalloc.planner.packing.problem import Problem, problem_of
 
 __all__ = ["branchy", "transformer"]
 

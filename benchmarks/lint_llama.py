@@ -26,8 +26,8 @@ from tvm import relax
 from tvm.relax import transform
 
 import symalloc
-from symalloc.lint.engine import check
-from symalloc.prove.prover import Prover
+from symalloc.linter.engine import check
+from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.rulebook.book import load_rules
 

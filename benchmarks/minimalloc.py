@@ -14,8 +14,8 @@ from time import perf_counter
 
 import click
 
-from symalloc.plan.exact.problem import cliques, floor_of
-from symalloc.plan.exact.solve import Exact, StaticBuffer, pack_exactly
+from symalloc.planner.exact.problem import cliques, floor_of
+from symalloc.planner.exact.solve import Exact, StaticBuffer, pack_exactly
 
 
 def _read(path: Path) -> list[StaticBuffer]:

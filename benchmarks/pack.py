@@ -22,9 +22,9 @@ from random import Random
 from graphs_to_pack import branchy, transformer
 
 from symalloc.packing import read_problem
-from symalloc.plan.packing.pack import Packing, pack_problem
-from symalloc.plan.packing.problem import Problem
-from symalloc.plan.search.search import Effort
+from symalloc.planner.packing.pack import Packing, pack_problem
+from symalloc.planner.packing.problem import Problem
+from symalloc.planner.search.search import Effort
 
 WORST, MEAN = 1.02, 1.005
 CHECKED = 6  # random bindings for each problem

@@ -26,8 +26,8 @@ from unittest.mock import patch
 from tvm import relax
 
 import symalloc
-from symalloc.plan import planner
-from symalloc.plan.model import Plan
+from symalloc.planner import planner
+from symalloc.planner.model import Plan
 from symalloc.relax.passes import plan_pass
 from symalloc.relax.passes.pipeline import lower
 

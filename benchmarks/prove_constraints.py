@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from symalloc.prove.batch import Question, Row, answer, read_questions, summary
-from symalloc.prove.prover import Prover
+from symalloc.prover.batch import Question, Row, answer, read_questions, summary
+from symalloc.prover.prover import Prover
 
 OWN = Path(__file__).parent.parent / "tests" / "prove" / "data" / "constraints.json"
 

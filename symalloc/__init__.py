@@ -9,9 +9,7 @@ Names are imported when they are first used: `import symalloc` loads neither TVM
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from symalloc.pipelines import register_pipelines
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from symalloc.api import lint, plan, prove, run
     from symalloc.errors import SymallocError, UsageError
     from symalloc.instrument import VerifyMemory
-    from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+    from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
     from symalloc.packing import pack
     from symalloc.pipelines import pipeline
     from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, OverrunError, PoolError
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from symalloc.pool.native import NativePool as Pool
     from symalloc.pool.policy import Options as PoolOptions
     from symalloc.pool.prometheus import prometheus_text
-    from symalloc.prove.verdict import Proof, Verdict
+    from symalloc.prover.verdict import Proof, Verdict
     from symalloc.relax.passes.name_tensors import NameTensors
     from symalloc.relax.passes.plan_pass import PlanMemory
     from symalloc.relax.passes.take_storages import TakeStorages, serve
@@ -73,8 +71,8 @@ __all__ = [
 _HOMES = {  # the module, and the name there where that is another
     "BadFreeError": "symalloc.pool.errors",
     "BoundsError": "symalloc.pool.errors",
-    "Diagnostic": "symalloc.lint.diagnostic",
-    "Fix": "symalloc.lint.diagnostic",
+    "Diagnostic": "symalloc.linter.diagnostic",
+    "Fix": "symalloc.linter.diagnostic",
     "HookError": "symalloc.relax.run.memory_cfg",
     "LeakWarning": "symalloc.pool.leaks",
     "NameTensors": "symalloc.relax.passes.name_tensors",
@@ -84,13 +82,13 @@ _HOMES = {  # the module, and the name there where that is another
     "Pool": "symalloc.pool.native:NativePool",
     "PoolError": "symalloc.pool.errors",
     "PoolOptions": "symalloc.pool.policy:Options",
-    "Proof": "symalloc.prove.verdict",
-    "Report": "symalloc.lint.diagnostic",
-    "Severity": "symalloc.lint.diagnostic",
+    "Proof": "symalloc.prover.verdict",
+    "Report": "symalloc.linter.diagnostic",
+    "Severity": "symalloc.linter.diagnostic",
     "SymallocError": "symalloc.errors",
     "TakeStorages": "symalloc.relax.passes.take_storages",
     "UsageError": "symalloc.errors",
-    "Verdict": "symalloc.prove.verdict",
+    "Verdict": "symalloc.prover.verdict",
     "VerifyMemory": "symalloc.instrument",
     "lint": "symalloc.api",
     "memory_cfg": "symalloc.relax.run.memory_cfg",
@@ -121,19 +119,6 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-class _Face(ModuleType):
-    """Some public functions share their name with a room (`lint`, `prove`, `plan`): the function wins.
-
-    Importing a room sets it as an attribute of this package; that is passed over.  `from symalloc.lint.run
-    import …` works all the same.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face
 register_pipelines()
 
 

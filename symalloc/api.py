@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from symalloc.analysis.donation import Donation, parse_donation
 from symalloc.config import STAGES
 from symalloc.errors import SymallocError, UsageError
-from symalloc.lint.diagnostic import Diagnostic, Report, Summary
+from symalloc.linter.diagnostic import Diagnostic, Report, Summary
 from symalloc.linting import LintOptions, LintSession, parse_assumptions
-from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
-from symalloc.program.donation import Donation, parse_donation
+from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.span import Source
-from symalloc.prove.domain import Domain
-from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Proof
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof
 from symalloc.relax.files.result import PipelineName, PlanKind, RunError, RunResult
 from symalloc.relax.read.result import DEFAULT_TIMEOUT, Stage
 from symalloc.size.condition import Condition

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
-from symalloc.lint.diagnostic import Severity
-from symalloc.lint.run import Linter, Settings
+from symalloc.linter.diagnostic import Severity
+from symalloc.linter.run import Linter, Settings
 from symalloc.linting import parse_assumptions
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.workers.read import ReadOptions, read_module
 from symalloc.report.text import text_of
 from symalloc.rulebook.book import load_rules

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from symalloc.errors import UsageError
 from symalloc.files import read_source
-from symalloc.lint.diagnostic import Diagnostic, Report
-from symalloc.lint.fix import Relint, with_fixes
-from symalloc.lint.fix_apply import Rewrite, rewrite
-from symalloc.lint.run import Linter, Settings, matches_file
+from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.linter.fix import Relint, with_fixes
+from symalloc.linter.fix_apply import Rewrite, rewrite
+from symalloc.linter.run import Linter, Settings, matches_file
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Origin
-from symalloc.prove.domain import INT64_MIN, Domain
-from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Verdict
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.paths import Found, find
 from symalloc.relax.read.result import DEFAULT_TIMEOUT, FileResult, InputError, ReadOptions, Stage
 from symalloc.relax.workers.pool import Watch, WorkerPool

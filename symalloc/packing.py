@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from symalloc.errors import SymallocError, UsageError
-from symalloc.plan.check.certificate import write_certificate
-from symalloc.plan.check.fault import PlanRefusedError
-from symalloc.plan.options import EffortName
-from symalloc.plan.packing.pack import Packing, pack_problem
-from symalloc.plan.packing.problem import Problem, ProblemError, problem_of, read_csv, read_json
-from symalloc.plan.search.search import Effort
+from symalloc.planner.check.certificate import write_certificate
+from symalloc.planner.check.fault import PlanRefusedError
+from symalloc.planner.options import EffortName
+from symalloc.planner.packing.pack import Packing, pack_problem
+from symalloc.planner.packing.problem import Problem, ProblemError, problem_of, read_csv, read_json
+from symalloc.planner.search.search import Effort
 
 __all__ = ["pack", "pack_known", "read_problem"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tvm.target import Target
     from tvm.transform import Pass
 
-    from symalloc.plan.options import EffortName, Flavour, GuardKind
+    from symalloc.planner.options import EffortName, Flavour, GuardKind
 
 __all__ = ["PIPELINES", "Base", "pipeline", "register_pipelines"]
 
@@ -46,8 +46,8 @@ def pipeline(
     operators.  Without `target` it serves the target that is built for.  The rest is as for
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
-    from symalloc.plan.options import EffortName, Flavour, GuardKind, PlanOptions
-    from symalloc.program.donation import parse_donation
+    from symalloc.analysis.donation import parse_donation
+    from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
     from symalloc.relax.passes.pipeline import pipeline as make
 
     for name, value, kind in (

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
-from symalloc.lint.diagnostic import Report
-from symalloc.lint.run import Linter, Settings
-from symalloc.plan.account.summary import Summary
-from symalloc.plan.options import PlanOptions
+from symalloc.linter.diagnostic import Report
+from symalloc.linter.run import Linter, Settings
+from symalloc.planner.account.summary import Summary
+from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Program
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.files.request import PlanRequest
 from symalloc.relax.files.result import PlannedFile, RunError, RunReport
 from symalloc.relax.read.result import FileResult
@@ -24,7 +24,7 @@ from symalloc.relax.run.isolated import CrashError, isolated
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
-    from symalloc.plan.account.comparison import Comparison
+    from symalloc.planner.account.comparison import Comparison
 
 __all__ = ["Planned", "planned_file", "run_file"]
 

@@ -169,11 +169,12 @@ def test_the_public_names_are_there_and_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["symalloc.lint.diagnostic", "symalloc.prove.prover", "symalloc.plan.model", "symalloc.api"]
+    "first",
+    ["symalloc.linter.diagnostic", "symalloc.prover.prover", "symalloc.planner.model", "symalloc.api"],
 )
 def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
     code = (
-        f"import {first}, symalloc; from symalloc.lint.run import Linter\n"
+        f"import {first}, symalloc; from symalloc.linter.run import Linter\n"
         "assert all(type(f).__name__ == 'function' for f in (symalloc.lint, symalloc.prove, symalloc.plan))\n"
         "from symalloc import lint; assert lint is symalloc.lint\n"
     )

@@ -1,4 +1,4 @@
-// What symalloc/plan/exact/native.py calls through ctypes.  Nothing is thrown: kOutOfMemory says it.
+// What symalloc/planner/exact/native.py calls through ctypes.  Nothing is thrown: kOutOfMemory says it.
 #include <cstdint>
 #include <memory>
 #include <new>

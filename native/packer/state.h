@@ -1,4 +1,4 @@
-// A partial packing, built from below, and what follows from it: symalloc/plan/exact/state.py is the
+// A partial packing, built from below, and what follows from it: symalloc/planner/exact/state.py is the
 // reference and explains it; every decision here is the one made there.
 #pragma once
 

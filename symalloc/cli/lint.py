@@ -18,8 +18,8 @@ from symalloc.relax.workers.pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
 if TYPE_CHECKING:
-    from symalloc.lint.diagnostic import Report
-    from symalloc.lint.fix_apply import Rewrite
+    from symalloc.linter.diagnostic import Report
+    from symalloc.linter.fix_apply import Rewrite
     from symalloc.linting import LintSession
     from symalloc.relax.read.paths import Found
 

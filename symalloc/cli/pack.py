@@ -11,9 +11,9 @@ import click
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
-    from symalloc.plan.options import EffortName
-    from symalloc.plan.packing.pack import Packing
-    from symalloc.plan.packing.problem import Problem
+    from symalloc.planner.options import EffortName
+    from symalloc.planner.packing.pack import Packing
+    from symalloc.planner.packing.problem import Problem
 
 __all__ = ["pack_command"]
 

@@ -12,8 +12,8 @@ from symalloc.cli.bindings import parse_binding
 from symalloc.cli.output import terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
-from symalloc.lint.diagnostic import Report, Severity
-from symalloc.plan.options import PlanOptions
+from symalloc.linter.diagnostic import Report, Severity
+from symalloc.planner.options import PlanOptions
 
 __all__ = ["plan_command"]
 

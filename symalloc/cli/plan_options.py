@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from symalloc.plan.options import EffortName, Flavour, GuardKind
+from symalloc.planner.options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
-    from symalloc.program.donation import Donation
+    from symalloc.analysis.donation import Donation
     from symalloc.relax.files.request import PlanRequest
 
 __all__ = ["module_options", "planner_options", "request_of"]
@@ -86,7 +86,7 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
 def _donations(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[Donation, ...]:
-    from symalloc.program.donation import parse_donation
+    from symalloc.analysis.donation import parse_donation
 
     try:
         return tuple(map(parse_donation, texts))

@@ -12,8 +12,8 @@ import click
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
-    from symalloc.prove.domain import Domain
-    from symalloc.prove.verdict import Proof
+    from symalloc.prover.domain import Domain
+    from symalloc.prover.verdict import Proof
     from symalloc.size import Condition
 
 __all__ = ["prove_command"]
@@ -67,9 +67,9 @@ def _single(
     text: str, assume: Sequence[str], form: str, output: Path | None, certificate: Path | None
 ) -> int:
     from symalloc.cli.output import show
-    from symalloc.prove.domain import Domain
-    from symalloc.prove.prover import Prover
-    from symalloc.prove.verdict import Verdict
+    from symalloc.prover.domain import Domain
+    from symalloc.prover.prover import Prover
+    from symalloc.prover.verdict import Verdict
 
     constraint = _read(text, "constraint")
     domain = Domain(assumptions=tuple(_read(a, "assumption") for a in assume))
@@ -158,8 +158,8 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
     import json
 
     from symalloc.cli.output import show
-    from symalloc.prove.batch import BatchError, answer, read_questions, summary
-    from symalloc.prove.prover import Prover
+    from symalloc.prover.batch import BatchError, answer, read_questions, summary
+    from symalloc.prover.prover import Prover
 
     try:
         questions = read_questions(file.read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
 
 
 def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
-    from symalloc.prove.certificate import certificate
+    from symalloc.prover.certificate import certificate
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

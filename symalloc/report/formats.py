@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from symalloc.lint.diagnostic import Report
+from symalloc.linter.diagnostic import Report
 
 if TYPE_CHECKING:
     from symalloc.rulebook.book import Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.lint.diagnostic import Diagnostic, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.report.cells import visible
 from symalloc.report.places import file_span, full_message
 

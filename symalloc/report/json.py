@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import Any
 
-from symalloc.lint.diagnostic import Diagnostic, Report, Summary
+from symalloc.linter.diagnostic import Diagnostic, Report, Summary
 from symalloc.report.places import file_span, full_message
 
 __all__ = ["render_json", "schema_text"]

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 
-from symalloc.plan.packing.pack import Packing
+from symalloc.planner.packing.pack import Packing
 from symalloc.report.size_text import size_text
 
 __all__ = ["overrun_text", "packing_as_csv", "packing_as_document", "packings_as_json", "packings_as_text"]

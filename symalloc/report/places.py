@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.lint.diagnostic import Diagnostic, Report
+from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.program.span import Span
 
 __all__ = ["file_span", "full_message", "origin_of"]

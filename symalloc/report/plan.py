@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from symalloc.plan.account.comparison import Comparison, TvmPlan
-from symalloc.plan.account.outside import Carried
-from symalloc.plan.account.summary import Sample, Summary
-from symalloc.plan.model import Arena, Guard
+from symalloc.planner.account.comparison import Comparison, TvmPlan
+from symalloc.planner.account.outside import Carried
+from symalloc.planner.account.summary import Sample, Summary
+from symalloc.planner.model import Arena, Guard
 from symalloc.report.amounts import human_bytes, percent, times
 from symalloc.size.expr import Expr
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from symalloc.plan.account.comparison import Comparison, TvmPlan
-from symalloc.plan.account.outside import KernelUse
-from symalloc.plan.account.summary import Sample, Summary
-from symalloc.plan.model import Arena, Placement
+from symalloc.planner.account.comparison import Comparison, TvmPlan
+from symalloc.planner.account.outside import KernelUse
+from symalloc.planner.account.summary import Sample, Summary
+from symalloc.planner.model import Arena, Placement
 from symalloc.size.expr import Expr
 
 __all__ = ["plan_schema_text", "plans_as_json"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
 from symalloc.report.cells import split_lines
 from symalloc.report.places import file_span, full_message, origin_of

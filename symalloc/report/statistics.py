@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from symalloc.lint.diagnostic import Report
+from symalloc.linter.diagnostic import Report
 
 __all__ = ["render_statistics"]
 

@@ -9,9 +9,9 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from symalloc.lint.diagnostic import Diagnostic, Fix, Report, Severity, Summary
+from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity, Summary
 from symalloc.program.span import Span
-from symalloc.prove.verdict import Verdict
+from symalloc.prover.verdict import Verdict
 from symalloc.report.cells import visible
 from symalloc.report.excerpt import Mark, Row, excerpt
 

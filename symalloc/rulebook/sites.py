@@ -1,6 +1,6 @@
 """The kinds of sites a rule can ask about: for each, the names its constraint and its message may use.
 
-A rule is data, the site is code (`symalloc.lint.sites`): this table is the contract between them.  Names in
+A rule is data, the site is code (`symalloc.linter.sites`): this table is the contract between them.  Names in
 `quantities` stand for size expressions of the given unit and may be used in constraints; names in `texts`
 stand for words and may be used in messages, labels and help.  `relations` are the lifetime relations built
 into the engine, asked for by name (`relation = "use-after-kill"`) instead of a constraint.  `places` are

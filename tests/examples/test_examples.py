@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import symalloc
-from symalloc.lint.diagnostic import Diagnostic
+from symalloc.linter.diagnostic import Diagnostic
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 

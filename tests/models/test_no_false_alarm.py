@@ -11,7 +11,7 @@ import pytest
 
 import symalloc
 from models.zoo import MODELS, Model
-from symalloc.lint.diagnostic import Report
+from symalloc.linter.diagnostic import Report
 
 # model -> (rule, severity) -> how many; with the reason for each
 EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {

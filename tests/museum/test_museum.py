@@ -14,7 +14,7 @@ import pytest
 
 import symalloc
 from museum.exhibits import EXHIBITS, MODULES, Exhibit
-from symalloc.lint.diagnostic import Diagnostic, Report
+from symalloc.linter.diagnostic import Diagnostic, Report
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 

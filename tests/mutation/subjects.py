@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import transform
 
 from mutation.views import with_views
-from symalloc.plan.options import PlanOptions
+from symalloc.planner.options import PlanOptions
 from symalloc.relax.passes.plan_pass import PlanMemory
 
 __all__ = ["OTHERS", "OURS", "THEIRS", "VIEWS", "Subject", "plan_ours", "plan_theirs", "subjects"]

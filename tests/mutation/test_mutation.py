@@ -11,7 +11,7 @@ from mutation.editable import rebuild, take_apart
 from mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
 from mutation.operators import OPERATORS
 from mutation.subjects import plan_theirs, subjects
-from symalloc.plan.options import PlanOptions
+from symalloc.planner.options import PlanOptions
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from mutation.harness import mutants
 from mutation.memory import Region, Stamp
 from mutation.oracle import NotModelledError, examine
 from mutation.subjects import OURS, THEIRS, plan_ours, plan_theirs
-from symalloc.plan.options import PlanOptions
+from symalloc.planner.options import PlanOptions
 
 _HEAD = """
 @I.ir_module

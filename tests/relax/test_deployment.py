@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.lint.diagnostic import Severity
+from symalloc.linter.diagnostic import Severity
 from symalloc.relax.files.emit import Form, written
 from symalloc.relax.files.load import load_one
 

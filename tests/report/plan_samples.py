@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from symalloc.plan.account.comparison import Comparison, TvmPlan
-from symalloc.plan.account.outside import KernelUse, Made, Outside, Returned
-from symalloc.plan.account.summary import Summary, summarise
-from symalloc.plan.account.workspace import GiveBack, Scratch, Take
-from symalloc.plan.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.account.comparison import Comparison, TvmPlan
+from symalloc.planner.account.outside import KernelUse, Made, Outside, Returned
+from symalloc.planner.account.summary import Summary, summarise
+from symalloc.planner.account.workspace import GiveBack, Scratch, Take
+from symalloc.planner.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.condition import le

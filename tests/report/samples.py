@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symalloc.lint.diagnostic import Diagnostic, Fix, Label, Report, Severity, Summary, TextEdit
+from symalloc.linter.diagnostic import Diagnostic, Fix, Label, Report, Severity, Summary, TextEdit
 from symalloc.program.span import Source, Span
-from symalloc.prove.verdict import Verdict
+from symalloc.prover.verdict import Verdict
 
 FILE = "models/issue_17322.py"
 TEXT = """\

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from symalloc.plan.packing.pack import Packing, pack_problem
-from symalloc.plan.packing.problem import Problem, problem_of, read_csv
-from symalloc.plan.search.search import Effort
+from symalloc.planner.packing.pack import Packing, pack_problem
+from symalloc.planner.packing.problem import Problem, problem_of, read_csv
+from symalloc.planner.search.search import Effort
 from symalloc.report.pack import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
 SYMBOLIC = problem_of(

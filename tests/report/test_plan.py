@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from report import plan_samples
-from symalloc.plan.account.summary import Summary
+from symalloc.planner.account.summary import Summary
 from symalloc.report.plan import plans_as_text
 from symalloc.report.plan_json import plan_schema_text, plans_as_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 
 from report import samples
-from symalloc.lint.diagnostic import Report
+from symalloc.linter.diagnostic import Report
 from symalloc.program.span import Source
 from symalloc.report.sarif import FINGERPRINT, render_sarif
 from symalloc.rulebook.book import load_rules

@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from report import samples
-from symalloc.lint.diagnostic import CANNOT_BE_READ, Report, Summary
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Report, Summary
 from symalloc.program.span import Source
 from symalloc.report.text import render_summary, render_text
 

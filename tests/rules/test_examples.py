@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.lint.diagnostic import Diagnostic, Report, Severity
-from symalloc.lint.domains import LARGEST_EXTENT, LARGEST_INPUT
-from symalloc.lint.run import Linter, Settings
-from symalloc.prove.prover import Prover
+from symalloc.linter.diagnostic import Diagnostic, Report, Severity
+from symalloc.linter.domains import LARGEST_EXTENT, LARGEST_INPUT
+from symalloc.linter.run import Linter, Settings
+from symalloc.prover.prover import Prover
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.relax.workers.read import ReadOptions
 from symalloc.rulebook.book import Rule, load_rules

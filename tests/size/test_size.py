@@ -9,7 +9,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.prove.bounds import Box
+from symalloc.prover.bounds import Box
 from symalloc.size import (
     FALSE,
     TRUE,
@@ -30,7 +30,7 @@ from symalloc.size.parse import symbols_in
 from symalloc.size.rewrite import rewrite, rewrite_condition
 from symalloc.size.sympy_form import condition_from_sympy, condition_to_sympy, from_sympy, to_sympy
 from symalloc.size.units import Unit, UnitError, multiply_units
-from tests.prove.brute import conditions, points, sizes
+from tests.prover.brute import conditions, points, sizes
 
 SMALL = Box({"a": -3, "b": -3}, {"a": 4, "b": 4})
 

@@ -10,12 +10,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from symalloc.plan.buffers.known import known_symbols
-from symalloc.plan.buffers.sizing import Sized, Sizes
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.guards import overflow_guards
-from symalloc.plan.model import Guard
-from symalloc.program.donation import Donation, Leaf, inputs_of, outputs_of
+from symalloc.analysis.donation import Donation, Leaf, inputs_of, outputs_of
+from symalloc.analysis.overwrites import Paths
+from symalloc.analysis.regions import Cell, Kind, Region, indices
+from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.takeover import Clash, clashes, keepers, meetings
+from symalloc.planner.buffers.known import known_symbols
+from symalloc.planner.buffers.sizing import Sized, Sizes
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.guards import overflow_guards
+from symalloc.planner.model import Guard
 from symalloc.program.flow import Mark
 from symalloc.program.model import (
     AllocFresh,
@@ -29,14 +33,10 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.operands import tensor_type
-from symalloc.program.overwrites import Paths
-from symalloc.program.regions import Cell, Kind, Region, indices
-from symalloc.program.summaries import Analysis
-from symalloc.program.takeover import Clash, clashes, keepers, meetings
 from symalloc.program.types import TensorType
-from symalloc.prove.domain import INT64_MAX, Domain
-from symalloc.prove.prover import Prover
-from symalloc.prove.verdict import Verdict
+from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import TRUE, Condition, le
 from symalloc.size.expr import ZERO, Expr
 

@@ -17,13 +17,13 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.options import GuardKind
-from symalloc.program.call_graph import call_graph
-from symalloc.program.donation import Donation, function_meant
+from symalloc.analysis.call_graph import call_graph
+from symalloc.analysis.donation import Donation, function_meant
+from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.options import GuardKind
 from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
-from symalloc.program.summaries import Analysis, analyse
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import Carried, Overlay, carried
 from symalloc.relax.donation.inplace_kernel import in_place
 from symalloc.relax.emit.function import VIEW

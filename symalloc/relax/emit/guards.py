@@ -13,8 +13,8 @@ from typing import Any
 from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
 
-from symalloc.plan.model import Guard
-from symalloc.plan.options import GuardKind
+from symalloc.planner.model import Guard
+from symalloc.planner.options import GuardKind
 from symalloc.relax.emit.tir_emit import PrimBuilder
 from symalloc.size.condition import Condition, conjunction
 

@@ -11,8 +11,8 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar
 from tvm.relax.utils import copy_with_new_vars
 
-from symalloc.plan.model import Arena, Plan
-from symalloc.plan.options import GuardKind
+from symalloc.planner.model import Arena, Plan
+from symalloc.planner.options import GuardKind
 from symalloc.program.model import Function, Program, Var
 from symalloc.relax.emit.function import EmissionError, Surroundings, emit_function
 from symalloc.relax.emit.guards import Check

@@ -8,12 +8,12 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.plan.account.comparison import Comparison, TvmPlan
-from symalloc.plan.account.outside import outside, values_at_call
+from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.planner.account.comparison import Comparison, TvmPlan
+from symalloc.planner.account.outside import outside, values_at_call
 from symalloc.program.allocations import allocations
 from symalloc.program.flow import Mark
 from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program
-from symalloc.program.summaries import Analysis, analyse
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.tvm_error import error_text

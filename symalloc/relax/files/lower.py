@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tvm
 
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.options import PlanOptions
-from symalloc.prove.prover import Prover
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.options import PlanOptions
+from symalloc.prover.prover import Prover
 from symalloc.relax.files.result import PipelineName, RunError
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered

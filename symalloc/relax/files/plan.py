@@ -8,15 +8,15 @@ from dataclasses import replace
 import tvm
 from tvm.relax import transform
 
-from symalloc.plan.account.comparison import Comparison, TvmPlan
-from symalloc.plan.account.outside import Outside, outside
-from symalloc.plan.account.reserved import reserved_sums
-from symalloc.plan.account.sampling import SampleError, check_wanted
-from symalloc.plan.account.summary import Summary, plan_symbols, summarise
-from symalloc.plan.model import Plan
-from symalloc.plan.options import PlanOptions
+from symalloc.analysis.summaries import analyse
+from symalloc.planner.account.comparison import Comparison, TvmPlan
+from symalloc.planner.account.outside import Outside, outside
+from symalloc.planner.account.reserved import reserved_sums
+from symalloc.planner.account.sampling import SampleError, check_wanted
+from symalloc.planner.account.summary import Summary, plan_symbols, summarise
+from symalloc.planner.model import Plan
+from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Function, Origin
-from symalloc.program.summaries import analyse
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.compare import compare_with_tvm
 from symalloc.relax.files.emit import Form, written

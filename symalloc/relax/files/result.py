@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symalloc.plan.account.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
-from symalloc.plan.account.summary import Summary
+from symalloc.planner.account.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.planner.account.summary import Summary
 from symalloc.program.model import Program
 
 __all__ = [

@@ -17,7 +17,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.build import split_host_device_mods
 
-from symalloc.plan.account.workspace import GiveBack, Scratch, Take
+from symalloc.planner.account.workspace import GiveBack, Scratch, Take
 from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.tvm_error import error_text

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import ir, relax
 from tvm.relax.utils import copy_with_new_vars
 
-from symalloc.program.call_graph import callees_first, recursive
+from symalloc.analysis.call_graph import callees_first, recursive
 
 __all__ = ["inline_calls"]
 

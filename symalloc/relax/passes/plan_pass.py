@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import tvm
 import tvm_ffi
 
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.model import Plan
-from symalloc.plan.options import PlanOptions
-from symalloc.plan.planner import plan_program
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.model import Plan
+from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner import plan_program
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.module import emit_module
 from symalloc.relax.emit.symbols import entry_symbols

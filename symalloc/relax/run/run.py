@@ -15,12 +15,12 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from symalloc.plan.account.sampling import total
-from symalloc.plan.account.summary import floors, highest
-from symalloc.plan.model import Plan
-from symalloc.plan.options import PlanOptions
+from symalloc.analysis.donation import donated, function_meant
+from symalloc.planner.account.sampling import total
+from symalloc.planner.account.summary import floors, highest
+from symalloc.planner.model import Plan
+from symalloc.planner.options import PlanOptions
 from symalloc.pool.native import NativePool
-from symalloc.program.donation import donated, function_meant
 from symalloc.relax.extract import extract
 from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.result import Output, PipelineName, PlanKind, RunError, RunResult

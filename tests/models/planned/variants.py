@@ -12,7 +12,7 @@ from tvm.relax import transform
 
 from models.measure import ALLOCATOR
 from models.planned.case import Case
-from symalloc.plan.options import PlanOptions
+from symalloc.planner.options import PlanOptions
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 

@@ -10,9 +10,10 @@ import pytest
 from plan.random_programs import MIX, MIX_KERNEL, Machine, Maker
 from program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
 
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.model import Arena, Buffer, Placement, Plan
-from symalloc.program.donation import Donation
+from symalloc.analysis.donation import Donation
+from symalloc.analysis.summaries import analyse
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.model import Arena, Buffer, Placement, Plan
 from symalloc.program.model import (
     AllocFresh,
     Function,
@@ -23,9 +24,8 @@ from symalloc.program.model import (
     TupleValue,
     Var,
 )
-from symalloc.program.summaries import analyse
 from symalloc.program.types import DType, TensorType, TupleType
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import Carried, carried
 from symalloc.size.expr import ZERO
 

@@ -14,13 +14,13 @@ import tvm_ffi
 from tvm import relax
 
 import symalloc
+from symalloc.analysis.donation import parse_donation
+from symalloc.analysis.summaries import analyse
 from symalloc.errors import UsageError
-from symalloc.lint.run import Linter, Settings
-from symalloc.plan.account.outside import Carried, outside
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.options import PlanOptions
-from symalloc.program.donation import parse_donation
-from symalloc.program.summaries import analyse
+from symalloc.linter.run import Linter, Settings
+from symalloc.planner.account.outside import Carried, outside
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.options import PlanOptions
 from symalloc.relax.extract import extract
 from symalloc.relax.files.emit import Form, written
 from symalloc.relax.files.load import from_script, load_one

@@ -9,9 +9,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.plan.planner import plan_program
+from symalloc.planner.planner import plan_program
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.emit.function import EmissionError
 from symalloc.relax.emit.module import emit_module
 from symalloc.relax.extract import extract

@@ -13,12 +13,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.lint.run import Linter, Settings
-from symalloc.plan.model import Guard, Plan
-from symalloc.plan.options import PlanOptions
-from symalloc.plan.planner import plan_program
+from symalloc.linter.run import Linter, Settings
+from symalloc.planner.model import Guard, Plan
+from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner import plan_program
 from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
-from symalloc.prove.prover import Prover
+from symalloc.prover.prover import Prover
 from symalloc.relax.emit.module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one

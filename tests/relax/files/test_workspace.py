@@ -12,9 +12,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.plan.account.outside import Outside, outside
-from symalloc.plan.account.workspace import Scratch, pool_bytes
-from symalloc.program.summaries import analyse
+from symalloc.analysis.summaries import analyse
+from symalloc.planner.account.outside import Outside, outside
+from symalloc.planner.account.workspace import Scratch, pool_bytes
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.workspace import kernel_scratch

@@ -15,11 +15,11 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend import nn
 
-from symalloc.lint.run import Linter, Settings
-from symalloc.plan import planner
-from symalloc.plan.check.validate import PlanRefusedError
-from symalloc.plan.layout.assemble import Layout
-from symalloc.plan.model import Buffer, Placement
+from symalloc.linter.run import Linter, Settings
+from symalloc.planner import planner
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.layout.assemble import Layout
+from symalloc.planner.model import Buffer, Placement
 from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one

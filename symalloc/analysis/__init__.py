@@ -1,0 +1,1 @@
+"""What can be known of a memory program: one dataflow engine, each analysis once."""

@@ -1,0 +1,155 @@
+"""Inputs that a caller donates, each to carry an output: how they are asked for, and what the names mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.regions import Cell
+from symalloc.analysis.summary import align
+from symalloc.program.flow import Flow, Mark
+from symalloc.program.model import (
+    Alias,
+    Function,
+    Instruction,
+    MakeTuple,
+    MatchCast,
+    Operand,
+    TakeField,
+    TupleValue,
+    Var,
+)
+from symalloc.program.operands import type_of
+from symalloc.program.types import TupleType, Type
+
+__all__ = ["Donation", "Leaf", "donated", "function_meant", "inputs_of", "outputs_of", "parse_donation"]
+
+WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
+
+_NAME = r"[A-Za-z_]\w*"
+_OUTPUT = rf"{_NAME}|\d+(?:\.\d+)*"
+_FORM = re.compile(rf"(?:(?P<function>{_NAME}):)?(?P<output>{_OUTPUT})=(?P<input>{_NAME}(?:\.\d+)*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Donation:
+    """`output` of `function` is to be written into the memory of its parameter `input`.
+
+    `output`: a field of the result (`0`, `1.0`), a variable's name, or "result".  `input`: a parameter, or a
+    field of one (`caches.0`).  `function` may be None where the module has one public function, or `main`.
+    """
+
+    output: str
+    input: str
+    function: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.output}={self.input}"
+
+
+def parse_donation(text: str) -> Donation:
+    """`[FUNCTION:]OUTPUT=INPUT`; raises ValueError with a message for the user."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no alias; write OUTPUT=INPUT, such as 0=weights, longer=caches.1 or step:result=x"
+        )
+    return Donation(output=found["output"], input=found["input"], function=found["function"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One field of a parameter or of a result that is no tuple itself.
+
+    `path` are the indices that lead to it, `names` all that it may be called by, the plainest first; `cell`
+    is what it points to.  `parameter` is the index of the parameter, None for a result.
+    """
+
+    path: tuple[int, ...]
+    names: tuple[str, ...]
+    type: Type
+    cell: Cell
+    parameter: int | None = None
+
+    def __str__(self) -> str:
+        return f"`{self.names[0]}`"
+
+
+def function_meant(donation: Donation, public: Sequence[str]) -> str | None:
+    """Which of the `public` functions a donation speaks of; None where that is not clear."""
+    if donation.function is not None:
+        return donation.function if donation.function in public else None
+    return "main" if "main" in public else public[0] if len(public) == 1 else None
+
+
+def inputs_of(points: PointsTo) -> tuple[Leaf, ...]:
+    """The leaves of the parameters, in order."""
+    named = zip(_parameters(points.flow.function), points.given, strict=True)
+    return tuple(
+        Leaf(path=path, names=(name,), type=kind, cell=cell, parameter=index)
+        for (index, path, name, kind), cell in named
+    )
+
+
+def donated(function: Function, donations: Iterable[Donation]) -> frozenset[int]:
+    """Which leaves of the parameters of `function`, counted in order, `donations` to it name."""
+    names = {d.input for d in donations}
+    return frozenset(i for i, (_, _, name, _) in enumerate(_parameters(function)) if name in names)
+
+
+def _parameters(function: Function) -> Iterator[tuple[int, tuple[int, ...], str, Type]]:
+    """The leaves of the parameters: parameter, path, name, type."""
+    for index, param in enumerate(function.params):
+        for path, kind in _leaves(param.type):
+            yield index, path, ".".join((param.name, *map(str, path))), kind
+
+
+def outputs_of(points: PointsTo) -> tuple[Leaf, ...]:
+    """The leaves of the result, in order."""
+    result = points.flow.function.body.result
+    kind = type_of(result)
+    makers = _makers(points.flow)
+    return tuple(
+        Leaf(
+            path=path,
+            names=tuple(dict.fromkeys((".".join(map(str, path)) or WHOLE, *_names(result, path, makers)))),
+            type=leaf,
+            cell=cell,
+        )
+        for (path, leaf), cell in zip(_leaves(kind), align(points.result, kind), strict=True)
+    )
+
+
+def _leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Type]]:
+    if not isinstance(kind, TupleType):
+        yield path, kind
+        return
+    for index, field in enumerate(kind.fields):
+        yield from _leaves(field, (*path, index))
+
+
+def _makers(flow: Flow) -> Mapping[Var, Instruction]:
+    return {s.instruction.var: s.instruction for s in flow.steps if s.instruction and s.mark is Mark.PLAIN}
+
+
+def _names(value: Operand, path: tuple[int, ...], makers: Mapping[Var, Instruction]) -> Iterator[str]:
+    """The names of the variables that hold the field `path` of `value`, from the result backwards."""
+    while True:
+        if isinstance(value, TupleValue) and path:
+            value, path = value.items[path[0]], path[1:]
+            continue
+        if not isinstance(value, Var):
+            return
+        if not path:
+            yield value.name
+        match makers.get(value):
+            case Alias(source=source) | MatchCast(source=source):
+                value = source
+            case MakeTuple(fields=fields) if path:
+                value, path = fields[path[0]], path[1:]
+            case TakeField(source=source, index=index):
+                value, path = source, (index, *path)
+            case _:
+                return

@@ -1,0 +1,62 @@
+"""What a fix is made from: the finding, the program it was found in, the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from symalloc.linter.diagnostic import Diagnostic
+from symalloc.linter.fix_source import Script
+from symalloc.program.model import Alias, Block, Function, If, Instruction, Operand, Program, Var
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+
+__all__ = ["FixContext", "instructions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixContext:
+    """One finding to be fixed.  `function` is None for findings that belong to no function."""
+
+    diagnostic: Diagnostic
+    program: Program | None
+    script: Script
+    prover: Prover
+    domain: Domain
+
+    @property
+    def function(self) -> Function | None:
+        """The function that the finding is in."""
+        return self.program.functions.get(self.diagnostic.function) if self.program else None
+
+    def instruction(self) -> Instruction | None:
+        """The instruction that the finding points at."""
+        function = self.function
+        span = self.diagnostic.span
+        if function is None or span is None:
+            return None
+        return next((i for i in instructions(function.body) if i.span == span), None)
+
+    @cached_property
+    def _made(self) -> Mapping[Var, Instruction]:
+        """What binds each variable of the function."""
+        return {i.var: i for i in instructions(self.function.body)} if self.function else {}
+
+    def definition(self, operand: Operand) -> Instruction | None:
+        """The instruction that made `operand`, seen through plain aliases."""
+        while isinstance(operand, Var):
+            found = self._made.get(operand)
+            if not isinstance(found, Alias):
+                return found
+            operand = found.source
+        return None
+
+
+def instructions(block: Block) -> Iterator[Instruction]:
+    """All instructions of `block`, those of both sides of an If after it."""
+    for instruction in block.instructions:
+        yield instruction
+        if isinstance(instruction, If):
+            yield from instructions(instruction.then)
+            yield from instructions(instruction.otherwise)

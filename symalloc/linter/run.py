@@ -1,0 +1,235 @@
+"""One run of the linter: what was read in, the rules, and out comes a report.
+
+This file knows nothing of how modules are read: it takes whatever has the fields of `Reading`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import PurePath
+from time import perf_counter
+from typing import Protocol
+
+from symalloc.linter.comments import Comments
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity, Summary
+from symalloc.linter.engine import CheckResult, check
+from symalloc.linter.repeats import Repeats
+from symalloc.program.model import Origin, Program
+from symalloc.program.span import Source, Span
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.rulebook.book import Rulebook
+from symalloc.size.condition import Condition
+
+__all__ = ["AS_IS", "Linter", "Reading", "ReadingProblem", "Settings", "matches_file"]
+
+NOT_UNDERSTOOD = "SYM904"
+AS_IS = "as-is"
+
+
+class ReadingProblem(Protocol):
+    """Something that could not be read: `symalloc.relax.read.result.Problem`."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str | None: ...
+    @property
+    def span(self) -> Span | None: ...
+    @property
+    def module(self) -> str | None: ...
+    @property
+    def stage(self) -> str | None: ...
+
+
+class Reading(Protocol):
+    """What one file gave: `symalloc.relax.read.result.FileResult`."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def programs(self) -> tuple[Program, ...]: ...
+    @property
+    def problems(self) -> Sequence[ReadingProblem]: ...
+    @property
+    def source(self) -> Source | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What to check, and how strictly.
+
+    `rulebook` holds all rules; `select` and `ignore` are rule ids, beginnings of ids, or names, and
+    `per_file_ignores` maps glob patterns on file names to such.  `strict`: what could not be decided or
+    understood is an error.  `report_unused`: whether a suppression without effect is a finding; a run that
+    looks at some stages only cannot say.
+    """
+
+    rulebook: Rulebook
+    assume: tuple[Condition, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    strict: bool = False
+    report_unused: bool = True
+
+
+class Linter:
+    """Checks readings one by one and adds up the report.
+
+    `symbols` holds the symbols of all functions checked so far, and where they get their values.
+    """
+
+    def __init__(self, settings: Settings, prover: Prover | None = None) -> None:
+        """Raises RuleError where `select`, `ignore` or `per_file_ignores` names an unknown rule."""
+        self.settings = settings
+        self.prover = prover or Prover()
+        self.rulebook = settings.rulebook.select(settings.select, settings.ignore)
+        self._ignored = {
+            pattern: frozenset().union(*map(settings.rulebook.ids, keys))
+            for pattern, keys in settings.per_file_ignores.items()
+        }
+        self._diagnostics: list[Diagnostic] = []
+        self._files: dict[str, None] = {}
+        self._sources: dict[str, Source] = {}
+        self._totals: Counter[str] = Counter()
+        self._solvers: Counter[str] = Counter()
+        self._started = perf_counter()
+        self.symbols: dict[str, set[Origin]] = {}
+
+    def add(self, reading: Reading) -> tuple[Diagnostic, ...]:
+        """Checks what one file gave; the findings of it, sorted."""
+        self._files[reading.file] = None
+        if reading.source:
+            self._sources[reading.source.file] = reading.source
+        found = [self._unreadable(problem) for problem in reading.problems]
+        complete = not found and self.settings.report_unused
+        comments = Comments(known=self.settings.rulebook, active=self.rulebook, report_unused=complete)
+        found += comments.apply(self._checked(reading), reading.file, reading.source)
+        kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
+        self._diagnostics += kept
+        return tuple(kept)
+
+    def report(self) -> Report:
+        """Everything so far."""
+        summary = Summary(
+            **self._totals, by_solver=dict(self._solvers), seconds=perf_counter() - self._started
+        )
+        shown = {
+            span.file for d in self._diagnostics for span in (d.span, *(x.span for x in d.labels)) if span
+        }
+        return Report(
+            diagnostics=tuple(self._diagnostics),
+            summary=summary,
+            files=tuple(self._files),
+            sources={file: source for file, source in self._sources.items() if file in shown},
+        )
+
+    def check(self, program: Program) -> CheckResult:
+        """The findings of one program, before suppressions and filters."""
+        return check(program, self.rulebook, self.prover, assume=self.settings.assume)
+
+    # -- checking ------------------------------------------------------------------------------------------
+
+    def _checked(self, reading: Reading) -> list[Diagnostic]:
+        """The findings of all stages of a file's modules; one that an earlier stage had is not repeated."""
+        repeats = Repeats()
+        found: list[Diagnostic] = []
+        functions: set[tuple[str, str]] = set()
+        for program in reading.programs:
+            result = self.check(program)
+            self._count(result.counts)
+            text = _printed(program)
+            if text:
+                self._sources[text.file] = text
+            functions.update((program.name, name) for name in program.functions)
+            self._note_symbols(program)
+            placed = [_placed(d, program, reading, text) for d in result.diagnostics]
+            found += repeats.fresh(placed, self._sources)
+        self._totals["functions"] += len(functions)
+        return found
+
+    def _note_symbols(self, program: Program) -> None:
+        for function in program.functions.values():
+            for name, origin in function.symbols.items():
+                self.symbols.setdefault(name, set()).add(origin)
+
+    def _count(self, counts: Summary) -> None:
+        for name in ("constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"):
+            self._totals[name] += getattr(counts, name)
+        self._solvers.update(counts.by_solver)
+
+    def _unreadable(self, problem: ReadingProblem) -> Diagnostic:
+        rule = self.settings.rulebook.get(CANNOT_BE_READ)
+        what = problem.message.removeprefix("cannot be read: ")
+        return Diagnostic(
+            rule=rule.id,
+            name=rule.name,
+            severity=Severity(rule.severity),
+            verdict=None,
+            message=rule.render_message({"file": problem.file, "problem": what}),
+            file=problem.file,
+            module=problem.module or "",
+            span=problem.span,
+            label=rule.label,
+            help=problem.hint,
+        )
+
+    # -- filters -------------------------------------------------------------------------------------------
+
+    def _wanted(self, diagnostic: Diagnostic) -> bool:
+        if diagnostic.rule == CANNOT_BE_READ:
+            return True  # what was not verified is never passed over
+        file = diagnostic.file
+        return not any(
+            diagnostic.rule in ids and matches_file(file, pattern) for pattern, ids in self._ignored.items()
+        )
+
+    def _strict(self, diagnostic: Diagnostic) -> Diagnostic:
+        unsure = diagnostic.rule == NOT_UNDERSTOOD or (
+            diagnostic.verdict is Verdict.RUNTIME_CHECK and diagnostic.reason is not None
+        )
+        return replace(diagnostic, severity=Severity.ERROR) if self.settings.strict and unsure else diagnostic
+
+
+def matches_file(file: str, pattern: str) -> bool:
+    """Whether `file`, or its name, or a folder it lies in, matches the glob `pattern`."""
+    path = PurePath(file)
+    candidates = (path.as_posix(), path.name, *(parent.as_posix() for parent in path.parents))
+    return any(fnmatch(candidate, pattern.rstrip("/")) for candidate in candidates)
+
+
+def _printed(program: Program) -> Source | None:
+    """The script that TVM prints for it, under a name of its own; None where spans point into a file."""
+    source = program.source
+    if source is None or source.origin is None:
+        return None
+    when = "as TVM prints it" if program.stage == AS_IS else f"after {program.stage}"
+    return replace(source, file=f"{source.file} ({program.name} {when})")
+
+
+def _placed(diagnostic: Diagnostic, program: Program, reading: Reading, text: Source | None) -> Diagnostic:
+    """The finding with its file, module and stage, its spans pointing into `text` where there is one."""
+    span = diagnostic.span
+    return replace(
+        diagnostic,
+        file=diagnostic.file or reading.file,
+        module=diagnostic.module or program.name,
+        stage=None if program.stage == AS_IS else program.stage,
+        span=replace(span, file=text.file) if span and text else span,
+        labels=tuple(
+            replace(label, span=replace(label.span, file=text.file)) if text else label
+            for label in diagnostic.labels
+        ),
+    )
+
+
+def _order(diagnostic: Diagnostic) -> tuple[object, ...]:
+    span = diagnostic.span
+    place = (span.file, span.line, span.column) if span else ("", 0, 0)
+    return (diagnostic.severity.rank, *place, diagnostic.rule)

@@ -1,0 +1,101 @@
+"""Sites of kind `call-argument`: what a PrimFunc's buffers declare, against what a call brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from symalloc.analysis.kernel_call import arguments_of, comparisons
+from symalloc.linter.sites.carried import carried
+from symalloc.linter.sites.site import Scene, Site, name_of
+from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, Operand
+from symalloc.program.operands import tensor_type
+from symalloc.program.types import TensorType
+from symalloc.size.condition import eq
+from symalloc.size.expr import ONE, ZERO, Expr, constant
+from symalloc.size.operations import mod
+
+__all__ = ["call_arguments"]
+
+
+def call_arguments(scene: Scene, call: CallKernel | CallTIR) -> Iterator[Site]:
+    """The sites of one call of a PrimFunc: number of arguments, dtype, number of dimensions, extents,
+    byte offset.
+    """
+    kernel = scene.program.kernels.get(call.kernel)
+    if kernel is None:
+        return
+    arguments = arguments_of(call)
+    if len(arguments) != len(kernel.parameters):
+        given, wanted = constant(len(arguments)), constant(len(kernel.parameters))
+        site = _site(call, "the call", "", "number of arguments", given, wanted)
+        yield replace(
+            site, texts={**site.texts, "subject": "number of arguments", "declarer": f"`{call.kernel}` takes"}
+        )
+        return
+    for position, argument in enumerate(arguments):
+        parameter = kernel.parameters[position]
+        if isinstance(parameter, KernelBuffer):
+            yield from _properties(scene, call, parameter, argument)
+    for found in comparisons(kernel, arguments):
+        if found.actual == found.expected and found.actual.symbols:
+            continue
+        buffer, argument = kernel.parameters[found.position], arguments[found.position]
+        what = f"extent {found.axis}"
+        yield _site(call, _name(call, argument), buffer.name, what, found.actual, found.expected)
+
+
+def _properties(
+    scene: Scene, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+) -> Iterator[Site]:
+    """What must be equal whatever the shapes are."""
+    kind = tensor_type(argument)
+    if kind is None:
+        return
+    name = _name(call, argument)
+    if buffer.dtype is not None and kind.dtype is not None and buffer.dtype.name != kind.dtype.name:
+        texts = {"actual": kind.dtype.name, "expected": buffer.dtype.name}
+        yield _site(call, name, buffer.name, "dtype", ONE, ZERO, texts)
+    dimensions = _dimensions(kind)
+    if buffer.shape is not None and dimensions is not None and dimensions != len(buffer.shape):
+        declared = constant(len(buffer.shape))
+        yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
+    if buffer.dtype is None:
+        return
+    for offset in dict.fromkeys(carried(scene.points, argument)):
+        if not offset.terms:
+            continue
+        if buffer.offset_factor is None:
+            yield _site(call, name, buffer.name, "byte offset", offset, ZERO)
+        else:
+            step = buffer.offset_factor * buffer.dtype.itemsize
+            yield _site(call, name, buffer.name, f"byte offset modulo {step}", mod(offset, step), ZERO)
+
+
+def _site(
+    call: CallKernel | CallTIR,
+    argument: str,
+    parameter: str,
+    what: str,
+    actual: Expr,
+    expected: Expr,
+    texts: dict[str, str] | None = None,
+) -> Site:
+    named = {"kernel": call.kernel, "parameter": parameter, "argument": argument, "property": what}
+    named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
+    return Site(
+        kind="call-argument",
+        instruction=call,
+        quantities={"actual": actual, "expected": expected},
+        texts={**named, **(texts or {})},
+        checked=eq(actual, expected),
+    )
+
+
+def _name(call: CallKernel | CallTIR, argument: Operand) -> str:
+    fresh = isinstance(call, CallTIR) and isinstance(argument, ConstantTensor) and argument not in call.inputs
+    return call.var.name if fresh else name_of(argument)
+
+
+def _dimensions(kind: TensorType) -> int | None:
+    return len(kind.shape) if kind.shape is not None else kind.ndim

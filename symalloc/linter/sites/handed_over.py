@@ -1,0 +1,141 @@
+"""Sites of kind `handed-over`: tensors at a byte offset, handed to what may not look at it.
+
+A packed function gets the pointer and the byte offset apart, and the machine's own test of a condition, the
+reading of a shape from a tensor and TVM's sorting functions use the pointer alone.  A Relax function is
+compiled for parameters that begin at byte 0 where it passes them on to one of these, or to a kernel without
+an `elem_offset` of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from symalloc.analysis.kernel_call import arguments_of
+from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.regions import Cell, fold
+from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.summary import align
+from symalloc.linter.sites.carried import carried, carried_by
+from symalloc.linter.sites.site import Scene, Site, caller_name, name_of
+from symalloc.program.flow import Mark, Step
+from symalloc.program.model import (
+    CallFunction,
+    CallKernel,
+    CallPacked,
+    CallTIR,
+    If,
+    KernelBuffer,
+    Operand,
+    Program,
+)
+from symalloc.program.types import Type
+from symalloc.size.expr import ZERO, Expr
+
+__all__ = ["Heedless", "handed_over", "heedless_leaves"]
+
+Heedless = Mapping[str, frozenset[int]]
+"""By function, the leaves of its parameters whose byte offset something in it ignores or refuses."""
+
+_NONE: frozenset[int] = frozenset()
+# these respect a byte offset, or touch no element
+_HEEDFUL = frozenset(
+    {
+        "relax.run.nonzero",
+        "relax.run.print",
+        "relax.run.unique",
+        "vm.builtin.check_tensor_info",
+        "vm.builtin.debug_print",
+        "vm.builtin.match_shape",
+        "vm.builtin.null_value",
+        "vm.builtin.shape_of",
+        "vm.builtin.to_device",
+    }
+)
+# these are known to ignore it
+_HEEDLESS = ("tvm.contrib.sort.", "vm.builtin.tensor_to_shape", "vm.builtin.read_if_cond")
+
+
+def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Each tensor that may begin behind byte 0 where that may be overlooked, with the step."""
+    for index, step in enumerate(scene.analysis.flow.steps):
+        for operand, offset, doubt in _given(scene, step):
+            if offset.terms:
+                yield index, _site(step, operand, offset, doubt)
+
+
+def heedless_leaves(program: Program, analysis: Analysis, known: Heedless) -> frozenset[int]:
+    """The leaves of the parameters of one function; `known` holds those of its callees."""
+    points = analysis.points
+    given = reduce(or_, (leaf.sure for leaf in points.given), 0)
+    found = 0
+    for step in analysis.flow.steps:
+        for cell in _unheeded(program, points, step, known):
+            here = points.real(cell.sure) & given
+            if here and ZERO in carried_by(points, cell):
+                found |= here
+    return frozenset(i for i, leaf in enumerate(points.given) if leaf.sure & found)
+
+
+def _given(scene: Scene, step: Step) -> Iterator[tuple[Operand, Expr, str | None]]:
+    """The tensors whose byte offsets a step may overlook: operand, offset, why it may be no fault."""
+    points, instruction = scene.points, step.instruction
+    match instruction:
+        case If(test=test) if step.mark is Mark.IF:
+            yield from ((test, offset, None) for offset in carried(points, test))
+        case CallPacked(name=name, arguments=arguments) if name not in _HEEDFUL:
+            doubt = None if name.startswith(_HEEDLESS) else f"`{name}` may add the offset to the pointer"
+            for argument in arguments:
+                yield from ((argument, offset, doubt) for offset in carried(points, argument))
+        case CallFunction(name=name, arguments=arguments):
+            wanted = scene.heedless.get(name, _NONE)
+            for argument, leaf, cell in _leaves(scene.program, points, instruction):
+                if leaf in wanted:
+                    yield from ((argument, offset, None) for offset in carried_by(points, cell))
+
+
+def _unheeded(program: Program, points: PointsTo, step: Step, known: Heedless) -> Iterator[Cell]:
+    """The tensors that a step hands to what ignores or refuses a byte offset."""
+    match step.instruction:
+        case If(test=test) if step.mark is Mark.IF:
+            yield from fold(points.value_of(test))
+        case CallPacked(name=name, arguments=arguments) if name.startswith(_HEEDLESS):
+            for argument in arguments:
+                yield from fold(points.value_of(argument))
+        case CallKernel() | CallTIR() as call:
+            yield from _refused(program, points, call)
+        case CallFunction(name=name) as call:
+            wanted = known.get(name, _NONE)
+            yield from (cell for _, leaf, cell in _leaves(program, points, call) if leaf in wanted)
+
+
+def _refused(program: Program, points: PointsTo, call: CallKernel | CallTIR) -> Iterator[Cell]:
+    kernel = program.kernels.get(call.kernel)
+    if kernel is None:
+        return
+    for parameter, argument in zip(kernel.parameters, arguments_of(call), strict=False):
+        if isinstance(parameter, KernelBuffer) and parameter.dtype and parameter.offset_factor is None:
+            yield from fold(points.value_of(argument))
+
+
+def _leaves(program: Program, points: PointsTo, call: CallFunction) -> Iterator[tuple[Operand, int, Cell]]:
+    """The leaves of a call's arguments, numbered as those of the callee's parameters."""
+    function = program.functions.get(call.name)
+    kinds: Sequence[Type] = () if function is None else [param.type for param in function.params]
+    leaf = 0
+    for argument, kind in zip(call.arguments, kinds, strict=False):
+        for cell in align(points.value_of(argument), kind):
+            yield argument, leaf, cell
+            leaf += 1
+
+
+def _site(step: Step, operand: Operand, offset: Expr, doubt: str | None) -> Site:
+    receiver = "the test of an If" if step.mark is Mark.IF else caller_name(step.instruction)
+    return Site(
+        kind="handed-over",
+        instruction=step.instruction,
+        quantities={"offset": offset},
+        texts={"tensor": name_of(operand), "receiver": receiver},
+        doubt=doubt,
+    )

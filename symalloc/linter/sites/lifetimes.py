@@ -1,0 +1,229 @@
+"""Sites of kinds `live-pair`, `use`, `kill`, `allocation` and `result`: who holds what for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache, partial
+
+from symalloc.analysis.handles import (
+    Fault,
+    killed_variables,
+    out_of_scope,
+    used_variables,
+    uses_after_kill,
+)
+from symalloc.analysis.overwrites import Overwrite, Paths, candidates
+from symalloc.analysis.points_to import cached_maker
+from symalloc.analysis.regions import Kind, Region, Target, bits_of
+from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of
+from symalloc.program.flow import Mark
+from symalloc.program.model import (
+    AllocStorage,
+    AllocTensor,
+    CallFunction,
+    CallPacked,
+    Instruction,
+    Var,
+)
+from symalloc.program.span import Span
+
+__all__ = ["live_pairs", "unfreed", "unruly", "unsafe_results"]
+
+
+def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Each pair of regions of one root of which one is written while the other is needed; with the
+    writing step.
+    """
+    points, effects = scene.points, scene.analysis.effects
+    paths = cache(lambda: Paths(points, effects))
+    for step, target, index in candidates(points, effects):
+        first, second = points.regions[index], points.regions[target.region]
+        places = (first.offset, first.nbytes, second.offset, second.nbytes)
+        yield (
+            step,
+            Site(
+                kind="live-pair",
+                instruction=scene.analysis.flow.steps[step].instruction,
+                quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+                unknown="the place of one of the two tensors is not known here",
+                once=frozenset((index, target.region)),
+                key=places,
+                settle=partial(_settled, scene, paths, step, target, index),
+            ),
+        )
+
+
+_PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
+
+
+def _settled(
+    scene: Scene, paths: Callable[[], Paths], step: int, target: Target, index: int, site: Site
+) -> Site | None:
+    """The pair, if there is a path on which content is lost."""
+    found = paths().overwrite(step, target, index)
+    return None if found is None else _live_pair(scene, found, site)
+
+
+def _live_pair(scene: Scene, found: Overwrite, site: Site) -> Site:
+    regions, steps = scene.points.regions, scene.analysis.flow.steps
+    first, second = regions[found.first], regions[found.second]
+    writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
+    alias = alias_at(scene, found.reader, first)
+    doubt = None
+    if not found.certain:
+        doubt = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
+    return replace(
+        site,
+        texts={
+            **({"alias": alias} if alias is not None else {}),
+            "first": first.name,
+            "second": second.name,
+            "storage": regions[first.root].name,
+            "writer": caller_name(writer),
+            "reader": caller_name(reader) if steps[found.reader].mark is not Mark.END else "the caller",
+        },
+        places=places_of(
+            first=_span(first),
+            second=_span(second),
+            reader=reader.span if reader is not None and reader is not writer else None,
+        ),
+        doubt=doubt,
+    )
+
+
+def alias_at(scene: Scene, step: int, region: Region) -> str | None:
+    """The variable through which `step` reads `region`, quoted; None where that is the one it was bound
+    to.
+    """
+    points = scene.points
+    family = points.above[region.number] | points.below[region.number]
+    for var in scene.analysis.flow.steps[step].uses:
+        sure, maybe = bits_of(points.value_of(var))
+        if points.real(sure | maybe) & family & ~points.storages:
+            return f"`{var.name}`" if var is not region.var else None
+    return None
+
+
+def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Uses and kills of variables that are killed, and uses of variables out of scope."""
+    flow = scene.analysis.flow
+    for fault in uses_after_kill(flow):
+        kind = "kill" if fault.kind == "double-kill" else "use"
+        killed = fault.earlier.span if fault.earlier is not None else None
+        yield fault.step, _handle_site(scene, kind, fault, places_of(kill=killed))
+    for fault in out_of_scope(flow):
+        bound = fault.earlier.span if fault.earlier is not None else None
+        yield fault.step, _handle_site(scene, "use", fault, places_of(allocation=bound))
+
+
+def _handle_site(scene: Scene, kind: str, fault: Fault, places: Mapping[str, Span]) -> Site:
+    step = scene.analysis.flow.steps[fault.step]
+    ends = step.mark is Mark.END
+    return Site(
+        kind=kind,
+        instruction=step.instruction,
+        span=scene.function.result_span if ends else None,
+        relation=fault.kind,
+        texts={
+            "variable": name_of(fault.var),
+            "user": "the function's result" if ends else caller_name(step.instruction),
+        },
+        places=places,
+    )
+
+
+def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Storages and tensors that are allocated and never used, or never killed where the function kills
+    others.
+    """
+    flow = scene.analysis.flow
+    used, killed = used_variables(flow), killed_variables(flow)
+    freed = _escaping(scene) | _regions_of(scene, killed)
+    for index, step in enumerate(flow.steps):
+        made = step.instruction
+        if step.mark is not Mark.PLAIN or not isinstance(made, AllocStorage | AllocTensor):
+            continue
+        if made.var not in used:
+            yield index, _allocation(made, "never-used")
+        elif killed and made.var not in killed and not _regions_of(scene, (made.var,)) & freed:
+            yield index, _allocation(made, "never-killed")
+
+
+def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
+    kind = "storage" if isinstance(made, AllocStorage) else "tensor"
+    texts = {"variable": made.var.name, "kind": kind}
+    return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
+
+
+def _escaping(scene: Scene) -> int:
+    """The regions that the function's result points to, and what they are parts of."""
+    points = scene.points
+    sure, maybe = bits_of(points.result)
+    found = 0
+    for target in points.targets(sure, maybe):
+        found |= points.above[target.region]
+    return found
+
+
+def _regions_of(scene: Scene, variables: Iterable[Var]) -> int:
+    """The regions that some of the variables point to."""
+    found = 0
+    for var in variables:
+        sure, maybe = bits_of(scene.points.value_of(var))
+        found |= scene.points.real(sure | maybe)
+    return found
+
+
+def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """Results of a function called from outside that lie on a storage which outlives the call.
+
+    Doubtful unless the storage is known to be kept: a caller may hand over another one each time.
+    """
+    if scene.function.private:
+        return
+    points, last = scene.points, len(scene.analysis.flow.steps) - 1
+    seen: set[int] = set()
+    for target in points.targets(*bits_of(points.result)):
+        region = points.regions[target.region]
+        root = points.regions[region.root]
+        if region.kind is Kind.TENSOR and _outlives(root) and target.certain and region.number not in seen:
+            seen.add(region.number)
+            yield (
+                last,
+                Site(
+                    kind="result",
+                    instruction=region.instruction,
+                    relation="views-reused-memory",
+                    texts={"variable": region.name, "storage": root.name},
+                    doubt=_may_be_fresh(root),
+                ),
+            )
+
+
+def _outlives(root: Region) -> bool:
+    """Whether memory comes from outside the function, or is kept from call to call."""
+    match root.instruction:
+        case CallPacked():
+            return True
+        case CallFunction(kept=kept):
+            return kept or root.given
+    return root.given
+
+
+def _may_be_fresh(root: Region) -> str | None:
+    """Why memory that outlives the call may not be used by the next one; None where it surely is."""
+    match root.instruction:
+        case CallPacked(name=name) as call:
+            return None if _is_cached(call) else f"`{name}` may hand out new memory at each call"
+        case CallFunction(kept=True):
+            return None
+    return f"the next call may be given another `{root.name}`"
+
+
+def _is_cached(instruction: Instruction | None) -> bool:
+    return isinstance(instruction, CallPacked) and cached_maker(instruction) is not None
+
+
+def _span(region: Region) -> Span | None:
+    return region.instruction.span if region.instruction is not None else None

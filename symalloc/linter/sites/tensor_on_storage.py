@@ -1,0 +1,81 @@
+"""Sites of kind `tensor-on-storage`: each tensor on each storage that it may lie on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from symalloc.analysis.region_maker import byte_count
+from symalloc.analysis.regions import Kind, Region, bits_of
+from symalloc.linter.sites.site import Scene, Site, places_of, shape_text
+from symalloc.program.model import AllocStorage, AllocTensor
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.condition import le
+from symalloc.size.expr import Expr, constant
+from symalloc.size.operations import product, round_up
+
+__all__ = ["ALIGNMENT", "PAGE", "storages_of", "tensor_on_storage"]
+
+ALIGNMENT = constant(64)
+"""Bytes that TVM's kernels expect a tensor's address to be a multiple of."""
+PAGE = 4096
+"""Bytes that TVM's allocators round a storage up to."""
+
+
+def storages_of(scene: Scene, alloc: AllocTensor) -> tuple[Region, ...]:
+    """The storages that the tensor may lie on."""
+    points = scene.points
+    found = (points.regions[t.region].parent for t in points.targets(*bits_of(points.values[alloc.var])))
+    return tuple(points.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
+
+
+def tensor_on_storage(scene: Scene, alloc: AllocTensor) -> Iterator[Site]:
+    """The sites of one alloc_tensor."""
+    for storage in storages_of(scene, alloc):
+        made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
+        size = storage.nbytes if storage.kind is Kind.STORAGE else None
+        quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
+        quantities["itemsize"] = constant(alloc.dtype.itemsize)
+        if alloc.shape is not None:
+            quantities["numel"] = product(alloc.shape)
+            quantities["nbytes"] = byte_count(alloc.shape, alloc.dtype)
+        if size is not None:
+            quantities["storage.size"] = size
+        difference = None if made is None or made.device == alloc.device else _difference(made, alloc)
+        texts = {
+            "tensor": alloc.var.name,
+            "storage": storage.name,
+            "shape": shape_text(alloc.shape),
+            "dtype": alloc.dtype.name,
+            "device": str(alloc.device),
+        }
+        if made is not None:
+            texts["storage.device"] = str(made.device)
+            texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
+        yield Site(
+            kind="tensor-on-storage",
+            instruction=alloc,
+            relation=None if difference is None else "placement-differs",
+            quantities=quantities,
+            unknown=f"the size of storage `{storage.name}` is not known here" if size is None else None,
+            texts={**texts, "difference": difference} if difference is not None else texts,
+            later=lambda prover, domain, q=quantities: _noticed(prover, domain, q),  # type: ignore[misc]
+            places=places_of(storage=made.span if made is not None else None),
+        )
+
+
+def _difference(made: AllocStorage, alloc: AllocTensor) -> str:
+    return f"device {alloc.device} against device {made.device}"
+
+
+def _noticed(prover: Prover, domain: Domain, quantities: dict[str, Expr]) -> dict[str, str]:
+    """The smallest binding at which TVM's own check, against whole pages, fails; empty if none is hidden."""
+    size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
+    if size is None or nbytes is None:
+        return {}
+    end = quantities["offset"] + nbytes
+    seen = le(end, round_up(size, PAGE))
+    point = prover.prove(seen, domain).counterexample if seen.as_bool is None else None
+    if not point or point == prover.prove(le(end, size), domain).counterexample:
+        return {}
+    return {"noticed_at": ", ".join(f"{n} = {v}" for n, v in point.items())}

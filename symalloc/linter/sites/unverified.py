@@ -1,0 +1,64 @@
+"""Sites of kinds `symbol` and `construct`: what cannot be verified, and is said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from symalloc.analysis.facts import extents_of
+from symalloc.linter.sites.site import Scene, Site
+from symalloc.program.flow import Mark
+from symalloc.program.model import Instruction, NotUnderstood, Origin
+from symalloc.program.operands import operands_of, type_of
+from symalloc.size.expr import Expr
+
+__all__ = ["constructs", "symbols"]
+
+
+def symbols(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """The symbols of the function that nothing defines."""
+    for name, origin in scene.function.symbols.items():
+        if origin is Origin.UNDEFINED:
+            first = _first_use(scene, name)
+            found = scene.analysis.flow.steps[first].instruction if first is not None else None
+            span = found.span if found is not None and found.span is not None else scene.function.span
+            site = Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
+            yield first or 0, site
+
+
+def _first_use(scene: Scene, name: str) -> int | None:
+    """The first step that has `name` in an extent, a size or an offset."""
+    for index, step in enumerate(scene.analysis.flow.steps):
+        found = step.instruction
+        if found is not None and any(name in expr.symbols for expr in _expressions(found)):
+            return index
+    return None
+
+
+def _expressions(instruction: Instruction) -> Iterator[Expr]:
+    yield from extents_of(instruction.var.type)
+    for operand in operands_of(instruction):
+        yield from extents_of(type_of(operand))
+    for name in ("size", "offset"):
+        value = getattr(instruction, name, None)
+        if value is not None:
+            yield value
+    yield from getattr(instruction, "shape", None) or ()
+
+
+def constructs(scene: Scene) -> Iterator[tuple[int, Site]]:
+    """The constructs of the function that were not understood, once a kind; not what follows from another."""
+    for index, step in enumerate(scene.analysis.flow.steps):
+        found = step.instruction
+        if step.mark is not Mark.PLAIN or not isinstance(found, NotUnderstood):
+            continue
+        if not any(isinstance(scene.binder(read), NotUnderstood) for read in found.reads):
+            yield (
+                index,
+                Site(
+                    kind="construct",
+                    instruction=found,
+                    relation="not-understood",
+                    texts={"what": found.what},
+                    once=found.what,
+                ),
+            )

@@ -1,0 +1,175 @@
+"""Suppression comments in the user's source.
+
+    alloc = R.memory.alloc_tensor(...)  # symalloc: allow(SYM101) -- m is at most 4 in this product
+    # symalloc: allow(tensor-exceeds-storage, SYM203)
+    @R.function
+    def main(...):  # the comment in front of a decorator covers the whole function (or class)
+    # symalloc: allow-file(SYM205)
+
+A comment behind code covers that statement, one on a line of its own the next statement.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from symalloc.linter.diagnostic import Diagnostic
+from symalloc.program.span import Source, Span
+
+__all__ = ["Suppression", "apply_suppressions", "find_suppressions"]
+
+_COMMENT = re.compile(
+    r"#\s*symalloc\s*:\s*(?P<verb>[\w-]*)\s*(?:\((?P<keys>[^()]*)\))?(?P<rest>.*)", re.DOTALL
+)
+_KEY = re.compile(r"[^\s,]+")
+EXPECTED = "expected `# symalloc: allow(SYM101)` or `# symalloc: allow-file(SYM101)`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """One rule allowed over the lines [first, last] of a file; `last` is None for the whole file.
+
+    `key` is what the comment names (an id or a name), `span` where; `comment` is the whole comment.
+    `scope` names the function or class that the comment covers, for findings that have no place in the
+    file.  `problem` says what is wrong with a comment that cannot be understood.
+    """
+
+    key: str
+    span: Span
+    comment: Span
+    first: int = 1
+    last: int | None = None
+    scope: str | None = None
+    problem: str | None = None
+
+    def covers(self, diagnostic: Diagnostic, rules: frozenset[str]) -> bool:
+        """Whether it allows `diagnostic`; `rules` are the ids that `key` means."""
+        if self.problem or diagnostic.rule not in rules:
+            return False
+        if self.last is None:
+            return True
+        span = diagnostic.span
+        if span is None or span.file != self.span.file:
+            return self.scope is not None and self.scope in (diagnostic.function, diagnostic.module)
+        return span.line <= self.last and span.end_line >= self.first
+
+
+def find_suppressions(source: Source) -> tuple[Suppression, ...]:
+    """The suppressions in a Python source; none where it is no Python (reading it reports that)."""
+    if "symalloc" not in source.text:
+        return ()
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source.text).readline))
+        tree = ast.parse(source.text)
+    except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
+        return ()
+    return tuple(_Finder(source.file, tokens, tree).find())
+
+
+def apply_suppressions(
+    diagnostics: Iterable[Diagnostic], suppressions: Sequence[tuple[Suppression, frozenset[str]]]
+) -> tuple[list[Diagnostic], list[Suppression]]:
+    """The diagnostics that are not allowed, and the suppressions that allowed nothing.
+
+    Each suppression comes with the ids that its key means.
+    """
+    kept: list[Diagnostic] = []
+    used: set[int] = set()
+    for diagnostic in diagnostics:
+        covering = [i for i, (s, rules) in enumerate(suppressions) if s.covers(diagnostic, rules)]
+        used.update(covering)
+        if not covering:
+            kept.append(diagnostic)
+    return kept, [s for i, (s, _) in enumerate(suppressions) if i not in used]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A logical line: its first and last physical line."""
+
+    first: int
+    last: int
+    is_decorator: bool
+
+
+class _Finder:
+    def __init__(self, file: str, tokens: Sequence[tokenize.TokenInfo], tree: ast.Module) -> None:
+        self.file, self.tokens = file, tokens
+        self.statements = list(_statements(tokens))
+        self.decorated = {
+            node.decorator_list[0].lineno: node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.decorator_list
+        }
+
+    def find(self) -> Iterator[Suppression]:
+        for token in self.tokens:
+            if token.type == tokenize.COMMENT:
+                match = _COMMENT.fullmatch(token.string)
+                if match:
+                    yield from self.read(token, match)
+
+    def read(self, token: tokenize.TokenInfo, match: re.Match[str]) -> Iterator[Suppression]:
+        whole = self.span(token, 0, len(token.string))
+        base = Suppression(key="", span=whole, comment=whole)
+        problem = _problem(match)
+        if problem:
+            yield replace(base, problem=problem)
+            return
+        base = base if match["verb"] == "allow-file" else self.placed(token, base)
+        for key in _KEY.finditer(match["keys"]):
+            start = match.start("keys")
+            yield replace(
+                base, key=key.group(), span=self.span(token, start + key.start(), start + key.end())
+            )
+
+    def placed(self, token: tokenize.TokenInfo, base: Suppression) -> Suppression:
+        """`base` with the lines that the comment covers."""
+        line = token.start[0]
+        statement = next((s for s in self.statements if s.last >= line), None)
+        if statement is None:
+            return replace(base, problem="no code follows this comment")
+        node = (
+            self.decorated.get(statement.first) if statement.is_decorator and statement.first > line else None
+        )
+        if node is not None:
+            return replace(
+                base, first=statement.first, last=node.end_lineno or statement.last, scope=node.name
+            )
+        return replace(base, first=statement.first, last=statement.last)
+
+    def span(self, token: tokenize.TokenInfo, start: int, end: int) -> Span:
+        line, column = token.start
+        return Span(
+            file=self.file, line=line, column=column + start + 1, end_line=line, end_column=column + end + 1
+        )
+
+
+def _problem(match: re.Match[str]) -> str | None:
+    verb, keys = match["verb"], match["keys"]
+    if verb not in ("allow", "allow-file"):
+        return (
+            f"`{verb}` is no symalloc comment; {EXPECTED}" if verb else f"nothing is allowed here; {EXPECTED}"
+        )
+    if keys is None or not _KEY.search(keys):
+        return f"no rule is named; {EXPECTED}"
+    rest = match["rest"].strip()
+    if rest and not rest.startswith(("--", "#")):
+        return "write the reason behind `--`: `# symalloc: allow(SYM101) -- reason`"
+    return None
+
+
+def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Statement]:
+    silent = (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    first: tokenize.TokenInfo | None = None
+    for token in tokens:
+        if token.type == tokenize.NEWLINE and first is not None:
+            yield _Statement(first.start[0], token.end[0], first.string == "@")
+            first = None
+        elif first is None and token.type not in silent:
+            first = token

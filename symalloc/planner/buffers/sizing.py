@@ -1,0 +1,116 @@
+"""The bytes to set aside for a tensor, and which instruction they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from symalloc.planner.buffers.known import Definition, Known
+from symalloc.planner.model import ALIGNMENT
+from symalloc.program.types import ScalarType
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select
+from symalloc.size.condition import And, Condition, Or, Relation, ge
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import maximum, round_up
+
+__all__ = ["Sized", "Sizes", "divisors", "parts", "reckoned"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """`size` bytes, rounded up to the alignment and never negative; known behind `needs`, or at entry."""
+
+    size: Expr
+    needs: Definition | None
+
+
+class Sizes:
+    """Finds what each number of bytes needs; remembers the answers, for layers repeat."""
+
+    def __init__(self, known: Known, domain: Domain, prover: Prover) -> None:
+        self.known, self.domain, self.prover = known, domain, prover
+        self._found: dict[Expr, Sized | str] = {}
+
+    def of(self, nbytes: Expr | None) -> Sized | str:
+        """What to set aside for `nbytes`, or why no place can be reckoned."""
+        if nbytes is None:
+            return "its shape is not known"
+        found = self._found.get(nbytes)
+        if found is None:
+            found = self._found[nbytes] = self._sized(nbytes)
+        return found
+
+    def _sized(self, nbytes: Expr) -> Sized | str:
+        needs: Definition | None = None
+        for name in sorted(nbytes.symbols):
+            where = self.known.later.get(name)
+            reason = self._unusable(name, where)
+            if reason is not None:
+                return f"its size depends on `{name}`, {reason}"
+            if where is not None and (needs is None or needs.step < where.step):
+                needs = where
+        for divisor in divisors(nbytes):
+            if not self._always(ge(divisor, 1)):
+                return f"its size divides by `{divisor}`, which may be zero"
+        return Sized(size=self._reserved(nbytes), needs=needs)
+
+    def _unusable(self, name: str, where: Definition | None) -> str | None:
+        """Why nothing can be sized by a symbol."""
+        if where is not None and isinstance(where.var.type, ScalarType):
+            return "which is a scalar that the function itself computes"
+        if where is not None and where.nested:
+            return "which gets its value inside a branch"
+        if where is None and name not in self.known.entry:
+            return "which no parameter and no match_cast binds"
+        return None
+
+    def _reserved(self, nbytes: Expr) -> Expr:
+        """Rounded up to the alignment, and none where the size could come out negative."""
+        rounded = round_up(nbytes, ALIGNMENT)
+        return rounded if self._always(ge(nbytes, 0)) else maximum(rounded, ZERO)
+
+    def _always(self, condition: Condition) -> bool:
+        return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
+
+
+def reckoned(nbytes: Expr | None) -> Expr | None:
+    """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
+    return None if nbytes is None or any(divisors(nbytes)) else round_up(nbytes, ALIGNMENT)
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """`expr` and every expression inside its atoms."""
+    yield expr
+    for atom in expr.atoms:
+        match atom:
+            case FloorDiv(numerator=numerator, denominator=denominator):
+                inner: tuple[Expr, ...] = (numerator, denominator)
+            case Mod(numerator=numerator, denominator=denominator):
+                inner = (numerator, denominator)
+            case Min(operands=operands) | Max(operands=operands):
+                inner = operands
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                inner = (then, otherwise, *_sides(condition))
+            case _:
+                inner = ()
+        for part in inner:
+            yield from parts(part)
+
+
+def divisors(expr: Expr) -> Iterator[Expr]:
+    """Every divisor in `expr` that is no positive constant."""
+    for part in parts(expr):
+        for atom in part.atoms:
+            if isinstance(atom, FloorDiv | Mod) and (atom.denominator.as_constant or 0) <= 0:
+                yield atom.denominator
+
+
+def _sides(condition: Condition) -> tuple[Expr, ...]:
+    if isinstance(condition, Relation):
+        return (condition.expr,)
+    if isinstance(condition, And | Or):
+        return tuple(side for operand in condition.operands for side in _sides(operand))
+    return ()

@@ -1,0 +1,213 @@
+"""What has to be proved of a plan, read off the plan alone; shares no code with the packer.
+
+Every obligation is "one of these inequalities holds".  Buffers of equal offset, size and alignment form a
+class, and an obligation is stated once for all that it speaks of: layers repeat, so a model of hundreds of
+buffers has a few dozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.program.model import Var
+from symalloc.prover.domain import INT64_MAX, INT64_MIN
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
+from symalloc.size.condition import And, Condition, Or, Relation, disjunction, le
+from symalloc.size.expr import ONE, ZERO, Expr, constant
+
+__all__ = ["Names", "Obligation", "Side", "obligations", "operands"]
+
+Names = tuple[str, ...]
+Side = tuple[Expr, Expr]
+
+_LEAST, _GREATEST = constant(INT64_MIN), constant(INT64_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obligation:
+    """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
+
+    `where` lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold
+    only where the guards do that stand before the arena is reserved, at entry or behind `after`.  `kind` is
+    a word for a file name.
+    """
+
+    kind: str
+    problem: str
+    where: tuple[Names, ...]
+    sides: tuple[Side, ...]
+    guarded: bool = False
+    after: Var | None = None
+
+    @property
+    def claim(self) -> Condition:
+        """The obligation as one condition."""
+        return disjunction(le(low, high) for low, high in self.sides)
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """What the obligations of a placement depend on."""
+
+    offset: Expr
+    size: Expr
+    nbytes: Expr
+    alignment: int
+
+
+def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
+    """All that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits.
+
+    Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
+    """
+    for arena in plan.arenas:
+        classes = [_class_of(p) for p in arena.placements]
+        yield from _alone(arena, classes)
+        yield from _pairs(arena.placements, classes)
+        yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
+
+
+def _class_of(placement: Placement) -> _Class:
+    buffer = placement.buffer
+    return _Class(placement.offset, buffer.size, buffer.nbytes, buffer.alignment)
+
+
+def _alone(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
+    members: dict[_Class, list[Names]] = {}
+    for placement, kind in zip(arena.placements, classes, strict=True):
+        members.setdefault(kind, []).append((placement.buffer.name,))
+    for kind, names in members.items():
+        yield from _of_class(kind, arena.size, tuple(names))
+
+
+def _of_class(kind: _Class, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
+    offset, size, step = kind.offset, kind.size, kind.alignment
+
+    def obligation(word: str, problem: str, low: Expr, high: Expr) -> Obligation:
+        return Obligation(kind=word, problem=problem, where=where, sides=((low, high),))
+
+    yield obligation("start", "it starts before its arena", ZERO, offset)
+    yield obligation("aligned", f"its offset is no multiple of {step}", offset % step, ZERO)
+    yield obligation("holds", "it holds more bytes than are set aside", kind.nbytes, size)
+    yield obligation("size", "its size can be negative", ZERO, size)
+    yield obligation("inside", "it ends behind its arena", offset + size, arena)
+
+
+def _pairs(placements: Sequence[Placement], classes: Sequence[_Class]) -> Iterator[Obligation]:
+    """One obligation for each pair of classes of which two members are live together."""
+    numbers: dict[_Class, int] = {}
+    index = [numbers.setdefault(kind, len(numbers)) for kind in classes]
+    met: dict[tuple[int, int], list[Names]] = {}
+    for left, right in _live_together([p.buffer for p in placements]):
+        names = (placements[left].buffer.name, placements[right].buffer.name)
+        first, second = sorted((index[left], index[right]))
+        met.setdefault((first, second), []).append(names)
+    kinds = list(numbers)
+    for (left, right), where in met.items():
+        yield _apart(kinds[left], kinds[right], tuple(where))
+
+
+def _apart(left: _Class, right: _Class, where: tuple[Names, ...]) -> Obligation:
+    """Two that are live together: one ends where the other begins or before, or one of them is empty."""
+    return Obligation(
+        kind="apart",
+        problem="they overlap while both are live",
+        where=where,
+        sides=(
+            (left.offset + left.size, right.offset),
+            (right.offset + right.size, left.offset),
+            (left.size, ZERO),
+            (right.size, ZERO),
+        ),
+    )
+
+
+def _live_together(buffers: Sequence[Buffer]) -> Iterator[tuple[int, int]]:
+    """The pairs of indices that are live together: first by the first moment of the one, then by index."""
+    hulls = sorted(
+        (min(begin for begin, _ in b.live), max(end for _, end in b.live), i)
+        for i, b in enumerate(buffers)
+        if b.live
+    )
+    for position, (_, end, left) in enumerate(hulls):
+        for start, _, right in hulls[position + 1 :]:
+            if start >= end:
+                break
+            if _together(buffers[left], buffers[right]):
+                yield left, right
+
+
+def _together(left: Buffer, right: Buffer) -> bool:
+    """Whether some interval of one meets some interval of the other."""
+    return any(max(a, c) < min(b, d) for a, b in left.live for c, d in right.live)
+
+
+# -- 64 bits -----------------------------------------------------------------------------------------------
+
+
+def _machine(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
+    values = dict.fromkeys([arena.size, *(kind.offset for kind in classes)])
+    every = _with_inner(values)
+    for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):
+        problem = f"`{whole}` can leave 64 bits"
+        yield Obligation(
+            kind="range", problem=problem, where=((),), sides=(side,), guarded=True, after=arena.after
+        )
+    for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
+        problem = f"it divides by `{divisor}`, which may be less than 1"
+        yield Obligation(kind="divisor", problem=problem, where=((),), sides=((ONE, divisor),))
+
+
+def _limits(value: Expr) -> Iterator[Side]:
+    """That the value fits, and so do the sum of its positive and that of its negative terms."""
+    up = Expr({m: c for m, c in value.terms.items() if c > 0})
+    down = Expr({m: c for m, c in value.terms.items() if c < 0})
+    for part in (up, down) if up.terms and down.terms else (value,):
+        yield part, _GREATEST
+        yield _LEAST, part
+    if up.terms and down.terms:
+        yield value, _GREATEST
+        yield _LEAST, value
+
+
+def _divisors(value: Expr) -> Iterator[Expr]:
+    for atom in value.atoms:
+        if isinstance(atom, FloorDiv | Mod) and (atom.denominator.as_constant or 0) <= 0:
+            yield atom.denominator
+
+
+def _with_inner(values: Iterable[Expr]) -> list[Expr]:
+    """`values` and the expressions inside their atoms, at every depth, each once."""
+    found = dict.fromkeys(values)
+    pending = list(found)
+    for value in pending:  # which grows as it is walked
+        for atom in value.atoms:
+            for operand in operands(atom):
+                if operand not in found:
+                    found[operand] = None
+                    pending.append(operand)
+    return pending
+
+
+def operands(atom: Atom) -> Iterable[Expr]:
+    """The expressions that `atom` is made of."""
+    match atom:
+        case FloorDiv(numerator=numerator, denominator=denominator):
+            return (numerator, denominator)
+        case Mod(numerator=numerator, denominator=denominator):
+            return (numerator, denominator)
+        case Min(operands=operands) | Max(operands=operands):
+            return operands
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            return (then, otherwise, *_compared(condition))
+    return ()
+
+
+def _compared(condition: Condition) -> Iterator[Expr]:
+    if isinstance(condition, Relation):
+        yield condition.expr
+    elif isinstance(condition, And | Or):
+        for operand in condition.operands:
+            yield from _compared(operand)

@@ -1,0 +1,85 @@
+"""Attempts at a packing: several orders and rules, more and more steps, some chance.
+
+Restarts follow Luby, Sinclair and Zuckerman (1993): run times of such searches are heavy-tailed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from random import Random
+from time import monotonic
+
+from symalloc.planner.exact.native import NativeSearch, fits
+from symalloc.planner.exact.problem import Instance
+from symalloc.planner.exact.search import Outcome, Rule, Search
+
+__all__ = ["Attempts", "luby"]
+
+STEPS = 800  # of the shortest attempt
+NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
+RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "contested")
+
+
+class Attempts:
+    """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts."""
+
+    def __init__(
+        self, instance: Instance, capacity: int, seed: int, library: ctypes.CDLL | None = None
+    ) -> None:
+        """On `library` (from `exact_native.load_library`), where there is one and the numbers fit it."""
+        self.search: Search | NativeSearch = (
+            Search(instance, capacity)
+            if library is None or not fits(instance, capacity)
+            else NativeSearch(library, instance, capacity)
+        )
+        self._plans = _plans(instance, Random(seed))
+
+    def run(self, *, limit: int | None, until: float) -> Outcome:
+        """Goes on for about `limit` more steps (no end where None), or until the monotonic clock says so."""
+        end = None if limit is None else self.search.steps + limit
+        outcome = Outcome.CUT
+        while outcome is Outcome.CUT and monotonic() < until and (end is None or self.search.steps < end):
+            priorities, rule, steps = next(self._plans)
+            outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps, until=until)
+        return outcome
+
+
+def luby(number: int) -> int:
+    """The `number`-th term (from 1) of 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 …"""
+    while (number + 1) & number:
+        number -= (1 << (number.bit_length() - 1)) - 1
+    return (number + 1) >> 1
+
+
+def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[int], Rule, int]]:
+    """Priorities, rule and number of steps of one attempt after another."""
+    orders, number = _orders(instance), 0
+    while True:
+        turn, place = divmod(number, len(RULES))
+        ranks = orders[(number + turn) % len(orders)]
+        noise = NOISE * len(ranks) if turn else 0.0
+        moved = [rank + noise * chance.random() for rank in ranks]
+        yield _ranks(len(ranks), moved.__getitem__), RULES[place], STEPS * luby(number + 1)
+        number += 1
+
+
+def _orders(instance: Instance) -> list[list[int]]:
+    """Ranks by area, by how many cliques a buffer is in, by the fullest clique it is in, and by size."""
+    sizes, durations = instance.sizes, instance.durations
+    full = [sum(sizes[i] for i in members) for members in instance.members]
+    scores: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda i: (sizes[i] * durations[i],),
+        lambda i: (len(instance.cliques[i]), sizes[i]),
+        lambda i: (max(full[c] for c in instance.cliques[i]), sizes[i] * durations[i]),
+        lambda i: (sizes[i],),
+    )
+    return [_ranks(len(sizes), score) for score in scores]
+
+
+def _ranks(count: int, score: Callable[[int], float | tuple[int, ...]]) -> list[int]:
+    """The place of each of `count` buffers in the order of `score`, the least first."""
+    ranks = [0] * count
+    for rank, buffer in enumerate(sorted(range(count), key=score)):
+        ranks[buffer] = rank
+    return ranks

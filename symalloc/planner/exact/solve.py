@@ -1,0 +1,155 @@
+"""Packs static problems: within a capacity, or as low as can be found, saying whether that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from time import monotonic
+
+from symalloc.planner.exact.attempts import Attempts
+from symalloc.planner.exact.greedy import greedy
+from symalloc.planner.exact.native import load_library
+from symalloc.planner.exact.problem import Instance, StaticBuffer, cliques, floor_of, height_of, instance_of
+from symalloc.planner.exact.search import Outcome
+
+__all__ = ["Exact", "StaticBuffer", "pack_exactly"]
+
+ROUND = 1600  # steps of the first round on each height tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """The answer to a static packing problem.
+
+    `offsets` are bytes by id, None where nothing was found within the capacity.  `height` is theirs, in
+    bytes; without offsets it is a proved lower bound of the height.  `optimal`: without a capacity, no
+    packing is lower; with one, the answer is final: it fits, or it is proved that none does.  `steps` counts
+    the buffers placed by first fit and the nodes of the search.
+    """
+
+    offsets: dict[int, int] | None
+    height: int
+    optimal: bool
+    steps: int
+
+
+def pack_exactly(
+    buffers: Sequence[StaticBuffer],
+    neighbours: Mapping[int, frozenset[int]],
+    *,
+    capacity: int | None,
+    seconds: float,
+    seed: int = 0,
+    steps: int | None = None,
+) -> Exact:
+    """Packs `buffers` within `capacity` bytes, or, where that is None, as low as it can.
+
+    `neighbours` is `interference(buffers)`.  The search ends when the answer is final, after about `steps`
+    steps (no limit where None), or after `seconds`; the same `seed` gives the same answer unless the time
+    runs out.
+    """
+    together = cliques(buffers)
+    floor = floor_of(buffers, together)
+    if capacity is not None and capacity < floor:
+        return Exact(offsets=None, height=floor, optimal=True, steps=0)
+    grain = gcd(*(b.size for b in buffers), *(b.alignment for b in buffers)) or 1
+    run = _Run(
+        buffers=buffers,
+        instance=instance_of(buffers, together),
+        seed=seed,
+        until=monotonic() + seconds,
+        most=steps,
+        grain=grain,
+        floor=-(-floor // grain) * grain,
+    )
+    run.start(neighbours, floor if capacity is None else capacity)
+    return run.lowest() if capacity is None else run.within(capacity)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One call of `pack_exactly`.
+
+    Invariant:  `best` is the lowest packing so far, `height` its height; no packing is lower than `floor`;
+    all heights worth trying are multiples of `grain`.
+    """
+
+    buffers: Sequence[StaticBuffer]
+    instance: Instance
+    seed: int
+    until: float
+    most: int | None
+    grain: int
+    floor: int
+    best: dict[int, int] | None = None
+    height: int = 0
+    steps: int = 0
+
+    def start(self, neighbours: Mapping[int, frozenset[int]], enough: int) -> None:
+        """First fit, until a packing is no higher than `enough` bytes."""
+        for offsets in greedy(self.buffers, neighbours):
+            self.steps += len(self.buffers)
+            self.take(offsets)
+            if self.height <= enough:
+                break
+
+    def within(self, capacity: int) -> Exact:
+        """Searches for a packing within `capacity` bytes."""
+        if self.height > capacity:
+            outcome = self.attempt(self.attempts(capacity), None)
+            if outcome is not Outcome.FOUND:
+                proved = outcome is Outcome.NONE
+                floor = max(self.floor, capacity + 1) if proved else self.floor
+                return Exact(offsets=None, height=floor, optimal=proved, steps=self.steps)
+        return Exact(offsets=self.best, height=self.height, optimal=True, steps=self.steps)
+
+    def lowest(self) -> Exact:
+        """Searches for the lowest packing: tries heights between the floor and the best in rounds, each with
+        twice the steps of the one before where that found nothing.
+        """
+        open_: dict[int, Attempts] = {}
+        limit = ROUND
+        while self.floor < self.height and not self.is_over():
+            for height in self.heights():
+                if height not in open_:
+                    open_[height] = self.attempts(height)
+                outcome = self.attempt(open_[height], limit)
+                if outcome is Outcome.NONE:
+                    self.floor = height + self.grain
+                if outcome is not Outcome.CUT:
+                    break
+            else:
+                limit *= 2
+        return Exact(
+            offsets=self.best, height=self.height, optimal=self.floor >= self.height, steps=self.steps
+        )
+
+    def heights(self) -> Iterable[int]:
+        """Heights in bytes that would be better than the best: the floor first, then less and less ambitious
+        ones.
+        """
+        gap = (self.height - self.floor) // self.grain
+        return dict.fromkeys(self.floor + gap // part * self.grain for part in (gap + 1, 8, 4, 2))
+
+    def attempt(self, attempts: Attempts, limit: int | None) -> Outcome:
+        """Goes on with `attempts` for `limit` steps and takes what it finds."""
+        before = attempts.search.steps
+        left = None if self.most is None else self.most - self.steps
+        limit = min((n for n in (limit, left) if n is not None), default=None)
+        outcome = attempts.run(limit=limit, until=self.until)
+        self.steps += attempts.search.steps - before
+        if outcome is Outcome.FOUND:
+            self.take({b.id: 0 for b in self.buffers} | attempts.search.offsets)
+        return outcome
+
+    def attempts(self, capacity: int) -> Attempts:
+        return Attempts(self.instance, capacity, self.seed, load_library())
+
+    def take(self, offsets: dict[int, int]) -> None:
+        height = height_of(self.buffers, offsets)
+        if self.best is None or height < self.height:
+            self.best, self.height = offsets, height
+
+    def is_over(self) -> bool:
+        return monotonic() >= self.until or (self.most is not None and self.steps >= self.most)

@@ -1,0 +1,72 @@
+"""Offsets of a stacking: off_i = max over those below of off_j + size_j, simplified by proved dominance.
+
+An offset is kept as its alternatives (their maximum is meant), so that sums distribute and most maxima
+vanish before an expression is built.  Layers repeat: every distinct question is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from symalloc.planner.layout.dominance import Dominance
+from symalloc.planner.model import Buffer
+from symalloc.planner.search.stacking import Stacking
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.operations import maximum
+
+__all__ = ["Alternatives", "arena_size", "offsets", "prune", "tops"]
+
+Alternatives: TypeAlias = tuple[Expr, ...]
+
+MOST_ALTERNATIVES = 8  # beyond it a maximum becomes one opaque expression: sums over it no longer distribute
+
+
+def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> dict[int, Alternatives]:
+    """For each buffer id the alternatives whose maximum is its offset, a multiple of its alignment."""
+    wanted = {b.id: b for b in buffers}
+    found: dict[int, Alternatives] = {}
+    known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
+    for current in stacking.order:
+        step = wanted[current].alignment
+        under = frozenset((found[j], wanted[j].size) for j in stacking.below[current])
+        placed = known.get((under, step))
+        if placed is None:
+            last = _uppermost(stacking.below[current], stacking.below)
+            ends = tops((found[j], wanted[j].size) for j in last)
+            placed = prune((dominance.align(end, step) for end in ends), dominance)
+            known[under, step] = placed
+        found[current] = placed
+    return found
+
+
+def arena_size(
+    buffers: Sequence[Buffer], placed: Mapping[int, Alternatives], dominance: Dominance
+) -> Alternatives:
+    """The alternatives whose maximum is the height of the whole stacking in bytes."""
+    ends = tops(dict.fromkeys((placed[b.id], b.size) for b in buffers))
+    return prune(ends, dominance)
+
+
+def tops(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
+    """The alternatives of where buffers end, given those of where they start and their sizes."""
+    return dict.fromkeys(alternative + size for starts, size in placed for alternative in starts)
+
+
+def prune(candidates: Iterable[Expr], dominance: Dominance) -> Alternatives:
+    """The candidates that no other is proved to reach: at least one is left; zero where there are none."""
+    kept: list[Expr] = []
+    for candidate in sorted(set(candidates), key=lambda e: (-len(e.terms), e.key)):
+        if any(dominance.reaches(other, candidate) for other in kept):
+            continue
+        kept = [other for other in kept if not dominance.reaches(candidate, other)]
+        kept.append(candidate)
+    if len(kept) > MOST_ALTERNATIVES:
+        return (maximum(*kept),)
+    return tuple(sorted(kept, key=lambda e: e.key)) or (ZERO,)
+
+
+def _uppermost(below: frozenset[int], all_below: Mapping[int, frozenset[int]]) -> list[int]:
+    """Those of `below` under which no other of them lies above: the rest cannot decide the offset."""
+    covered = frozenset().union(*(all_below[j] & below for j in below))
+    return sorted(below - covered)

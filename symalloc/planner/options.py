@@ -1,0 +1,34 @@
+"""How a plan is wanted: how long to search, how tensors and checks are written, where proofs go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from symalloc.analysis.donation import Donation
+
+__all__ = ["EffortName", "Flavour", "GuardKind", "PlanOptions"]
+
+EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
+Flavour: TypeAlias = Literal["arena", "storages"]
+GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What the user chose.
+
+    `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one arena
+    with tensors at symbolic offsets, or "storages", one storage per slot and every tensor at offset 0.
+    `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
+    own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2.
+    `alias`: which inputs the caller donates, each for an output to be written into its memory.
+    """
+
+    effort: EffortName = "quick"
+    seed: int = 0
+    flavour: Flavour = "arena"
+    guards: GuardKind = "assert"
+    certificate: Path | None = None
+    alias: tuple[Donation, ...] = ()

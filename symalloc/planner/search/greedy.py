@@ -1,0 +1,88 @@
+"""Static packings by greedy placement: an order to place in, and which gap to take.
+
+Greedy by size with best fit is that of Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net
+Inference (2020); first fit by size, area or begin are the classics of dynamic storage allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from symalloc.planner.search.instance import Instance
+
+__all__ = ["HEURISTICS", "by_offset", "place"]
+
+UNPLACED = -1  # no buffer ends there
+
+Key: TypeAlias = Callable[[Instance, Sequence[int], int], float]
+
+
+def _area(problem: Instance, sizes: Sequence[int], i: int) -> float:
+    return -sizes[i] * problem.spans[i]
+
+
+def _conflict(problem: Instance, sizes: Sequence[int], i: int) -> float:
+    return -sizes[i] * sum(sizes[j] for j in problem.adjacent[i])
+
+
+# name of the order -> what is placed first; ties go to the one that begins first, then to the lower index
+ORDERS: dict[str, Key] = {
+    "size": lambda _, sizes, i: -sizes[i],
+    "area": _area,
+    "conflict": _conflict,
+    "span": lambda problem, _, i: -problem.spans[i],
+    "begin": lambda problem, _, i: problem.begins[i],
+}
+# the best first: a search stops with the first that reaches the floor everywhere
+HEURISTICS = (
+    ("size", True),
+    ("area", True),
+    ("conflict", True),
+    ("size", False),
+    ("span", True),
+    ("area", False),
+    ("begin", True),
+    ("conflict", False),
+    ("begin", False),
+)
+
+
+def place(problem: Instance, sizes: Sequence[int], order: str, *, best_fit: bool) -> list[int]:
+    """The offset of each buffer of `problem` with these sizes, in bytes."""
+    key = ORDERS[order]
+    sequence = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
+    offsets, ends = [0] * len(problem), [UNPLACED] * len(problem)
+    choose = _best_gap if best_fit else _first_gap
+    for current in sequence:
+        taken = [(offsets[j], ends[j]) for j in problem.adjacent[current] if ends[j] != UNPLACED]
+        taken.sort()
+        offset = choose(taken, sizes[current])
+        offsets[current], ends[current] = offset, offset + sizes[current]
+    return offsets
+
+
+def by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """All indices, bottom first: the stacking of a packing, as an order."""
+    return sorted(range(len(offsets)), key=lambda i: (offsets[i], offsets[i] + sizes[i], i))
+
+
+def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """The start of the smallest gap between the sorted intervals that holds `size` bytes, else their top."""
+    least, found, top = None, 0, 0
+    for begin, end in taken:
+        if begin - top >= size and (least is None or begin - top < least):
+            least, found = begin - top, top
+        if end > top:
+            top = end
+    return top if least is None else found
+
+
+def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """The start of the lowest gap that holds `size` bytes, else the top."""
+    top = 0
+    for begin, end in taken:
+        if begin - top >= size:
+            return top
+        top = max(top, end)
+    return top

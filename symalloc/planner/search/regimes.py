@@ -1,0 +1,122 @@
+"""Several stackings with a condition on the shape, for problems where none is good everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symalloc.planner.search.grid import Values, holds
+from symalloc.planner.search.instance import Instance
+from symalloc.planner.search.score import Score, score
+from symalloc.size.condition import Condition, le
+from symalloc.size.expr import symbol
+
+__all__ = ["Split", "split"]
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+MOST_CONDITIONS = 200
+MOST_TRIED = 1000  # many hold at the same points as another
+PROMISING = 6  # conditions that are followed up, by either measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """`choices[k]` is the candidate taken where the k-th of `conditions` is the first to hold; the last one
+    is for the rest.
+    """
+
+    conditions: tuple[Condition, ...]
+    choices: tuple[int, ...]
+    score: Score
+
+
+def split(problem: Instance, candidates: Sequence[Values], most: int) -> Split:
+    """The best use found of at most `most` candidates (each given by its ratios over the grid).
+
+    A condition compares a symbol with a constant or two sizes.
+    """
+    grown = _grow(
+        np.stack(candidates), np.ones(len(problem.grid), dtype=bool), list(_conditions(problem)), most
+    )
+    return Split(conditions=grown.conditions, choices=grown.choices, score=score(grown.values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grown:
+    """`values`: the ratios reached; meaningless outside the points that were asked for."""
+
+    conditions: tuple[Condition, ...]
+    choices: tuple[int, ...]
+    values: Values
+
+
+def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], most: int) -> _Grown:
+    """The best found for the points of `rest` with at most `most` candidates."""
+    single = _best(table, rest)
+    best = _Grown(conditions=(), choices=(single,), values=table[single])
+    if most == 1 or score(best.values[rest]).worst <= 1:
+        return best
+    for condition, everywhere in _promising(table, rest, tests):
+        mask = everywhere & rest
+        inside = _best(table, mask)
+        other = _grow(table, rest & ~mask, tests, most - 1)
+        values = np.where(mask, table[inside], other.values)
+        if score(values[rest]) < score(best.values[rest]):
+            best = _Grown(
+                conditions=(condition, *other.conditions), choices=(inside, *other.choices), values=values
+            )
+    return best
+
+
+def _promising(
+    table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]]
+) -> list[tuple[Condition, Mask]]:
+    """The few conditions after which two candidates do best, and those where one does best by itself, on as
+    many points as possible.
+    """
+    after: list[tuple[Score, int]] = []
+    alone: list[tuple[float, int, int]] = []
+    for index, (_, everywhere) in enumerate(tests):
+        mask, other = everywhere & rest, ~everywhere & rest
+        if mask.any() and other.any():
+            inside, outside = _best(table, mask), _best(table, other)
+            after.append((score(np.where(mask, table[inside], table[outside])[rest]), index))
+            alone.append((score(table[inside, mask]).worst, -int(mask.sum()), index))
+    chosen = [i for *_, i in sorted(after)[:PROMISING]] + [i for *_, i in sorted(alone)[:PROMISING]]
+    return [tests[i] for i in dict.fromkeys(chosen)]
+
+
+def _best(table: Values, mask: Mask) -> int:
+    """The candidate with the least score over the points of `mask`."""
+    inside = table[:, mask]
+    worst, mean = inside.max(axis=1).round(9), inside.mean(axis=1).round(9)
+    return int(np.lexsort((mean, worst))[0])
+
+
+def _conditions(problem: Instance) -> Iterator[tuple[Condition, Mask]]:
+    """Conditions that tell points of the grid apart, with the points where they hold; simple ones first."""
+    columns, count = problem.grid.columns, len(problem.grid)
+    seen: set[bytes] = set()
+    for test in islice(_tests(problem), MOST_TRIED):
+        mask = holds(test, columns, count)
+        if mask.any() and not mask.all() and mask.tobytes() not in seen:
+            seen.add(mask.tobytes())
+            yield test, mask
+            if len(seen) >= MOST_CONDITIONS:
+                return
+
+
+def _tests(problem: Instance) -> Iterator[Condition]:
+    for index, name in enumerate(problem.grid.names):
+        for extent in sorted({point[index] for point in problem.grid.points}):
+            yield le(symbol(name), extent)
+    for position, left in enumerate(problem.sizes):
+        for right in problem.sizes[:position]:
+            yield le(left, right)
+            yield le(right, left)

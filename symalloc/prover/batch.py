@@ -1,0 +1,125 @@
+"""Many constraints at once: reading questions, answering them in rows, summing up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof
+from symalloc.size.condition import Condition
+from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
+
+__all__ = ["BatchError", "Question", "Row", "answer", "read_questions", "summary"]
+
+Row = dict[str, Any]
+
+
+class BatchError(ValueError):
+    """The questions cannot be read; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One constraint with its assumptions and lower bounds, read; `label` is the verdict that is expected,
+    if known.
+    """
+
+    id: str
+    constraint: Condition
+    domain: Domain
+    names: frozenset[str] = field(
+        default_factory=frozenset
+    )  # every symbol written, also those that cancel out
+    label: str | None = None
+
+
+def read_questions(text: str) -> list[Question]:
+    """The questions of a JSON list of `{"id", "constraint", "assume", "lower_bounds", "label"}`.
+
+    Only `constraint` is required.  A symbol without a lower bound is at least 1.  Raises BatchError.
+    """
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BatchError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise BatchError("not JSON: nested too deeply") from None
+    if not isinstance(rows, list):
+        raise BatchError('expected a JSON list of {"id", "constraint", "assume", "lower_bounds"}')
+    return [_question(row, index) for index, row in enumerate(rows)]
+
+
+def answer(question: Question, prover: Prover) -> tuple[Row, Proof]:
+    """The row for `question`, points filled up to every symbol that is written, and its proof."""
+    proof = prover.prove(question.constraint, question.domain)
+    return {
+        "id": question.id,
+        "verdict": proof.verdict.value,
+        "counterexample": _full(proof.counterexample, question, prover),
+        "witness": _full(proof.witness, question, prover),
+        "precondition": None if proof.precondition is None else str(proof.precondition),
+        "decided_by": proof.decided_by,
+        "unknown": proof.unknown,
+        "reason": proof.reason,
+        "seconds": proof.seconds,
+    }, proof
+
+
+def summary(questions: Sequence[Question], rows: Sequence[Row], asked: int) -> str:
+    """One line: how many of each verdict, times, the share of questions put to z3 (`asked`), agreement with
+    labels.
+    """
+    if not rows:
+        return "no constraints"
+    seconds = sorted(row["seconds"] for row in rows)
+    decided = sum(not row["unknown"] for row in rows)
+    parts = [
+        f"{len(rows)} constraints, {decided} decided",
+        f"p50 {1e3 * seconds[len(rows) // 2]:.2f} ms",
+        f"p99 {1e3 * seconds[min(len(rows) - 1, int(len(rows) * 0.99))]:.1f} ms",
+        f"z3 asked about {100 * asked / len(rows):.1f}%",
+    ]
+    labelled = [(q.label, row) for q, row in zip(questions, rows, strict=True) if q.label is not None]
+    if labelled:
+        wrong = [row["id"] for label, row in labelled if not row["unknown"] and row["verdict"] != label]
+        right = sum(not row["unknown"] and row["verdict"] == label for label, row in labelled)
+        parts.append(f"{right} of {len(labelled)} as labelled, {len(wrong)} decided otherwise")
+        if wrong:
+            parts[-1] += f" ({', '.join(wrong[:5])}{', …' if len(wrong) > 5 else ''})"
+    return "; ".join(parts)
+
+
+def _question(row: object, index: int) -> Question:
+    if not isinstance(row, dict) or not isinstance(row.get("constraint"), str):
+        raise BatchError(f'entry {index} has no "constraint" text')
+    name = str(row.get("id", index))
+    assume, lower = row.get("assume", []), row.get("lower_bounds", {})
+    if not isinstance(assume, list) or not all(isinstance(a, str) for a in assume):
+        raise BatchError(f'entry `{name}`: "assume" must be a list of texts')
+    if not isinstance(lower, dict) or not all(type(v) is int for v in lower.values()):
+        raise BatchError(f'entry `{name}`: "lower_bounds" must map symbols to integers')
+    texts = (row["constraint"], *assume)
+    try:
+        conditions = [parse_condition(t) for t in texts]
+        names = frozenset().union(*map(symbols_in, texts))
+    except SizeSyntaxError as error:
+        raise BatchError(f"entry `{name}`: {error}") from None
+    label = row.get("label")
+    return Question(
+        id=name,
+        constraint=conditions[0],
+        domain=Domain(lower=lower, default_lower=1, assumptions=tuple(conditions[1:])),
+        names=names,
+        label=label if isinstance(label, str) else None,
+    )
+
+
+def _full(point: Mapping[str, int] | None, question: Question, prover: Prover) -> dict[str, int] | None:
+    if point is None:
+        return None
+    full = prover.complete(point, question.domain) or dict(point)
+    return {n: full.get(n, question.domain.lower_of(n)) for n in sorted(question.names | set(full))}

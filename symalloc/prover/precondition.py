@@ -1,0 +1,239 @@
+"""Preconditions: when a claim holds, readably, and proved equivalent before it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from symalloc.prover.bounds import decide
+from symalloc.prover.budget import Budget
+from symalloc.prover.inquiry import Inquiry
+from symalloc.prover.readable import simplify
+from symalloc.prover.refute import refute
+from symalloc.prover.region import Region
+from symalloc.prover.univariate import (
+    Exact,
+    Intervals,
+    classes,
+    complement,
+    intersect,
+    period,
+    solve,
+    solve_exactly,
+)
+from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
+from symalloc.size.defined import fails, holds
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import mod
+
+__all__ = ["equivalent", "precondition"]
+
+MAX_SPANS = 3
+MAX_LENGTH = 120
+SMALL = Budget(z3_steps=0, cases=24, work=30_000)
+
+
+def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:
+    """The most readable condition found that is equivalent to the claim over its region, in the domain's
+    symbols.
+    """
+    for candidate in _candidates(inquiry, exact):
+        if _short(candidate) and equivalent(inquiry, candidate, exact):
+            return candidate
+    return None
+
+
+def _short(candidate: Condition) -> bool:
+    return len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
+
+
+def equivalent(inquiry: Inquiry, candidate: Condition, exact: Exact | None = None) -> bool:
+    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's region.
+
+    `exact` is the claim's solution set, where it has one symbol.
+    """
+    region = inquiry.region
+    if candidate == inquiry.constraint and inquiry.holds == region.reduce(candidate):
+        return True
+    if exact is not None:
+        alike = _same_solutions(exact, region.reduce(candidate), region)
+        if alike is not None:
+            return alike
+    there = region.reduce(holds(candidate, region.positive))
+    if any(there.evaluate(p) is not inquiry.holds.evaluate(p) for p in region.points[:40]):
+        return False
+    elsewhere = region.reduce(fails(candidate, region.positive))
+    return _never(conjunction((there, inquiry.fails)), region) and _never(
+        conjunction((elsewhere, inquiry.holds)), region
+    )
+
+
+def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool | None:
+    """Whether `candidate` takes in all of the solutions and nothing outside them; None where it has another
+    period.
+    """
+    step = period(candidate)
+    if candidate.symbols != {exact.name} or step is None or exact.step % step:
+        return None
+    inside, outside = dict(exact.inside), dict(exact.outside)
+    for residue, least, greatest in classes(exact.name, exact.step, region.box):
+        taken = solve(candidate, least, greatest, step=exact.step, residue=residue)
+        if taken is None:
+            return None
+        left = complement(taken, least, greatest)
+        if intersect(taken, outside[residue]) or intersect(left, inside[residue]):
+            return False
+    return True
+
+
+def _never(condition: Condition, region: Region) -> bool:
+    if condition.as_bool is False or decide(condition, region.box) is False:
+        return True
+    exact = solve_exactly(condition, region)
+    if exact is not None:
+        return not any(spans for _, spans in exact.inside)
+    return refute((*region.facts, condition), region.box, SMALL) is not None
+
+
+def _candidates(inquiry: Inquiry, exact: Exact | None) -> Iterator[Condition]:
+    if exact is not None:
+        found = _from_solutions(exact, inquiry.region)
+        if found is not None:
+            yield found
+    region = inquiry.region
+    guarded = holds(inquiry.constraint, region.positive)
+    simple = _without_the_given(simplify(guarded, region.bounds()), region)
+    yield simple
+    if simple != guarded:
+        yield guarded
+
+
+def _without_the_given(condition: Condition, region: Region) -> Condition:
+    """Drop conjuncts that follow from the region and the others, and alternatives that never hold."""
+    if isinstance(condition, Or):
+        return disjunction(
+            c for c in condition.operands if not _never(_reduced(c, region, false=False), region)
+        )
+    if not isinstance(condition, And):
+        return condition
+    kept = list(condition.operands)
+    for part in reversed(condition.operands):
+        others = [_reduced(c, region, false=False) for c in kept if c != part]
+        if _never(conjunction((*others, _reduced(part, region, false=True))), region):
+            kept.remove(part)
+    return conjunction(kept)
+
+
+def _reduced(condition: Condition, region: Region, *, false: bool) -> Condition:
+    write = fails if false else holds
+    return region.reduce(write(condition, region.positive))
+
+
+def _from_solutions(exact: Exact, region: Region) -> Condition | None:
+    """The solution set as bounds, values or a remainder of the domain's symbol."""
+    subject = _subject(exact.name, region)
+    if subject is None:
+        return None
+    name, scale, offset = subject
+    inside = _spans(exact.inside, exact.step)
+    outside = _spans(exact.outside, exact.step)
+    if scale == 1 and offset == 0 and exact.step > 1:
+        remainder = _as_remainder(exact)
+        if remainder is not None:
+            return remainder
+    blocks = _blocks(inside, outside)
+    if blocks is None or len(blocks) > MAX_SPANS:
+        return None
+    value = symbol(name)
+    if (
+        len(outside) == 1
+        and outside[0][0] == outside[0][1]
+        and blocks[0][0] is None
+        and blocks[-1][1] is None
+    ):
+        return ne(value, scale * outside[0][0] + offset)
+    return disjunction(
+        _between(value, None if a is None else scale * a + offset, None if b is None else scale * b + offset)
+        for a, b in blocks
+    )
+
+
+def _subject(name: str, region: Region) -> tuple[str, int, int] | None:
+    """The domain's symbol that `name` stands for, as `(symbol, scale, offset)`: symbol == scale*name +
+    offset.
+    """
+    if name in region.names:
+        return name, 1, 0
+    for original, value in region.solved.items():
+        terms = {m: c for m, c in value.terms.items() if m}
+        if value.symbols == {name} and value.is_polynomial and len(terms) == 1:
+            ((monomial, scale),) = terms.items()
+            if scale > 0 and monomial[0][1] == 1:
+                return original, scale, value.terms.get((), 0)
+    return None
+
+
+def _spans(classes: tuple[tuple[int, Intervals], ...], step: int) -> list[tuple[int, int, int]]:
+    """`(first, last, stride)` in terms of the symbol itself."""
+    return sorted((step * a + r, step * b + r, step) for r, spans in classes for a, b in spans)
+
+
+def _blocks(
+    inside: list[tuple[int, int, int]], outside: list[tuple[int, int, int]]
+) -> list[tuple[int | None, int | None]] | None:
+    """Ranges that cover `inside` and no point of `outside`; open ends where nothing lies outside.  None if
+    there are many.
+    """
+    blocks: list[tuple[int, int]] = []
+    for first, last, _ in inside:
+        if blocks and not _meets(outside, blocks[-1][0], max(last, blocks[-1][1])):
+            blocks[-1] = (blocks[-1][0], max(last, blocks[-1][1]))
+        else:
+            blocks.append((first, last))
+    if len(blocks) > MAX_SPANS or any(_meets(outside, a, b) for a, b in blocks):
+        return None
+    least = min(first for first, _, _ in outside)
+    greatest = max(last for _, last, _ in outside)
+    return [(None if a < least else a, None if b > greatest else b) for a, b in blocks]
+
+
+def _meets(spans: list[tuple[int, int, int]], low: int, high: int) -> bool:
+    """Whether a point of `spans` lies in [low, high]."""
+    for first, last, stride in spans:
+        start = first + max(0, -((first - low) // stride)) * stride
+        if start <= min(last, high):
+            return True
+    return False
+
+
+def _between(value: Expr, least: int | None, greatest: int | None) -> Condition:
+    if least is not None and least == greatest:
+        return eq(value, least)
+    parts = [] if least is None else [ge(value, least)]
+    if greatest is not None:
+        parts.append(le(value, greatest))
+    return conjunction(parts)
+
+
+def _as_remainder(exact: Exact) -> Condition | None:
+    """`n % d == r`, `n % d != r` or `n % d <= r` where whole residue classes are in or out."""
+    taken = {r for r, spans in exact.inside if spans}
+    left = {r for r, spans in exact.outside if spans}
+    if taken & left or not taken or not left:
+        return None
+    value = symbol(exact.name)
+    for modulus in (d for d in range(2, exact.step + 1) if exact.step % d == 0):
+        yes, no = {r % modulus for r in taken}, {r % modulus for r in left}
+        if yes & no:
+            continue
+        return _describe(mod(value, modulus), modulus, yes, no)
+    return None
+
+
+def _describe(remainder: Expr, modulus: int, yes: set[int], no: set[int]) -> Condition | None:
+    if len(yes) == 1:
+        return eq(remainder, min(yes))
+    if len(no) == 1 and (0 in no or max(no) < modulus - 1):
+        return ne(remainder, min(no))
+    if max(yes) < min(no):
+        return le(remainder, max(yes))
+    return ge(remainder, min(yes)) if max(no) < min(yes) else None

@@ -1,0 +1,128 @@
+"""Layer `products`: a contradiction as a sum of inequalities, each times something that is not negative.
+
+Symbols are moved to start at zero, so monomials are non-negative.  From facts `f >= 0` come columns `m * f`
+for monomials m, products of two facts, and squares; the exact simplex then looks for non-negative weights
+whose sum has no positive coefficient and a negative constant (a Handelman/Krivine certificate, searched by
+linear programming).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations_with_replacement
+from math import isqrt
+
+from symalloc.prover.bounds import Box
+from symalloc.prover.budget import Meter
+from symalloc.prover.simplex import negative_combination
+from symalloc.size.atoms import Monomial
+from symalloc.size.condition import Condition, Relation
+from symalloc.size.expr import Expr, symbol
+
+__all__ = ["contradiction"]
+
+MAX_COLUMNS = 90
+MAX_DEGREE = 6
+FAR = 2**62  # an upper bound that only says that a symbol fits int64
+
+
+def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter, *, multiply: bool = True) -> bool:
+    """Whether the polynomial relations among `conditions` are shown to contradict each other in `box`.
+
+    Without `multiply` only sums of the relations themselves are tried.
+    """
+    facts = _facts(conditions, box)
+    limits = _limits(facts, box)
+    if _refuted([*facts, *limits], meter):
+        return True
+    if not multiply or all(_degree(m) <= 1 for f in facts for m in f.terms):
+        return False
+    near = [limit for limit in limits if limit.terms.get((), 0) < FAR]
+    return _refuted(_products(facts, near, rounds=1), meter) or _refuted(
+        _products(facts, limits, rounds=2), meter
+    )
+
+
+def _refuted(facts: Sequence[Expr], meter: Meter) -> bool:
+    columns = [{m: c for m, c in f.terms.items() if m} for f in facts]
+    costs = [f.terms.get((), 0) for f in facts]
+    return negative_combination(columns, costs, meter) is True
+
+
+def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
+    """Expressions that are at least zero, over symbols that start at zero."""
+    found: list[Expr] = []
+    for condition in conditions:
+        if (
+            not isinstance(condition, Relation)
+            or condition.operator == "!="
+            or not condition.expr.is_polynomial
+        ):
+            continue
+        expr = condition.expr.shift(box.lower)
+        found.append(-expr)
+        if condition.operator == "==":
+            found.append(expr)
+    return found
+
+
+def _limits(facts: Iterable[Expr], box: Box) -> list[Expr]:
+    names = sorted(frozenset().union(*(f.symbols for f in facts)))
+    return [box.upper[n] - box.lower[n] - symbol(n) for n in names]
+
+
+def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Expr]:
+    """The facts and limits, and products of them that may cancel each other's monomials, `rounds` deep."""
+    columns = dict.fromkeys((*facts, *limits))
+    for square in _squares(facts):
+        columns.setdefault(square)
+    if len(facts) <= 8:
+        for left, right in combinations_with_replacement(facts, 2):
+            if _top(left) <= 1 and _top(right) <= 1:
+                columns.setdefault(left * right)
+    sources = [*facts, *limits]
+    done: set[Monomial] = set()
+    for _ in range(rounds):
+        found = (m for f in columns for m, c in f.terms.items() if c > 0 and _degree(m) > 1)
+        wanted = dict.fromkeys(m for m in found if m not in done)
+        done.update(wanted)
+        for monomial in sorted(wanted, key=_degree):
+            for fact in sources:
+                for multiplier in _multipliers(monomial, fact):
+                    columns.setdefault(multiplier * fact)
+                    if len(columns) >= MAX_COLUMNS:
+                        return list(columns)
+    return list(columns)
+
+
+def _multipliers(wanted: Monomial, fact: Expr) -> Iterable[Expr]:
+    """Monomials m such that `m * fact` has `wanted` with a negative coefficient."""
+    target = dict(wanted)
+    for monomial, coefficient in fact.terms.items():
+        if coefficient > 0 or not monomial or any(target.get(a, 0) < p for a, p in monomial):
+            continue
+        taken = dict(monomial)
+        rest = tuple((a, p - taken.get(a, 0)) for a, p in wanted if p > taken.get(a, 0))
+        if rest and _degree(rest) + _top(fact) <= MAX_DEGREE:
+            yield Expr({rest: 1})
+
+
+def _squares(facts: Iterable[Expr]) -> Iterable[Expr]:
+    """Squares (a*x - b*y)**2 that fit a product x*y, with weights read off the squares beside it."""
+    for fact in facts:
+        for monomial in fact.terms:
+            if len(monomial) == 2 and all(p == 1 for _, p in monomial):
+                x, y = (Expr({((a, 1),): 1}) for a, _ in monomial)
+                a = isqrt(abs(fact.terms.get(((monomial[0][0], 2),), 1)))
+                b = isqrt(abs(fact.terms.get(((monomial[1][0], 2),), 1)))
+                yield (x - y) ** 2
+                if (a, b) != (1, 1) and a and b:
+                    yield (a * x - b * y) ** 2
+
+
+def _degree(monomial: Monomial) -> int:
+    return sum(power for _, power in monomial)
+
+
+def _top(expr: Expr) -> int:
+    return max(map(_degree, expr.terms), default=0)

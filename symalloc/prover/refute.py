@@ -1,0 +1,186 @@
+"""Showing that no integer point of a box satisfies some conditions, without a solver.
+
+The conditions are split into cases (alternatives, choices) until only relations remain; quotients become
+symbols, the equalities are substituted, and what is left is refuted by bounds, by arithmetic, or as a sum
+of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, permutations
+
+from symalloc.prover.bounds import Box, decide
+from symalloc.prover.budget import Budget, Meter
+from symalloc.prover.cases import choices, first_choice, replace
+from symalloc.prover.equations import impossible
+from symalloc.prover.products import contradiction
+from symalloc.prover.quotients import Quotient, abstract_quotients
+from symalloc.prover.region import Region, absorb
+from symalloc.prover.residues import residue_classes
+from symalloc.size.atoms import Atom, Symbol
+from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
+from symalloc.size.expr import Expr, symbol
+
+__all__ = ["refute", "refute_by_residues"]
+
+MAX_PAIRS = 30
+LEMMA_WORK = 3_000
+LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
+
+
+def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
+    """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not
+    shown.
+    """
+    attempt = _Refutation(budget)
+    return attempt.layer if attempt.closed(tuple(conditions), box) else None
+
+
+def refute_by_residues(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
+    """The same, residue by residue: dearer, for what `refute` leaves open."""
+    conditions = tuple(conditions)
+    for classes in residue_classes(conditions, box):
+        attempt = _Refutation(budget)
+        if all(attempt.closed(part, narrowed) for part, narrowed in classes):
+            return "residues"
+    return None
+
+
+class _Refutation:
+    """One attempt: counts its cases and remembers the hardest layer used."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.cases = budget.cases
+        self.meter = Meter(budget.work)
+        self.rank = 0
+
+    @property
+    def layer(self) -> str:
+        return LAYERS[self.rank]
+
+    def used(self, layer: str) -> bool:
+        self.rank = max(self.rank, LAYERS.index(layer))
+        return True
+
+    def closed(self, conditions: Sequence[Condition], box: Box) -> bool:
+        """Whether the conjunction is refuted."""
+        literals = _open_literals(conditions, box)
+        if literals is None:
+            return self.used("bounds")
+        # alternatives first: the case of a choice may divide by what one alternative alone makes positive
+        alternative = min(
+            (c for c in literals if isinstance(c, Or)), key=lambda c: len(c.operands), default=None
+        )
+        if alternative is not None:
+            rest = [c for c in literals if c is not alternative]
+            return self.each([(operand, *rest) for operand in alternative.operands], box)
+        found = (first_choice(c) for c in literals)
+        atom = next((a for a in found if a is not None), None)
+        if atom is not None:
+            cases = choices(atom)
+            return self.each(
+                [(test, *(replace(c, atom, value) for c in literals)) for test, value in cases], box
+            )
+        return self.leaf([c for c in literals if isinstance(c, Relation)], box)
+
+    def each(self, parts: Sequence[Sequence[Condition]], box: Box) -> bool:
+        self.cases -= len(parts)
+        if self.cases < 0:
+            return False
+        return all(self.closed(part, box) for part in parts) and (len(parts) < 2 or self.used("cases"))
+
+    def leaf(self, literals: Sequence[Relation], box: Box) -> bool:
+        """Refute relations without alternatives or choices."""
+        box = box.copy()
+        region = Region(names=tuple(box.lower), box=box)
+        conditions, quotients = abstract_quotients(literals, box)
+        absorb(region, conditions, euclid=True)
+        if region.empty:
+            return self.used("equalities")
+        facts = [d for f in region.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
+        if contradiction(facts, box, self.meter, multiply=False):
+            return self.used("products")
+        facts += _ordered_quotients(quotients, facts, region)
+        if contradiction(facts, box, self.meter):
+            return self.used("products")
+        if any(impossible(f, box) for f in facts):
+            return self.used("equations")
+        unequal = next((f for f in facts if f.operator == "!="), None)
+        if unequal is None:
+            return False
+        rest = [f for f in facts if f is not unequal]
+        sides = (relation("<=", unequal.expr + 1), relation("<=", 1 - unequal.expr))
+        return self.each([(side, *rest) for side in sides], box)
+
+
+def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:
+    """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in
+    `box`.
+    """
+    whole = conjunction(conditions)
+    literals: list[Condition] = []
+    for part in whole.operands if isinstance(whole, And) else (whole,):
+        value = decide(part, box)
+        if value is False:
+            return None
+        if value is True:
+            continue
+        if isinstance(part, Or):
+            kept = [c for c in part.operands if decide(c, box) is not False]
+            if len(kept) == 1:
+                literals += kept[0].operands if isinstance(kept[0], And) else kept
+                continue
+            part = Or(tuple(kept)) if len(kept) < len(part.operands) else part
+        literals.append(part)
+    return literals
+
+
+def _without_factor(fact: Relation, box: Box) -> list[Relation]:
+    """`fact` divided by the symbols that every term has and that are at least 1.
+
+    `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1; and where M is only
+    known to be at least 0, also that it is at least 1.
+    """
+    offset = fact.expr.terms.get((), 0) if fact.operator == "<=" else 0
+    terms = {m: c for m, c in fact.expr.terms.items() if m or offset <= 0}
+    common = frozenset.intersection(*(frozenset(a for a, _ in m) for m in terms))
+    least = 0 if offset > 0 else 1
+    positive = {a for a in common if isinstance(a, Symbol) and box.lower[a.name] >= least}
+    if not positive:
+        return [fact]
+    powers: dict[Atom, int] = {a: min(p for m in terms for b, p in m if b == a) for a in positive}
+    divided = Expr(
+        {tuple((a, p - powers.get(a, 0)) for a, p in m if p > powers.get(a, 0)): c for m, c in terms.items()}
+    )
+    changed = relation(fact.operator, divided + 1 if offset > 0 else divided)
+    if not isinstance(changed, Relation):
+        return [fact]
+    raised = (ge(symbol(a.name), 1) for a in sorted(positive) if box.lower[a.name] < 1)
+    found = [changed, *(r for r in raised if isinstance(r, Relation))]
+    return found if offset <= 1 else [*found, fact]
+
+
+def _ordered_quotients(
+    quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region
+) -> list[Relation]:
+    """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts, and `q <= n`
+    for quotients `(n + c) // d`.
+    """
+    found: list[Relation] = []
+    for lesser, greater, refuted in _orders(quotients):
+        if contradiction((*facts, region.reduce(refuted)), region.box, Meter(LEMMA_WORK)):
+            ordered = region.reduce(le(lesser, greater))
+            found += [ordered] if isinstance(ordered, Relation) else []
+    return found
+
+
+def _orders(quotients: Sequence[Quotient]) -> Iterator[tuple[Expr, Expr, Condition]]:
+    """Pairs that may be ordered, with what must be impossible for that."""
+    for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
+        if below == divisor:
+            yield p, q, ge(above, other + 1)
+    for q, above, below in quotients[:MAX_PAIRS]:
+        whole = above - above.terms.get((), 0)
+        if below.as_constant is not None and whole.as_symbol is not None:
+            yield q, whole, ge(q, whole + 1)

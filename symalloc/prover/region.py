@@ -1,0 +1,250 @@
+"""A domain made ready for proofs about some of its symbols.
+
+Assumptions that share no symbol with a claim, directly or through others, are left out; bounds are read off
+those in one symbol; equalities and `n % c == r` are solved and substituted, so that what remains has fewer
+symbols and fewer facts. The substitution is exact: points of the region are, one to one, points of the
+domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from symalloc.prover.bounds import Box, decide, interval
+from symalloc.prover.domain import Domain
+from symalloc.size.atoms import Mod, Symbol
+from symalloc.size.condition import And, Condition, Relation, ge, le
+from symalloc.size.defined import holds
+from symalloc.size.expr import Expr, constant, symbol
+
+__all__ = ["Region", "absorb", "build_region", "components", "relevant"]
+
+Solution = tuple[
+    str, Expr, tuple[str, int, int] | None
+]  # a symbol, its value, and a new symbol in it with its bounds
+
+
+@dataclass(slots=True, kw_only=True)
+class Region:
+    """The points of `box` that satisfy `facts`; `solved` gives the domain's other symbols in terms of those
+    in `box`.
+    """
+
+    names: tuple[str, ...]  # of the domain
+    box: Box
+    facts: tuple[Condition, ...] = ()
+    solved: dict[str, Expr] = field(default_factory=dict)
+    empty: bool = False
+    points: list[dict[str, int]] = field(default_factory=list)  # known to lie inside, in terms of `box`
+    sampled: int = 0  # how far sampling went
+
+    def lift(self, point: Mapping[str, int]) -> dict[str, int]:
+        """The point of the domain that stands for `point`."""
+        return {n: self.solved[n].evaluate(point) if n in self.solved else point[n] for n in self.names}
+
+    def reduce(self, condition: Condition) -> Condition:
+        """`condition` in terms of the region's symbols."""
+        return condition.substitute(self.solved) if self.solved else condition
+
+    def reduce_expr(self, expr: Expr) -> Expr:
+        """`expr` in terms of the region's symbols."""
+        return expr.substitute(self.solved) if self.solved else expr
+
+    def bounds(self) -> Box:
+        """The bounds of the domain's symbols, as far as the assumptions on single symbols narrow them."""
+        known = {n: interval(self.solved[n], self.box) for n in self.names if n in self.solved}
+        kept = {n: (self.box.lower[n], self.box.upper[n]) for n in self.names if n not in self.solved}
+        ranges = {**known, **kept}
+        return Box({n: r[0] for n, r in ranges.items()}, {n: r[1] for n, r in ranges.items()})
+
+    def positive(self, divisor: Expr) -> bool:
+        """Whether `divisor`, in terms of the domain's symbols, is at least 1 by bounds alone."""
+        return interval(self.reduce_expr(divisor), self.box)[0] >= 1
+
+
+def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], tuple[Condition, ...]]]:
+    """The assumptions in groups that share no symbols."""
+    groups: list[tuple[frozenset[str], tuple[Condition, ...]]] = []
+    for assumption in assumptions:
+        if assumption.as_bool is not None:
+            if assumption.as_bool is False:
+                return [(frozenset(), (assumption,))]
+            continue
+        names = assumption.symbols
+        members: tuple[Condition, ...] = (assumption,)
+        apart = []
+        for group in groups:
+            if group[0].isdisjoint(names):
+                apart.append(group)
+            else:
+                names, members = names | group[0], (*group[1], *members)
+        groups = [*apart, (names, members)]
+    return groups
+
+
+def relevant(
+    groups: Iterable[tuple[frozenset[str], tuple[Condition, ...]]], symbols: frozenset[str]
+) -> tuple[frozenset[str], tuple[Condition, ...]]:
+    """`symbols` and all that the assumptions tie to them, and those assumptions."""
+    names = symbols
+    chosen: tuple[Condition, ...] = ()
+    for group in groups:
+        if not group[0].isdisjoint(symbols):
+            names, chosen = names | group[0], (*chosen, *group[1])
+    return names, chosen
+
+
+def build_region(domain: Domain, names: frozenset[str], assumptions: Sequence[Condition]) -> Region:
+    """The region of `names` under `assumptions`."""
+    ordered = tuple(sorted(names))
+    box = Box({n: domain.lower_of(n) for n in ordered}, {n: domain.upper_of(n) for n in ordered})
+    region = Region(names=ordered, box=box)
+    region.empty = any(box.lower[n] > box.upper[n] for n in ordered)
+    if assumptions and not region.empty:
+        absorb(region, assumptions)
+    return region
+
+
+def absorb(region: Region, assumptions: Sequence[Condition], *, euclid: bool = False) -> None:
+    """Restrict `region` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
+    of one.
+    """
+    pending = list(_flatten(holds(a, region.positive) for a in assumptions))
+    for _ in range(4 * len(pending) + 8):
+        pending = _narrow(region, pending)
+        if region.empty:
+            return
+        step = _next_solution(pending, region, euclid=euclid)
+        if step is None:
+            break
+        name, value, fresh = step
+        pending = _substitute(region, pending, name, value, fresh)
+    settled = [(c, decide(c, region.box)) for c in pending]
+    region.facts = tuple(c for c, value in settled if value is not True)
+    region.empty = region.empty or any(value is False for _, value in settled)
+
+
+def _flatten(conditions: Iterable[Condition]) -> Iterator[Condition]:
+    for condition in conditions:
+        yield from condition.operands if isinstance(condition, And) else (condition,)
+
+
+def _narrow(region: Region, pending: list[Condition]) -> list[Condition]:
+    """Turn facts on one symbol into bounds until nothing changes."""
+    rest = []
+    for condition in pending:
+        bound = read_bound(condition)
+        if bound is None:
+            if condition.as_bool is False:
+                region.empty = True
+            elif condition.as_bool is None:
+                rest.append(condition)
+        elif not region.box.narrow(*bound):
+            region.empty = True
+    return rest
+
+
+def read_bound(condition: Condition) -> tuple[str, int | None, int | None] | None:
+    """`(symbol, least, greatest)` where `condition` says exactly that."""
+    if not isinstance(condition, Relation) or condition.operator == "!=" or len(condition.expr.terms) > 2:
+        return None
+    offset = condition.expr.terms.get((), 0)
+    linear = [(m, c) for m, c in condition.expr.terms.items() if m]
+    if len(linear) != 1:
+        return None
+    (monomial, coefficient) = linear[0]
+    if (
+        len(monomial) != 1
+        or monomial[0][1] != 1
+        or not isinstance(monomial[0][0], Symbol)
+        or abs(coefficient) != 1
+    ):
+        return None
+    name = monomial[0][0].name
+    if condition.operator == "==":
+        return name, -offset * coefficient, -offset * coefficient
+    return (name, None, -offset) if coefficient > 0 else (name, offset, None)
+
+
+def _next_solution(pending: list[Condition], region: Region, *, euclid: bool) -> Solution | None:
+    for condition in pending:
+        if isinstance(condition, Relation) and condition.operator == "==":
+            found = _isolate(condition.expr) or _congruence(condition.expr, region.box)
+            if found is None and euclid:
+                found = _euclid(condition.expr, region.box)
+            if found is not None:
+                return found
+    for name, least in region.box.lower.items():
+        if least == region.box.upper[name] and any(name in c.symbols for c in pending):
+            return name, constant(least), None
+    return None
+
+
+def _euclid(expr: Expr, box: Box) -> Solution | None:
+    """One step of Euclid's algorithm on a linear equation: the symbol of least coefficient through a new
+    one.
+    """
+    linear = [(m, c) for m, c in expr.terms.items() if m]
+    if not all(len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], Symbol) for m, _ in linear):
+        return None
+    monomial, least = min(linear, key=lambda term: (abs(term[1]), term[0][0][0].key))
+    rest = Expr({m: q for m, c in expr.terms.items() if m != monomial and (q := c // least)})
+    alone = Expr({monomial: 1})
+    fresh = f"e!{len(box.lower)}"
+    while fresh in box.lower:
+        fresh += "'"
+    bounds = interval(alone + rest, box)
+    return monomial[0][0].key, symbol(fresh) - rest, (fresh, *bounds)
+
+
+def _isolate(expr: Expr) -> Solution | None:
+    """`name == value` where a symbol occurs once, with coefficient 1 or -1, and not in the value."""
+    for monomial, coefficient in expr.terms.items():
+        if abs(coefficient) != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+            continue
+        atom = monomial[0][0]
+        if not isinstance(atom, Symbol):
+            continue
+        value = Expr({m: -c * coefficient for m, c in expr.terms.items() if m != monomial})
+        if atom.name not in value.symbols:
+            return atom.name, value, None
+    return None
+
+
+def _congruence(expr: Expr, box: Box) -> Solution | None:
+    """`n % c == r` as `n == c*q + r` with q a symbol of its own."""
+    remainder = [(m, c) for m, c in expr.terms.items() if m]
+    if len(remainder) != 1 or abs(remainder[0][1]) != 1 or len(remainder[0][0]) != 1:
+        return None
+    atom, power = remainder[0][0][0]
+    if not isinstance(atom, Mod) or power != 1:
+        return None
+    name, step = atom.numerator.as_symbol, atom.denominator.as_constant
+    residue = -expr.terms.get((), 0) * remainder[0][1]
+    if name is None or step is None or not 0 <= residue < step:
+        return None
+    quotient = f"{name}/{step}"
+    while quotient in box.lower:
+        quotient += "'"
+    least, greatest = -((residue - box.lower[name]) // step), (box.upper[name] - residue) // step
+    return name, step * symbol(quotient) + residue, (quotient, least, greatest)
+
+
+def _substitute(
+    region: Region, pending: list[Condition], name: str, value: Expr, fresh: tuple[str, int, int] | None
+) -> list[Condition]:
+    box = region.box
+    if fresh is not None:
+        quotient, box.lower[quotient], box.upper[quotient] = fresh
+        region.empty = region.empty or fresh[1] > fresh[2]
+    lower, upper = box.lower.pop(name), box.upper.pop(name)
+    least, greatest = interval(value, box)
+    region.solved = {n: e.substitute({name: value}) for n, e in region.solved.items()}
+    region.solved[name] = value
+    rest = list(_flatten(c.substitute({name: value}) for c in pending))
+    if least < lower:
+        rest.append(ge(value, lower))
+    if greatest > upper:
+        rest.append(le(value, upper))
+    return rest

@@ -1,0 +1,96 @@
+"""Layer `z3`: the judge of last resort, under a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from symalloc.prover.bounds import Box
+from symalloc.prover.budget import Budget
+from symalloc.size.condition import Condition
+
+__all__ = ["Answer", "Solver"]
+
+TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
+SHARE = 2 / 3  # of the steps left that one question may take: the other side of a claim is asked next
+FEWEST = 500  # steps for which a question is worth asking
+
+
+class Answer:
+    """`unsatisfiable`, or a `point` that satisfies the question, or neither: not decided in the budget."""
+
+    __slots__ = ("point", "unsatisfiable")
+
+    def __init__(self, *, unsatisfiable: bool = False, point: dict[str, int] | None = None) -> None:
+        self.unsatisfiable, self.point = unsatisfiable, point
+
+
+class Solver:
+    """Asks z3, which is imported at the first question; one context and one tactic for all of them."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.asked = 0
+        self._tactic: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Start another proof: the questions from here on share one budget."""
+        self._steps = self.budget.z3_steps
+        self._milliseconds = float(self.budget.z3_milliseconds)
+
+    def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
+        """Whether some point of `box` satisfies all `conditions`; a point is checked by exact evaluation.
+
+        What ends a question in vain is the number of its steps, which no load changes, and only in the last
+        resort the clock; such a question costs the proof its share of the steps.
+        """
+        steps = int(self._steps * SHARE)
+        if steps < FEWEST or self._milliseconds < 1:
+            return Answer()
+        self.asked += 1
+        self._tactic = self._tactic or _tactic()  # before the clock starts: importing z3 takes a while
+        start = perf_counter()
+        answer = self._ask(conditions, box, steps)
+        self._milliseconds -= 1e3 * (perf_counter() - start)
+        if answer.point is None and not answer.unsatisfiable:
+            self._steps -= steps
+        return answer
+
+    def _ask(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
+        import z3
+
+        from symalloc.prover.z3_form import Translator
+
+        translator = Translator()
+        solver = self._solver(steps)
+        for name, low in box.lower.items():
+            solver.add(*translator.bounds(name, low, box.upper[name]))
+        solver.add(*map(translator.condition, conditions))
+        try:
+            outcome = solver.check()
+        except z3.Z3Exception:
+            return Answer()
+        if outcome == z3.unsat:
+            return Answer(unsatisfiable=True)
+        if outcome != z3.sat:
+            return Answer()
+        point = translator.read(solver.model(), box.lower)
+        return (
+            Answer(point=point)
+            if box.holds(point) and all(c.evaluate(point) for c in conditions)
+            else Answer()
+        )
+
+    def _solver(self, steps: int) -> Any:
+        solver = self._tactic.solver()
+        # with z3's own handler an interrupt would only end the question, and the program would go on
+        solver.set("timeout", int(self._milliseconds), "ctrl_c", False, "rlimit", steps)
+        return solver
+
+
+def _tactic() -> Any:
+    import z3
+
+    return z3.Then(*TACTIC)

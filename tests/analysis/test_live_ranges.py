@@ -1,0 +1,166 @@
+"""Live ranges: by hand, and beside an oracle that walks every path of random programs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from program.build import NOTHING, Body, param, tensor_of
+from program.live_oracle import live_together
+
+from symalloc.analysis.live_ranges import Intervals, live_ranges
+from symalloc.analysis.regions import bits_of
+from symalloc.analysis.summaries import analyse
+from symalloc.program.allocations import allocations
+from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
+from symalloc.program.types import TupleType
+
+SIZE = 4
+
+
+def ranges(program: Program, name: str = "main") -> dict[Var, Intervals]:
+    analysis = analyse(program)[name]
+    made = [a.var for a in allocations(program.functions[name].body)]
+    roots = {var: bits_of(analysis.points.values[var])[0].bit_length() - 1 for var in made}
+    found = live_ranges(analysis.points, analysis.effects, sum(1 << r for r in roots.values()))
+    return {var: found.of[root].live if root in found.of else () for var, root in roots.items()}
+
+
+def overlapping(program: Program) -> set[frozenset[Var]]:
+    found = ranges(program)
+    moments = {var: {m for begin, end in live for m in range(begin, end)} for var, live in found.items()}
+    return {frozenset(pair) for pair in combinations(moments, 2) if moments[pair[0]] & moments[pair[1]]}
+
+
+class Code(Body):
+    """A body with memory of its own for each tensor, as it is before planning."""
+
+    def fresh(self, name: str | None = None, *, filled: bool = True) -> Var:
+        made = AllocFresh(var=self.var(tensor_of(SIZE), name), shape=tensor_of(SIZE).shape, dtype=U8)
+        self.emit(made)
+        if filled:
+            self.call("fill", made.var)
+        return made.var
+
+
+U8 = tensor_of(1).dtype
+assert U8 is not None
+
+
+def callees() -> tuple[Function, ...]:
+    """What a callee may do to its arguments."""
+    made: list[Function] = []
+    for name in ("reads", "updates", "returns", "chooses", "pairs"):
+        a, b = param("a", SIZE), param("b", SIZE)
+        body = Code(a, b, name=name)
+        result: Operand = a
+        match name:
+            case "reads":
+                inner = body.fresh()
+                body.call("add", a, b, inner)
+                result = inner
+            case "updates":
+                body.call("update", a)
+                body.call("read", b)
+                result = b
+            case "chooses":
+                result = body.branch(lambda a=a: a, lambda b=b: b)
+            case "pairs":
+                result = body.tuple(a, b)
+        made.append(body.finish(result))
+    return tuple(made)
+
+
+CALLEES = callees()
+RESULTS = {f.name: f.result_type for f in CALLEES}
+
+
+class Writer:
+    """Writes a random program; `plain` ones hold what lowered models hold, and no partial writes."""
+
+    def __init__(self, draw: st.DrawFn, *, plain: bool) -> None:
+        self.draw, self.plain = draw, plain
+        self.body = Code(param("x", SIZE))
+        self.left = draw(st.integers(3, 12))
+
+    def pick(self, known: list[Var]) -> Var:
+        return self.draw(st.sampled_from(known))
+
+    def block(self, known: list[Var], depth: int) -> Var:
+        known = list(known)
+        for _ in range(self.draw(st.integers(0, 5))):
+            if self.left <= 0:
+                break
+            self.left -= 1
+            self.step(known, depth)
+        return self.pick(known)
+
+    def step(self, known: list[Var], depth: int) -> None:
+        common = ["new", "new", "alias", "read", "add", "tuple", "call", "reshape"]
+        extra = [] if self.plain else ["scatter", "update", "late", "view", "same", "unknown"]
+        kind = self.draw(st.sampled_from(common + extra + ["branch"] * 2 * (depth < 2)))
+        if kind == "branch":
+            known.append(
+                self.body.branch(lambda: self.block(known, depth + 1), lambda: self.block(known, depth + 1))
+            )
+            return
+        known += self.simple(kind, known)
+
+    def simple(self, kind: str, known: list[Var]) -> list[Var]:
+        body, a, b = self.body, self.pick(known), self.pick(known)
+        match kind:
+            case "new" | "late":
+                return [body.fresh(filled=kind == "new")]
+            case "alias":
+                return [body.alias(a)]
+            case "read" | "scatter" | "update":
+                body.call(kind, a)
+            case "add":
+                made = body.fresh(filled=False)
+                body.call("add", a, b, made)
+                return [made]
+            case "tuple":
+                return [body.take(body.tuple(a, b), self.draw(st.integers(0, 1)))]
+            case "reshape":
+                return [body.reshape(a, SIZE)]
+            case "view":
+                part = body.view(a, 2, offset=self.draw(st.integers(0, 2)))
+                body.call(self.draw(st.sampled_from(["read", "fill"])), part)
+            case "same" | "unknown":
+                ownership = Ownership.ARGUMENT if kind == "same" else Ownership.UNKNOWN
+                return [body.packed("f", a, b, ownership=ownership)]
+            case "call":
+                return self.call(a, b)
+        return []
+
+    def call(self, a: Var, b: Var) -> list[Var]:
+        names = ["reads", "returns", "chooses", "pairs"] + ["updates"] * (not self.plain)
+        name = self.draw(st.sampled_from(names))
+        result = self.body.function(name, a, b, kind=RESULTS[name])
+        if isinstance(result.type, TupleType):
+            return [self.body.take(result, self.draw(st.integers(0, 1)))]
+        return [result]
+
+
+@st.composite
+def programs(draw: st.DrawFn, *, plain: bool) -> Program:
+    writer = Writer(draw, plain=plain)
+    known = [writer.body.params[0]]
+    while writer.left > 0:
+        writer.left -= 1
+        writer.step(known, 0)
+    result = writer.pick(known) if draw(st.booleans()) else NOTHING
+    return writer.body.program(result, *CALLEES)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(programs(plain=False))
+def test_what_is_live_together_on_some_path_overlaps(program: Program) -> None:
+    assert live_together(program) <= overlapping(program)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(programs(plain=True))
+def test_in_programs_as_lowering_makes_them_nothing_else_overlaps(program: Program) -> None:
+    assert live_together(program) == overlapping(program)

@@ -1,0 +1,59 @@
+"""The ways through a function, for each outcome of its conditions."""
+
+from __future__ import annotations
+
+from symalloc.analysis.paths import ways_through
+from symalloc.program.model import Alias, Block, CallKernel, Function, If, Instruction, Text, Var
+from symalloc.program.types import OpaqueType
+
+VOID = OpaqueType()
+X = Var("x", VOID)
+
+
+def kernel(name: str) -> CallKernel:
+    return CallKernel(var=Var(name, VOID), kernel=name, arguments=())
+
+
+def branch(name: str, then: tuple[Instruction, ...], otherwise: tuple[Instruction, ...]) -> If:
+    sides = (Block(instructions=one, result=one[-1].var if one else X) for one in (then, otherwise))
+    return If(var=Var(name, VOID), condition=None, test=Text("c"), then=next(sides), otherwise=next(sides))
+
+
+def function(*body: Instruction) -> Function:
+    block = Block(instructions=body, result=X)
+    return Function(name="main", params=(X,), body=block, result_type=VOID, symbols={})
+
+
+def names(way: Function) -> str:
+    """The variables that are bound, in order; behind an alias what it stands for."""
+    return " ".join(
+        f"{one.var.name}={one.source.name}"
+        if isinstance(one, Alias) and isinstance(one.source, Var)
+        else one.var.name
+        for one in way.body.instructions
+    )
+
+
+def test_a_function_without_an_if_has_one_way() -> None:
+    straight = function(kernel("a"), kernel("b"))
+    assert ways_through(straight, most=1) == [straight]
+
+
+def test_ifs_within_and_behind_each_other() -> None:
+    inner = branch("y", (kernel("b"),), ())
+    whole = function(kernel("a"), branch("z", (inner,), (kernel("c"),)), branch("w", (kernel("d"),), ()))
+    found = ways_through(whole, most=6)
+    assert found is not None
+    assert [names(way) for way in found] == [
+        "a b y=b z=y d w=d",
+        "a b y=b z=y w=x",
+        "a y=x z=y d w=d",
+        "a y=x z=y w=x",
+        "a c z=c d w=d",
+        "a c z=c w=x",
+    ]
+
+
+def test_too_many_ways_are_none() -> None:
+    many = function(*(branch(f"y{i}", (kernel("a"),), ()) for i in range(40)))
+    assert ways_through(many, most=16) is None

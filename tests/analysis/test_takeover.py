@@ -1,0 +1,79 @@
+"""Where one memory is written before another is done with."""
+
+from __future__ import annotations
+
+from program.build import Body, param
+
+from symalloc.analysis.overwrites import Paths
+from symalloc.analysis.summaries import analyse
+from symalloc.analysis.takeover import clashes, keepers, meetings
+from symalloc.program.model import Operand, Ownership
+
+
+def found(body: Body, result: Operand) -> list[tuple[int, int, bool]]:
+    """Clashes of the second parameter, written, with the first."""
+    analysis = analyse(body.program(result))["main"]
+    points = analysis.points
+    x, y = (cell.sure.bit_length() - 1 for cell in points.given[:2])
+    return [tuple(c) for c in clashes(points, Paths(points, analysis.effects), y, x)]  # type: ignore[misc]
+
+
+def function() -> Body:
+    return Body(param("x", "n"), param("y", "n"))
+
+
+def test_before_at_once_and_after() -> None:
+    body = function()
+    x, y = body.params
+    body.call("read", x)
+    body.call("fill", y)
+    assert found(body, y) == []
+    body.call("copy", x, y)
+    assert found(body, y) == [(1, 2, True), (2, 2, True)]
+    body.call("read", x)
+    assert found(body, y) == [(1, 2, True), (1, 3, True), (2, 3, True), (2, 2, True)]
+
+
+def test_the_result_is_read_by_the_caller() -> None:
+    body = function()
+    body.call("fill", body.params[1])
+    assert found(body, body.params[0]) == [(0, 1, True)]
+
+
+def test_writes_count_and_branches_exclude_each_other() -> None:
+    body = function()
+    x, y = body.params
+
+    def one() -> Operand:
+        body.call("fill", y)
+        return y
+
+    def other() -> Operand:
+        body.call("fill", x)
+        return y
+
+    body.branch(one, other)
+    assert found(body, y) == []
+    body.call("update", x)
+    assert [(w, r) for w, r, _ in found(body, y)] == [(1, 5)]
+
+
+def test_a_doubtful_alias() -> None:
+    body = function()
+    x, y = body.params
+    maybe = body.packed("unknown", x, y)
+    body.call("fill", y)
+    body.call("read", maybe)
+    assert found(body, y) == [(1, 2, False)]
+
+
+def test_who_may_keep_and_who_meets() -> None:
+    body = function()
+    x, y = body.params
+    body.packed("unknown", x)
+    body.packed("fresh", y, ownership=Ownership.FRESH)
+    analysis = analyse(body.program(y))["main"]
+    points = analysis.points
+    roots = [cell.sure.bit_length() - 1 for cell in points.given]
+    assert [list(keepers(points, analysis.effects, root)) for root in roots] == [[0], []]
+    assert list(meetings(points, Paths(points, analysis.effects), *roots))

@@ -1,0 +1,30 @@
+"""Runs the engine on a program with the shipped rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symalloc.linter.diagnostic import Diagnostic
+from symalloc.linter.engine import CheckResult, check
+from symalloc.program.model import (
+    Program,
+)
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.rulebook.book import load_rules
+from symalloc.size.parse import parse_condition
+
+PROVER = Prover()
+BOOK = load_rules()
+
+
+def run(program: Program, *select: str, assume: Sequence[str] = ()) -> CheckResult:
+    return check(program, BOOK, PROVER, select=select, assume=[parse_condition(a) for a in assume])
+
+
+def findings(program: Program, *select: str, assume: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
+    return run(program, *select, assume=assume).diagnostics
+
+
+def verdicts(program: Program, *select: str, assume: Sequence[str] = ()) -> list[Verdict | None]:
+    return [d.verdict for d in findings(program, *select, assume=assume)]

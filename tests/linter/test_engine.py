@@ -1,0 +1,377 @@
+"""The engine's verdicts: domains, facts, declared bounds, what is counted."""
+
+from __future__ import annotations
+
+import pytest
+from lint.engine_run import findings, run, verdicts
+from program.build import F32, Body, buffer, param, program_of
+
+from symalloc.linter.diagnostic import Severity
+from symalloc.program.model import (
+    Kernel,
+    NotUnderstood,
+    Operand,
+    Origin,
+    Ownership,
+    Program,
+    TupleValue,
+    Var,
+)
+from symalloc.program.types import OpaqueType, StorageType
+from symalloc.prover.verdict import Verdict
+
+
+def placed(
+    nbytes: int | str, *extents: int | str, check_first: str | None = None, check_last: str | None = None
+) -> Program:
+    """One tensor on one storage, with asserts in front of it or behind it."""
+    body = Body(param("x", "n"))
+    storage = body.storage(nbytes)
+    if check_first:
+        body.check(check_first)
+    tensor = body.tensor(storage, *extents, dtype=F32)
+    if check_last:
+        body.check(check_last)
+    body.call("fill", tensor)
+    return body.program()
+
+
+def test_a_tensor_that_outgrows_its_storage_has_the_smallest_counterexample() -> None:
+    (found,) = findings(placed(16, "n"), "SYM101")
+    assert found.verdict is Verdict.RUNTIME_CHECK
+    assert found.severity is Severity.ERROR
+    assert found.counterexample == {"n": 5}
+    assert found.consequence == "20 B > 16 B"
+    assert found.precondition == "n <= 4"
+
+
+def test_a_tensor_that_fits_only_when_empty_never_fits() -> None:
+    (found,) = findings(placed(0, "n"), "SYM101")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+    assert any("n = 0" in note for note in found.notes)
+
+
+def test_a_fixed_tensor_on_too_small_a_storage() -> None:
+    (found,) = findings(placed(15, 4), "SYM101")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+    assert found.counterexample is None
+
+
+def test_empty_tensors_count_where_only_they_break_a_rule() -> None:
+    """4*n + 4 bytes for n floats fit always, 4 bytes short of them only where n is 0."""
+    assert not findings(placed("4*n + 4", "n"), "SYM101")
+    (found,) = findings(placed("8*n - 4", "n"), "SYM101")
+    assert found.counterexample == {"n": 0}
+
+
+def test_an_assumption_of_the_user_holds_everywhere() -> None:
+    assert not findings(placed(16, "n"), "SYM101", assume=["n <= 4"])
+    assert findings(placed(16, "n"), "SYM101", assume=["n <= 5"])
+
+
+def test_an_assumption_about_unknown_symbols_is_left_out() -> None:
+    assert findings(placed(16, "n"), "SYM101", assume=["k <= 4"])
+
+
+def test_an_assert_in_front_guards() -> None:
+    result = run(placed(16, "n", check_first="n <= 4"), "SYM101")
+    assert not result.diagnostics
+    assert (result.counts.runtime_check, result.counts.guarded, result.counts.always_valid) == (1, 1, 0)
+
+
+def test_an_assert_behind_does_not_guard() -> None:
+    assert findings(placed(16, "n", check_last="n <= 4"), "SYM101")
+
+
+def test_a_test_holds_on_its_branch_and_its_negation_on_the_other() -> None:
+    def place() -> Operand:
+        return body.tensor(storage, "n")
+
+    body = Body(param("x", "n"))
+    storage = body.storage(4)
+    body.branch(place, place, condition="n <= 4")
+    found = findings(body.program(), "SYM101")
+    assert [d.verdict for d in found] == [Verdict.ALWAYS_INVALID]  # in the else-branch n >= 5
+
+
+def test_a_test_says_nothing_behind_its_if() -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage(4)
+    body.branch(lambda: body.params[0], lambda: body.params[0], condition="n <= 4")
+    body.tensor(storage, "n")
+    assert verdicts(body.program(), "SYM101") == [Verdict.RUNTIME_CHECK]
+
+
+def test_code_that_nothing_reaches_has_no_findings() -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage(4)
+    body.branch(lambda: body.tensor(storage, 64), lambda: body.params[0], condition="n < 0")
+    assert not findings(body.program(), "SYM101")
+
+
+def test_a_cast_defines_symbols_in_terms_of_its_source() -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage("n")
+    body.cast(body.params[0], "k", defines=["k"])
+    body.tensor(storage, "k")
+    known = {"n": Origin.DIMENSION, "k": Origin.CAST}
+    assert not findings(body.program(symbols=known), "SYM101")
+
+
+def test_a_cast_proves_what_stands_behind_it_and_not_itself() -> None:
+    def program(*, cast_first: bool) -> Program:
+        body = Body(param("x", "n"))
+        if cast_first:
+            body.cast(body.params[0], 4)
+        storage = body.storage(4)
+        body.tensor(storage, "n")
+        body.cast(body.params[0], 4)
+        return body.program()
+
+    assert not findings(program(cast_first=True), "SYM101")
+    assert findings(program(cast_first=False), "SYM101")
+    result = run(program(cast_first=False), "SYM301")
+    assert not result.diagnostics
+    assert (result.counts.runtime_check, result.counts.guarded) == (1, 1)
+
+
+def test_a_cast_that_never_holds() -> None:
+    body = Body(param("x", "n"))
+    body.cast(body.params[0], "n + 1")
+    (found,) = findings(body.program(), "SYM301")
+    assert (found.verdict, found.severity) == (Verdict.ALWAYS_INVALID, Severity.ERROR)
+
+
+def test_two_extents_that_bind_one_symbol_are_compared() -> None:
+    body = Body(param("x", "n", "m"))
+    body.cast(body.params[0], "k", "k", defines=["k"])
+    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "k": Origin.CAST}
+    result = run(body.program(symbols=symbols), "SYM301")
+    assert (result.counts.constraints, result.counts.runtime_check) == (1, 1)
+    assert result.counts.guarded == 0  # TVM drops a cast to a symbol that has a value
+
+
+def test_a_kernel_that_compared_shapes_proves_what_follows() -> None:
+    def program(*, call: bool) -> Program:
+        body = Body(param("x", "n"), param("y", "m"))
+        storage, other = body.storage("n"), body.storage("m")
+        out = body.tensor(other, "m")
+        if call:
+            body.call("add", *body.params, out)
+        body.tensor(storage, "m")
+        return body.program()
+
+    assert not findings(program(call=True), "SYM101")
+    assert findings(program(call=False), "SYM101")
+
+
+def test_calls_that_contradict_each_other_do_not_silence_what_follows() -> None:
+    """No tensor has 8 and 9 elements: behind both calls everything would hold, were they believed."""
+    wanted = (Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9))
+    kernels = {kernel.name: kernel for kernel in wanted}
+    body = Body(param("x", "n"))
+    body.call("take8", body.params[0])
+    body.call("take9", body.params[0])
+    body.tensor(body.storage("n"), "n + 1")
+    found = findings(program_of(body.finish(), kernels=kernels), "SYM101")
+    assert [d.verdict for d in found] == [Verdict.ALWAYS_INVALID]
+
+
+def test_a_scalar_may_be_negative_and_a_dimension_may_not() -> None:
+    def program(origin: Origin) -> Program:
+        body = Body()
+        storage = body.storage("n + 64")
+        body.tensor(storage, 1, offset="n")
+        return body.program(symbols={"n": origin})
+
+    assert not findings(program(Origin.DIMENSION), "SYM102")
+    (found,) = findings(program(Origin.SCALAR), "SYM102")
+    assert found.counterexample == {"n": -1}
+
+
+def test_extents_of_parameters_are_not_negative() -> None:
+    """x has n - 4 elements, so n is at least 4."""
+    body = Body(param("x", "n - 4"), param("y", "n"))
+    storage = body.storage("n")
+    body.tensor(storage, "n - 4")
+    assert not findings(body.program(), "SYM103")
+
+
+def test_an_extent_is_reported_once_a_function() -> None:
+    body = Body(param("y", "n"))
+    storage = body.storage("n")
+    for _ in range(3):
+        body.tensor(storage, "n - 4")
+    assert len(findings(body.program(), "SYM103")) == 1
+
+
+def bounded(*, guard: bool = False) -> Program:
+    body = Body(param("x", "n"))
+    if guard:
+        body.check("n <= 4")
+    storage = body.storage(16)
+    for name in ("a", "b"):
+        body.call("fill", body.tensor(storage, "n", dtype=F32, name=name))
+    return body.program(declared_upper={"n": 4})
+
+
+def test_a_declared_bound_replaces_the_findings_that_need_it() -> None:
+    (found,) = findings(bounded(), "SYM1", "SYM4")
+    assert found.rule == "SYM401"
+    assert found.counterexample == {"n": 5}
+    assert "`a` and `b`" in found.message
+
+
+def test_a_bound_that_is_asserted_is_no_finding() -> None:
+    assert not findings(bounded(guard=True), "SYM1", "SYM4")
+
+
+def test_a_declared_bound_that_does_not_suffice_changes_nothing() -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage(16)
+    body.tensor(storage, "n", dtype=F32)
+    program = body.program(declared_upper={"n": 5})
+    assert [d.rule for d in findings(program, "SYM101", "SYM401")] == ["SYM101"]
+
+
+@pytest.mark.parametrize(
+    ("extents", "faulty"),
+    [(("n", 64), False), (("n", "n", 32), False), (("n", "n", "n"), True), ((2**42, "n"), True)],
+)
+def test_overflow_is_a_finding_where_ordinary_inputs_can_cause_it(
+    extents: tuple[int | str, ...], faulty: bool
+) -> None:
+    body = Body(param("x", "n", dtype=F32))
+    body.storage(1)
+    storage = body.storage(64)
+    body.tensor(storage, *extents, dtype=F32)
+    assert bool(findings(body.program(), "SYM105")) is faulty
+
+
+def test_an_empty_parameter_lets_no_other_extent_grow() -> None:
+    """A convolution of (n, c, h, w) without channels would be of any other size."""
+    body = Body(param("x", "n", "c", "h", "w", dtype=F32))
+    body.tensor(body.storage(64), "n", 32, "h", "w", dtype=F32)
+    assert not findings(body.program(), "SYM105")
+
+
+def test_a_size_beyond_64_bits_is_always_invalid() -> None:
+    body = Body()
+    storage = body.storage(64)
+    body.tensor(storage, 2**62, dtype=F32)
+    assert verdicts(body.program(), "SYM105") == [Verdict.ALWAYS_INVALID]
+
+
+def test_a_tensor_on_another_device_than_its_storage() -> None:
+    body = Body()
+    body.tensor(body.storage(16, device=1), 16)
+    assert [d.rule for d in findings(body.program(), "SYM106")] == ["SYM106"]
+
+
+def test_results_on_storages_that_outlive_the_call() -> None:
+    given = Var("arena", StorageType())
+    body = Body(given)
+    tensor = body.tensor(given, 8)
+    [found] = findings(body.program(tensor), "SYM207")
+    assert (found.severity, found.reason) == (Severity.NOTE, "the next call may be given another `arena`")
+    assert not findings(body.program(tensor, private=True), "SYM207")
+    own = Body()
+    assert not findings(own.program(own.tensor(own.storage(8), 8)), "SYM207")
+
+
+def test_a_storage_of_unknown_size_is_said_to_be_one() -> None:
+    given = Var("arena", StorageType())
+    body = Body(given)
+    body.tensor(given, 8)
+    (found,) = findings(body.program(), "SYM101")
+    assert found.severity is Severity.NOTE
+    assert found.reason is not None and "arena" in found.reason
+
+
+def test_symbols_without_definition_and_constructs_without_understanding() -> None:
+    body = Body()
+    body.emit(NotUnderstood(var=Var("c", OpaqueType()), what="a closure"))
+    program = body.program(symbols={"k": Origin.UNDEFINED})
+    assert {d.rule for d in findings(program)} == {"SYM903", "SYM904"}
+
+
+def test_what_is_not_understood_does_not_keep_the_rest_from_being_verified() -> None:
+    body = Body(param("x", "n"))
+    body.emit(NotUnderstood(var=Var("c", OpaqueType()), what="a closure"))
+    body.tensor(body.storage(4), "n")
+    assert {d.rule for d in findings(body.program(), "SYM101", "SYM904")} == {"SYM101", "SYM904"}
+
+
+def test_results_merge() -> None:
+    one, two = run(placed(16, "n"), "SYM101"), run(placed("4*n", "n"), "SYM101")
+    both = one.merge(two)
+    assert len(both.diagnostics) == 1
+    assert (both.counts.constraints, both.counts.functions) == (2, 2)
+    assert (both.counts.always_valid, both.counts.runtime_check) == (1, 1)
+
+
+def test_long_and_deep_functions() -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage("n")
+    last: Operand = body.params[0]
+    for _ in range(3000):
+        last = body.alias(last)
+        body.call("copy", last, body.tensor(storage, "n"))
+
+    def nest(depth: int) -> Operand:
+        if depth == 0:
+            return body.tensor(storage, "n + 1")
+        return body.branch(lambda: nest(depth - 1), lambda: body.params[0])
+
+    nest(200)
+    found = findings(body.program(), "SYM101", "SYM203")
+    assert [d.rule for d in found] == ["SYM101"]
+
+
+def test_choices_among_choices_do_not_explode() -> None:
+    body = Body(param("x", "n"))
+    tensor = body.tensor(body.storage("n"), "n")
+    body.call("fill", tensor)
+    for _ in range(60):
+        tensor = _either_view_or_argument(body, tensor)
+    body.call("read", tensor)
+    assert not findings(body.program(TupleValue((tensor,))), "SYM203")
+
+
+def _either_view_or_argument(body: Body, tensor: Var) -> Var:
+    def other() -> Operand:
+        return body.packed("f", tensor, body.params[0], ownership=Ownership.ARGUMENT)
+
+    return body.branch(lambda: body.view(tensor, "n"), other)
+
+
+def test_overflow_is_asked_about_large_inputs_where_only_these_are_left() -> None:
+    body = Body()
+    body.tensor(body.storage(64), "n", 2**40, dtype=F32)
+    program = body.program()
+    assert findings(program, "SYM105")
+    assert not findings(program, "SYM105", assume=["n <= 1000"])
+    assert findings(program, "SYM105", assume=["n >= 8388608"])
+
+
+def test_a_tensor_is_no_storage_that_others_are_placed_on() -> None:
+    """What the packed function returns may be its argument, as far as ownership goes."""
+    body = Body(param("x", "n"))
+    storage = body.packed("make", body.params[0], kind=OpaqueType())
+    first = body.tensor(storage, "n", name="first")
+    body.call("fill", first)
+    body.call("read", body.params[0])
+    assert {d.rule for d in findings(body.program(), "SYM101", "SYM203")} <= {"SYM101"}
+    assert len(findings(body.program(), "SYM101")) == 1
+
+
+def test_a_doubtful_overwrite_counts_as_a_runtime_check() -> None:
+    body = Body()
+    arena = body.storage(64)
+    first = body.tensor(arena, 8)
+    body.call("fill", first)
+    kept = body.packed("keep", first)
+    body.call("fill", body.tensor(arena, 8))
+    body.call("read", kept)
+    counts = run(body.program(), "SYM203").counts
+    assert (counts.always_invalid, counts.runtime_check) == (0, 1)

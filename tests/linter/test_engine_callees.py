@@ -1,0 +1,75 @@
+"""Needs of functions, followed into their callers."""
+
+from __future__ import annotations
+
+from lint.engine_run import findings, run
+from program.build import Body, param, program_of
+
+from symalloc.program.model import (
+    Program,
+)
+from symalloc.program.types import TupleType
+from symalloc.prover.verdict import Verdict
+
+
+def callee(*, private: bool = True) -> Body:
+    body = Body(param("x", "n"), name="callee")
+    body.call("fill", body.tensor(body.storage(16), "n"))
+    return body
+
+
+def caller(extent: int | str, name: str = "main") -> Body:
+    body = Body(param("z", extent), name=name)
+    body.function("callee", body.params[0], kind=TupleType(fields=()))
+    return body
+
+
+def test_a_need_of_a_private_function_that_all_calls_meet_is_no_finding() -> None:
+    program = program_of(caller(8).finish(), callee().finish(private=True))
+    result = run(program, "SYM101", "SYM304")
+    assert not result.diagnostics
+    assert result.counts.guarded == 1
+
+
+def test_a_call_that_does_not_meet_a_need_is_reported_and_so_is_the_need() -> None:
+    program = program_of(caller(17).finish(), caller(8, "other").finish(), callee().finish(private=True))
+    found = {(d.rule, d.function, d.verdict) for d in findings(program, "SYM101", "SYM304")}
+    assert found == {
+        ("SYM101", "callee", Verdict.RUNTIME_CHECK),
+        ("SYM304", "main", Verdict.ALWAYS_INVALID),
+    }
+
+
+def test_needs_travel_up_through_private_callers() -> None:
+    def middle() -> Body:
+        body = Body(param("y", "m"), name="middle")
+        body.function("callee", body.params[0], kind=TupleType(fields=()))
+        return body
+
+    def top(extent: int) -> Program:
+        body = Body(param("z", extent))
+        body.function("middle", body.params[0], kind=TupleType(fields=()))
+        return program_of(body.finish(), middle().finish(private=True), callee().finish(private=True))
+
+    assert not findings(top(8), "SYM101", "SYM304")
+    assert {d.function for d in findings(top(20), "SYM101", "SYM304")} == {"main", "middle", "callee"}
+
+
+def test_a_public_function_keeps_its_findings() -> None:
+    program = program_of(caller(8).finish(), callee().finish())
+    assert [d.rule for d in findings(program, "SYM101", "SYM304")] == ["SYM101"]
+
+
+def test_a_guard_in_front_of_the_call_meets_the_need() -> None:
+    body = Body(param("z", "m"))
+    body.check("m <= 16")
+    body.function("callee", body.params[0], kind=TupleType(fields=()))
+    assert not findings(program_of(body.finish(), callee().finish(private=True)), "SYM101", "SYM304")
+
+
+def test_recursion_ends_and_keeps_the_finding() -> None:
+    body = Body(param("x", "n"), name="callee")
+    body.call("fill", body.tensor(body.storage(16), "n"))
+    body.function("callee", body.params[0], kind=TupleType(fields=()))
+    program = program_of(body.finish(private=True), caller(8).finish())
+    assert [d.rule for d in findings(program, "SYM101", "SYM304")] == ["SYM101"]

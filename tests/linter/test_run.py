@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.run import Linter, Settings, matches_file
+from symalloc.program.model import (
+    AllocStorage,
+    AllocTensor,
+    Block,
+    CallPacked,
+    Function,
+    Instruction,
+    NotUnderstood,
+    Origin,
+    Ownership,
+    Program,
+    Var,
+)
+from symalloc.program.span import Source, Span
+from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
+from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.error import RuleError
+from symalloc.size.expr import constant, symbol
+
+FILE = "model.py"
+TEXT = "first\nsecond\nthird\n"
+F32 = DType("float32", 32)
+PRINTED = "import something\n" * 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    file: str = FILE
+    message: str = "cannot be read: it is upside down"
+    hint: str | None = "turn it"
+    span: Span | None = None
+    module: str | None = None
+    stage: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    file: str = FILE
+    programs: tuple[Program, ...] = ()
+    problems: tuple[_Problem, ...] = ()
+    source: Source | None = None
+
+
+def _span(line: int, file: str = FILE) -> Span:
+    return Span(file=file, line=line, column=1, end_line=line, end_column=6)
+
+
+def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instruction) -> Program:
+    """`size` bytes for m floats, at `line`; a script that was printed, where the stage is a pass."""
+    kind = TensorType(shape=(symbol("m"),), dtype=F32)
+    x, storage = Var("x", kind), Var("storage", StorageType())
+    alloc, used = Var("alloc", kind), Var("used", kind)
+    body = Block(
+        instructions=(
+            AllocStorage(var=storage, span=_span(1), size=constant(size)),
+            AllocTensor(
+                var=alloc,
+                span=_span(line),
+                storage=storage,
+                offset=constant(0),
+                shape=(symbol("m"),),
+                dtype=F32,
+            ),
+            *extra,
+            CallPacked(var=used, name="f", arguments=(alloc,), ownership=Ownership.FRESH, pure=False),
+        ),
+        result=used,
+    )
+    main = Function(name="main", params=(x,), body=body, result_type=kind, symbols={"m": Origin.DIMENSION})
+    origin = None if stage == "as-is" else stage
+    source = Source(file=FILE, text=PRINTED if origin else TEXT, origin=origin)
+    return Program(name="Module", functions={"main": main}, kernels={}, stage=stage, source=source)
+
+
+def _linter(**options: object) -> Linter:
+    rulebook = load_rules()
+    settings = Settings(rulebook=rulebook, select=("SYM101", "SYM9"))
+    return Linter(replace(settings, **options))  # type: ignore[arg-type]
+
+
+def _lint(reading: _Reading, **options: object) -> tuple[Diagnostic, ...]:
+    return _linter(**options).add(reading)
+
+
+def test_a_later_stage_does_not_repeat_a_finding() -> None:
+    found = _lint(_Reading(programs=(_program(), _program("StaticPlanBlockMemory"))))
+    assert [(d.rule, d.stage) for d in found] == [("SYM101", None)]
+
+
+def test_the_first_stage_with_a_finding_is_credited() -> None:
+    sound = replace(_program(), functions={})
+    stages = (sound, _program("CallTIRRewrite"), _program("StaticPlanBlockMemory"))
+    (finding,) = _lint(_Reading(programs=stages))
+    assert finding.stage == "CallTIRRewrite"
+
+
+def test_another_finding_of_a_later_stage_is_shown() -> None:
+    found = _lint(_Reading(programs=(_program(), _program("StaticPlanBlockMemory", size=32))))
+    assert [d.stage for d in found] == [None, "StaticPlanBlockMemory"]
+
+
+def test_printed_scripts_are_told_from_the_file() -> None:
+    linter = _linter()
+    linter.add(
+        _Reading(
+            programs=(_program(), _program("Later", size=32, line=30)),
+            source=Source(file=FILE, text=TEXT),
+        )
+    )
+    report = linter.report()
+    own, printed = report.diagnostics
+    assert own.span is not None and printed.span is not None
+    assert report.sources[own.span.file].text == TEXT
+    assert report.sources[printed.span.file].text == PRINTED
+    assert (own.file, printed.file) == (FILE, FILE)
+    assert printed.span.file == "model.py (Module after Later)"
+
+
+def test_functions_count_once_and_constraints_per_stage() -> None:
+    linter = _linter()
+    linter.add(_Reading(programs=(_program(), _program("Later"))))
+    summary = linter.report().summary
+    assert summary.functions == 1
+    assert summary.constraints == summary.always_valid + summary.always_invalid + summary.runtime_check
+    assert summary.runtime_check == 2
+
+
+def test_a_problem_is_an_error_that_cannot_be_ignored() -> None:
+    (finding,) = _lint(_Reading(problems=(_Problem(),)), per_file_ignores={"*": ("SYM902",)})
+    assert (finding.rule, finding.severity) == ("SYM902", Severity.ERROR)
+    assert finding.message == "cannot be read: it is upside down"
+    assert finding.help == "turn it"
+    assert _lint(_Reading(problems=(_Problem(),)), select=("SYM1",))
+
+
+def test_comments_count_as_unused_only_where_all_was_read() -> None:
+    source = Source(file=FILE, text="first\nsecond  # symalloc: allow(SYM903)\nthird\n")
+    whole = _Reading(programs=(_program(size=0),), source=source)
+    assert [d.rule for d in _lint(whole)] == ["SYM101", "SYM901"]
+    broken = replace(whole, problems=(_Problem(),))
+    assert [d.rule for d in _lint(broken)] == ["SYM902", "SYM101"]
+    assert [d.rule for d in _lint(whole, report_unused=False)] == ["SYM101"]
+
+
+def test_an_allowed_finding_is_gone() -> None:
+    source = Source(file=FILE, text="first\nsecond  # symalloc: allow(SYM101)\nthird\n")
+    assert _lint(_Reading(programs=(_program(),), source=source)) == ()
+
+
+@pytest.mark.parametrize(("pattern", "left"), [("*.py", 0), ("model.*", 0), ("tests/*", 1)])
+def test_rules_ignored_by_file(pattern: str, left: int) -> None:
+    found = _lint(_Reading(programs=(_program(),)), per_file_ignores={pattern: ("SYM1",)})
+    assert len(found) == left
+
+
+def test_strict_makes_what_is_not_understood_an_error() -> None:
+    strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(3), what="a closure")
+    reading = _Reading(programs=(_program("as-is", 16, 2, strange),))
+    for strict, severity in ((False, Severity.WARNING), (True, Severity.ERROR)):
+        (finding,) = [d for d in _lint(reading, strict=strict) if d.rule == "SYM904"]
+        assert finding.severity is severity
+
+
+def test_findings_come_worst_first() -> None:
+    strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(1), what="a closure")
+    found = _lint(_Reading(programs=(_program("as-is", 16, 3, strange),)))
+    assert [d.severity for d in found] == sorted((d.severity for d in found), key=lambda s: s.rank)
+    assert [d.rule for d in found] == ["SYM101", "SYM904"]
+
+
+def test_unknown_rules_are_refused() -> None:
+    with pytest.raises(RuleError, match="SYM777"):
+        _linter(per_file_ignores={"*": ("SYM777",)})
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "matches"),
+    [
+        ("a/b/c.py", "*.py", True),
+        ("a/b/c.py", "c.py", True),
+        ("a/b/c.py", "a/b", True),
+        ("a/b/c.py", "a/b/", True),
+        ("a/b/c.py", "a/*", True),
+        ("a/b/c.py", "b", False),
+        ("a/b/c.py", "d/*", False),
+    ],
+)
+def test_file_patterns(file: str, pattern: str, matches: bool) -> None:
+    assert matches_file(file, pattern) is matches

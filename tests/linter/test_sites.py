@@ -1,0 +1,204 @@
+"""Sites of single instructions: kernels, views, reshapes, indices."""
+
+from __future__ import annotations
+
+import pytest
+from lint.engine_run import findings, run, verdicts
+from program.build import F32, Body, buffer, param, program_of, tensor_of
+
+from symalloc.linter.diagnostic import Severity
+from symalloc.program.model import (
+    CallOperator,
+    CallTIR,
+    ConstantTensor,
+    Kernel,
+    Origin,
+    Ownership,
+    Program,
+    Var,
+)
+from symalloc.program.types import TupleType
+from symalloc.prover.verdict import Verdict
+
+
+def call_of(kernel: Kernel, *arguments: Var, symbols: dict[str, Origin] | None = None) -> Program:
+    body = Body(*arguments)
+    body.call(kernel.name, *arguments)
+    return program_of(body.finish(symbols=symbols), kernels={kernel.name: kernel})
+
+
+def test_extents_are_held_against_the_symbols_that_a_kernel_binds() -> None:
+    kernel = Kernel(name="add", parameters=(buffer("a", "k"), buffer("b", "k"), buffer("c", "2*k")))
+    good = call_of(kernel, param("x", "n"), param("y", "n"), param("z", "2*n"))
+    assert run(good, "SYM303").counts.constraints == 0
+    (found,) = findings(call_of(kernel, param("x", "n"), param("y", "n + 1"), param("z", "2*n")), "SYM303")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+    (unsure,) = findings(call_of(kernel, param("x", "n"), param("y", "m"), param("z", "2*n")), "SYM303")
+    assert (unsure.verdict, unsure.guarded) == (Verdict.RUNTIME_CHECK, True)
+    assert unsure.severity is not Severity.ERROR
+
+
+def test_an_extent_over_a_symbol_that_nothing_binds_is_not_compared() -> None:
+    kernel = Kernel(name="f", parameters=(buffer("a", "2*k"),), undefined=frozenset({"k"}))
+    assert run(call_of(kernel, param("x", "n")), "SYM303").counts.constraints == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "what"),
+    [
+        (param("x", 4, dtype=F32), "dtype"),
+        (param("x", 4, 1), "number of dimensions"),
+        (param("x", 5), "extent 0"),
+    ],
+)
+def test_what_a_kernel_refuses(argument: Var, what: str) -> None:
+    (found,) = findings(call_of(Kernel(name="f", parameters=(buffer("a", 4),)), argument), "SYM303")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+    assert what in found.message
+
+
+def test_a_missing_argument() -> None:
+    kernel = Kernel(name="f", parameters=(buffer("a", 4), buffer("b", 4)))
+    (found,) = findings(call_of(kernel, param("x", 4)), "SYM303")
+    assert found.message == "number of arguments differs from what `f` takes: 1 against 2"
+
+
+@pytest.mark.parametrize(
+    ("factor", "settled", "faulty"),
+    [(None, False, True), (None, True, False), (64, False, False), (128, False, True)],
+)
+def test_a_byte_offset_goes_only_into_kernels_that_take_one(
+    factor: int | None, settled: bool, faulty: bool
+) -> None:
+    kernel = Kernel(name="f", parameters=(buffer("a", 8, reads=False, offset_factor=factor),))
+    body = Body()
+    storage = body.storage(256)
+    tensor = body.tensor(storage, 8, offset=64)
+    body.call("f", body.settle(tensor) if settled else body.alias(tensor))
+    program = program_of(body.finish(), kernels={"f": kernel})
+    assert bool(findings(program, "SYM303")) is faulty
+
+
+def test_results_of_call_tir_are_held_against_the_kernel_too() -> None:
+    kernel = Kernel(name="f", parameters=(buffer("a", "k"), buffer("out", "k")))
+    body = Body(param("x", "n"))
+    wrong = tensor_of("n + 1")
+    body.emit(CallTIR(var=Var("y", wrong), kernel="f", inputs=body.params, outputs=(wrong,)))
+    (found,) = findings(program_of(body.finish(), kernels={"f": kernel}), "SYM303")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+
+
+def test_a_view_lies_in_its_source() -> None:
+    body = Body(param("x", "n"))
+    body.view(body.params[0], "n")
+    assert not findings(body.program(), "SYM107")
+    body.view(body.params[0], "n", offset=1)
+    assert verdicts(body.program(), "SYM107") == [Verdict.ALWAYS_INVALID]
+
+
+def test_a_misaligned_view_matters_where_it_is_folded() -> None:
+    def program(*, settle: bool) -> Program:
+        body = Body()
+        arena = body.tensor(body.storage(256), 256)
+        view = body.view(arena, 8, offset=4)
+        if settle:
+            body.settle(view)
+        return body.program()
+
+    assert findings(program(settle=True), "SYM108")
+    assert not findings(program(settle=False), "SYM108")
+
+
+@pytest.mark.parametrize("how", ["kernel", "alias", "reshape", "cast", "in-place", "packed", "callee"])
+def test_what_is_written_into_a_copy_is_an_error(how: str) -> None:
+    body = Body()
+    view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
+    folded = body.settle(view)
+    others = []
+    if how == "packed":
+        body.packed("f", folded, pure=False, writes=[0], ownership=Ownership.FRESH, kind=TupleType(fields=()))
+    elif how == "callee":
+        inner = Body(param("p", 8), name="inner")
+        inner.call("fill", inner.params[0])
+        body.function("inner", folded, kind=TupleType(fields=()))
+        others.append(inner.finish())
+    elif how == "in-place":
+        body.emit(
+            CallTIR(
+                var=Var("y", tensor_of(8)),
+                kernel="update",
+                inputs=(folded,),
+                outputs=(tensor_of(8),),
+                inplace=(0,),
+            )
+        )
+    else:
+        names = {
+            "alias": body.alias,
+            "reshape": lambda v: body.reshape(v, 8),
+            "cast": lambda v: body.cast(v, 8),
+        }
+        body.call("fill", names[how](folded) if how in names else folded)
+    program = program_of(body.finish(), *others)
+    (found,) = findings(program, "SYM108", "SYM110")
+    assert (found.rule, found.severity) == ("SYM110", Severity.ERROR)
+
+
+def test_another_copy_that_is_only_read_is_a_warning() -> None:
+    body = Body()
+    view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
+    body.call("read", body.settle(view))
+    (found,) = findings(body.program(), "SYM108", "SYM110")
+    assert (found.rule, found.severity) == ("SYM108", Severity.WARNING)
+
+
+def test_a_misaligned_tensor_is_reported_where_it_is_placed_and_not_again() -> None:
+    body = Body()
+    body.settle(body.tensor(body.storage(256), 8, offset=4))
+    assert [d.rule for d in findings(body.program(), "SYM104", "SYM108")] == ["SYM104"]
+
+
+def test_offsets_of_views_of_views_add_up() -> None:
+    body = Body()
+    arena = body.tensor(body.storage(512), 512)
+    inner = body.view(body.view(arena, 256, offset=32), 64, offset=32)
+    body.settle(inner)
+    assert not findings(body.program(), "SYM108")
+
+
+def test_a_reshape_keeps_the_number_of_elements() -> None:
+    body = Body(param("x", "n", 4))
+    body.reshape(body.params[0], "2*n", 2)
+    assert not findings(body.program(), "SYM302")
+    body.reshape(body.params[0], "n // 2", 8)
+    assert verdicts(body.program(), "SYM302") == [Verdict.RUNTIME_CHECK]
+
+
+@pytest.mark.parametrize(
+    ("index", "mode", "verdict"),
+    [
+        (-1, "fast", Verdict.ALWAYS_INVALID),
+        (0, "fast", None),
+        (3, "fast", Verdict.RUNTIME_CHECK),
+        (-1, "wrap", None),
+    ],
+)
+def test_constant_indices(index: int, mode: str, verdict: Verdict | None) -> None:
+    body = Body(param("x", "n", 8))
+    body.check("n >= 1")
+    constant = ConstantTensor(type=tensor_of(), values=(index,))
+    call = CallOperator(
+        var=Var("y", tensor_of(8)),
+        name="relax.take",
+        arguments=(body.params[0], constant),
+        attributes={"mode": mode, "axis": "0"},
+    )
+    body.emit(call)
+    assert verdicts(body.program(), "SYM305") == ([] if verdict is None else [verdict])
+
+
+def test_a_view_does_not_begin_in_front_of_its_source() -> None:
+    body = Body(param("x", "n", 64))
+    body.view(body.params[0], 8, offset="64 - 64*n")
+    (found,) = findings(body.program(), "SYM111")
+    assert (found.counterexample, found.severity) == ({"n": 2}, Severity.ERROR)

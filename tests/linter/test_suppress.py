@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.suppress import Suppression, apply_suppressions, find_suppressions
+from symalloc.program.span import Source, Span
+
+FILE = "model.py"
+MODULE = '''\
+# symalloc: allow-file(SYM205)
+@I.ir_module
+class Module:
+    # symalloc: allow(SYM203)
+    @R.function
+    def main(x: R.Tensor(("m",), "float32")):
+        """# symalloc: allow(SYM999) in a string is no comment"""
+        a = f(x)  # symalloc: allow(SYM101, use-after-kill) -- m is at most 4
+        # symalloc: allow(SYM102)
+        # another comment between
+        b = g(
+            x,
+            a,
+        )
+        c = h(
+            b,  # symalloc: allow(SYM103)
+        )
+        return c
+
+    @R.function
+    def other(x):
+        return x
+'''
+
+
+def _find(text: str) -> tuple[Suppression, ...]:
+    return find_suppressions(Source(file=FILE, text=text))
+
+
+def _at(line: int, rule: str = "SYM101", function: str = "main") -> Diagnostic:
+    return Diagnostic(
+        rule=rule,
+        name="x",
+        severity=Severity.ERROR,
+        verdict=None,
+        message="x",
+        module="Module",
+        function=function,
+        file=FILE,
+        span=Span(file=FILE, line=line, column=9, end_line=line, end_column=12),
+    )
+
+
+def _lines_allowed(key: str) -> list[int]:
+    """The lines of MODULE on which a finding of rule `key` is allowed."""
+    (suppression,) = [s for s in _find(MODULE) if s.key == key]
+    return [n for n in range(1, 23) if suppression.covers(_at(n, key), frozenset((key,)))]
+
+
+@pytest.mark.parametrize(
+    ("key", "lines"),
+    [
+        ("SYM205", list(range(1, 23))),
+        ("SYM203", list(range(5, 19))),
+        ("SYM101", [8]),
+        ("use-after-kill", [8]),
+        ("SYM102", [11, 12, 13, 14]),
+        ("SYM103", [15, 16, 17]),
+    ],
+)
+def test_what_a_comment_covers(key: str, lines: list[int]) -> None:
+    assert _lines_allowed(key) == lines
+
+
+def test_strings_are_no_comments() -> None:
+    assert "SYM999" not in {s.key for s in _find(MODULE)}
+
+
+def test_spans_are_those_of_the_keys() -> None:
+    lines = MODULE.split("\n")
+    for found in _find(MODULE):
+        assert lines[found.span.line - 1][found.span.column - 1 : found.span.end_column - 1] == found.key
+
+
+def test_a_function_is_covered_by_name_where_a_finding_has_no_place() -> None:
+    (allowed,) = [s for s in _find(MODULE) if s.key == "SYM203"]
+    rules = frozenset(("SYM203",))
+    printed = replace(
+        _at(3, "SYM203"), span=Span(file="<printed>", line=3, column=1, end_line=3, end_column=2)
+    )
+    assert allowed.covers(replace(printed, span=None), rules)
+    assert allowed.covers(printed, rules)
+    assert not allowed.covers(replace(printed, function="other"), rules)
+
+
+def test_a_line_comment_does_not_cover_a_printed_script() -> None:
+    (allowed,) = [s for s in _find(MODULE) if s.key == "SYM101"]
+    printed = replace(_at(8), span=Span(file="<printed>", line=8, column=1, end_line=8, end_column=2))
+    assert not allowed.covers(printed, frozenset(("SYM101",)))
+
+
+def test_a_class_is_covered_by_a_comment_before_its_decorator() -> None:
+    text = "# symalloc: allow(SYM101)\n@I.ir_module\nclass Module:\n    def f():\n        pass\n\nx = 1\n"
+    (allowed,) = _find(text)
+    assert (allowed.first, allowed.last, allowed.scope) == (2, 5, "Module")
+
+
+@pytest.mark.parametrize(
+    ("comment", "problem"),
+    [
+        ("# symalloc: allow SYM101", "no rule is named"),
+        ("# symalloc: allow()", "no rule is named"),
+        ("# symalloc: ignore(SYM101)", "`ignore` is no symalloc comment"),
+        ("# symalloc:", "nothing is allowed here"),
+        ("# symalloc: allow(SYM101) because", "behind `--`"),
+    ],
+)
+def test_comments_that_are_wrong_say_so(comment: str, problem: str) -> None:
+    (found,) = _find(f"x = 1  {comment}\n")
+    assert problem in (found.problem or "")
+    assert not found.covers(_at(1), frozenset(("SYM101",)))
+
+
+def test_a_comment_that_nothing_follows_is_wrong() -> None:
+    (found,) = _find("x = 1\n# symalloc: allow(SYM101)\n")
+    assert found.problem == "no code follows this comment"
+
+
+def test_text_that_is_no_python_has_none() -> None:
+    assert _find("def (:  # symalloc: allow(SYM101)\n") == ()
+
+
+def test_unused_ones_are_returned() -> None:
+    used, unused = _find("x = 1  # symalloc: allow(SYM101, SYM102)\n")
+    kept, left = apply_suppressions(
+        [_at(1), _at(1, "SYM103")], [(used, frozenset(("SYM101",))), (unused, frozenset(("SYM102",)))]
+    )
+    assert [d.rule for d in kept] == ["SYM103"]
+    assert left == [unused]

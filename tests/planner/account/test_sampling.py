@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from symalloc.planner.account.sampling import SampleError, check_wanted, chosen, evaluated, standard, total
+from symalloc.program.model import Block, Function, Origin, TupleValue
+from symalloc.program.types import TupleType
+from symalloc.size.parse import parse_expr
+
+
+def function(upper: dict[str, int] | None = None, lower: dict[str, int] | None = None) -> Function:
+    origins = {"b": Origin.DIMENSION, "n": Origin.DIMENSION, "k": Origin.CAST, "s": Origin.SCALAR}
+    return Function(
+        name="f",
+        params=(),
+        body=Block(instructions=(), result=TupleValue(())),
+        result_type=TupleType(fields=()),
+        symbols=origins,
+        declared_upper=upper or {},
+        declared_lower=lower or {},
+    )
+
+
+def test_extents_grow_and_stay_within_the_declared_bounds() -> None:
+    shown = standard(["n", "b"], function({"b": 8, "n": 64}, {"n": 2}))
+    assert [(s.binding["b"], s.binding["n"], s.label) for s in shown] == [
+        (1, 2, ""),
+        (8, 16, ""),
+        (8, 64, "bound"),
+        (16, 128, "beyond"),
+    ]
+
+
+def test_without_bounds_nothing_lies_beyond() -> None:
+    shown = standard(["n"], function())
+    assert [(s.binding["n"], s.label) for s in shown] == [(1, ""), (16, ""), (128, ""), (1024, "")]
+    assert [s.binding for s in standard([], function())] == [{}]
+
+
+def test_a_bound_on_one_symbol_leaves_the_others_large() -> None:
+    assert [s.binding for s in standard(["b", "n"], function({"b": 4}))][-2:] == [
+        {"b": 4, "n": 1024},
+        {"b": 8, "n": 1024},
+    ]
+
+
+def test_what_is_asked_for_is_shown() -> None:
+    wanted = [{"b": 2, "n": 9, "m": 5}, {"n": 3}]
+    (shown,) = chosen(["b", "n", "k"], function({"n": 8}), wanted)
+    assert (shown.binding, shown.label) == ({"b": 2, "n": 9}, "beyond")
+
+
+def test_only_scalars_can_be_negative() -> None:
+    assert chosen(["s"], function(), [{"s": -3}])[0].binding == {"s": -3}
+    with pytest.raises(SampleError, match="`n` is an extent of a tensor and cannot be -3"):
+        chosen(["n"], function(), [{"n": -3}])
+
+
+def test_names_that_fit_nothing_are_told() -> None:
+    functions = {"prefill": ["b", "length"], "decode": ["b"]}
+    check_wanted([{"b": 1}], functions)
+    with pytest.raises(SampleError, match=r"`lenght` is no symbol .* did you mean `length`"):
+        check_wanted([{"b": 1, "lenght": 2}], functions)
+    with pytest.raises(SampleError, match="length = 4 gives no function all that it takes: `prefill` takes"):
+        check_wanted([{"length": 4}], functions)
+    check_wanted([{"b": 1, "k": 7}], functions, later=["k"])
+    with pytest.raises(SampleError, match="there are none"):
+        check_wanted([{"n": 4}], {"f": []})
+
+
+def test_what_is_not_known_is_none() -> None:
+    assert evaluated(parse_expr("n // m"), {"n": 7, "m": 2}) == 3
+    assert evaluated(parse_expr("n // m"), {"n": 7, "m": 0}) is None
+    assert evaluated(parse_expr("n"), {}) is None
+    assert total([parse_expr("n"), parse_expr("2*n")], {"n": 3}) == 9
+    assert total([parse_expr("n"), None], {"n": 3}) is None

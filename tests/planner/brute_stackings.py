@@ -1,0 +1,48 @@
+"""An oracle for tiny problems: every stacking, each judged from its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+
+from symalloc.planner.model import Buffer
+
+
+def together(left: Buffer, right: Buffer) -> bool:
+    """Whether the two share a moment, found by listing moments."""
+    moments = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
+    return not moments[0].isdisjoint(moments[1])
+
+
+def pile(order: Sequence[Buffer], sizes: Mapping[int, int]) -> dict[int, int]:
+    """Offsets when each buffer of `order` lies on all those before it that it meets."""
+    offsets: dict[int, int] = {}
+    for position, buffer in enumerate(order):
+        under = [offsets[b.id] + sizes[b.id] for b in order[:position] if together(b, buffer)]
+        offsets[buffer.id] = max(under, default=0)
+    return offsets
+
+
+def all_heights(
+    buffers: Sequence[Buffer], bindings: Sequence[Mapping[str, int]]
+) -> Iterator[tuple[int, ...]]:
+    """For each order of the buffers the height at each binding: every stacking comes from some order."""
+    sizes = [{b.id: b.size.evaluate(binding) for b in buffers} for binding in bindings]
+    for order in permutations(buffers):
+        offsets = [pile(order, at) for at in sizes]
+        yield tuple(
+            max((o[b.id] + at[b.id] for b in buffers), default=0)
+            for o, at in zip(offsets, sizes, strict=True)
+        )
+
+
+def floor_at(buffers: Sequence[Buffer], binding: Mapping[str, int]) -> int:
+    """The largest sum of sizes over all moments."""
+    moments = {p for b in buffers for begin, end in b.live for p in range(begin, end)}
+    return max(
+        (
+            sum(b.size.evaluate(binding) for b in buffers if any(s <= p < e for s, e in b.live))
+            for p in moments
+        ),
+        default=0,
+    )

@@ -1,0 +1,439 @@
+"""What can be planned of small programs, written as the extractor makes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from symalloc.planner.buffers.buffers import buffers
+from symalloc.planner.interference import interference
+from symalloc.planner.model import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.program.model import (
+    Alias,
+    AllocFresh,
+    Block,
+    CallFunction,
+    CallKernel,
+    CallPacked,
+    Function,
+    If,
+    Instruction,
+    MakeTuple,
+    MatchCast,
+    NotUnderstood,
+    Operand,
+    Origin,
+    Ownership,
+    Program,
+    TakeField,
+    Text,
+    Var,
+    View,
+)
+from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv
+
+N, K = symbol("n"), symbol("k")
+FLOAT = DType("float32", 32)
+X = Var("x", TensorType(shape=(N,), dtype=FLOAT))
+VOID = OpaqueType()
+
+
+def alloc(name: str, *shape: Expr, device: int = 0) -> AllocFresh:
+    extents = shape or (N,)
+    return AllocFresh(
+        var=Var(name, TensorType(shape=extents, dtype=FLOAT)), shape=extents, dtype=FLOAT, device=device
+    )
+
+
+def kernel(*arguments: Operand) -> CallKernel:
+    return CallKernel(var=Var("_", VOID), kernel="k", arguments=arguments)
+
+
+def packed(ownership: Ownership, *arguments: Operand) -> CallPacked:
+    return CallPacked(var=Var("r", VOID), name="f", arguments=arguments, ownership=ownership, pure=False)
+
+
+def function(
+    *body: Instruction, result: Operand = X, name: str = "main", params: tuple[Var, ...] = (X,)
+) -> Function:
+    return Function(
+        name=name,
+        params=params,
+        body=Block(instructions=body, result=result),
+        result_type=VOID,
+        symbols={"n": Origin.DIMENSION, "k": Origin.CAST, "s": Origin.SCALAR},
+    )
+
+
+def split(
+    *body: Instruction, result: Operand = X, callees: tuple[Function, ...] = ()
+) -> tuple[dict[str, Buffer], dict[str, Unplanned]]:
+    main = function(*body, result=result)
+    program = Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
+    found, left = buffers(main, program, Domain(), Prover())
+    return {b.name: b for b in found}, {u.name: u for u in left}
+
+
+def together(found: dict[str, Buffer]) -> set[frozenset[str]]:
+    names = {b.id: b.name for b in found.values()}
+    pairs = interference(tuple(found.values()))
+    return {frozenset((names[a], names[b])) for a, others in pairs.items() for b in others}
+
+
+def test_a_range_reaches_from_the_first_use_to_the_last() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    found, _ = split(a, kernel(X, a.var), b, kernel(a.var, b.var), c, kernel(b.var, c.var))
+    assert [found[n].steps for n in "abc"] == [(1, 3), (3, 5), (5, 5)]
+    assert together(found) == {frozenset("ab"), frozenset("bc")}
+
+
+def test_aliases_keep_memory_alive() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    named = Alias(var=Var("named", a.var.type), source=a.var)
+    seen = View(
+        var=Var("v", a.var.type), source=named.var, shape=(N,), dtype=FLOAT, offset=None, kind="reshape"
+    )
+    found, _ = split(a, kernel(X, a.var), named, seen, b, kernel(X, b.var), c, kernel(seen.var, c.var))
+    assert frozenset("ab") in together(found)
+
+
+def test_tuple_fields_are_followed_one_by_one() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    both = MakeTuple(var=Var("both", VOID), fields=(a.var, b.var))
+    second = TakeField(var=Var("second", b.var.type), source=both.var, index=1)
+    found, _ = split(a, b, kernel(a.var, b.var), both, second, c, kernel(second.var, c.var))
+    assert frozenset("bc") in together(found)
+    assert frozenset("ac") not in together(found)
+
+
+def branch(
+    then: tuple[Instruction, ...], otherwise: tuple[Instruction, ...], yields: tuple[Operand, Operand]
+) -> If:
+    return If(
+        var=Var("y", VOID),
+        condition=None,
+        test=Text("c"),
+        then=Block(instructions=then, result=yields[0]),
+        otherwise=Block(instructions=otherwise, result=yields[1]),
+    )
+
+
+def test_branches_do_not_interfere() -> None:
+    before, a, b = alloc("before"), alloc("a"), alloc("b")
+    choice = branch((a, kernel(before.var, a.var)), (b, kernel(X, b.var)), (X, X))
+    found, _ = split(before, kernel(X, before.var), choice)
+    assert together(found) == {frozenset(("before", "a"))}, "`before` is dead in the else-branch"
+
+
+def test_what_only_the_second_branch_uses_is_dead_in_the_first() -> None:
+    before, a, b = alloc("before"), alloc("a"), alloc("b")
+    choice = branch((a, kernel(X, a.var)), (b, kernel(before.var, b.var)), (X, X))
+    found, _ = split(before, kernel(X, before.var), choice)
+    assert together(found) == {frozenset(("before", "b"))}
+    assert len(found["before"].live) == 2, "two intervals: before the If, and in its else-branch"
+
+
+def test_results_of_the_two_sides_of_an_if_share_memory_behind_it_too() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    choice = branch((a, kernel(X, a.var)), (b, kernel(X, b.var)), (a.var, b.var))
+    found, _ = split(choice, c, kernel(choice.var, c.var))
+    assert together(found) == {frozenset("ac"), frozenset("bc")}
+
+
+def test_what_crosses_an_if_on_one_side_shares_memory_with_what_the_other_makes() -> None:
+    before, b, c = alloc("before"), alloc("b"), alloc("c")
+    choice = branch((), (b, kernel(X, b.var)), (before.var, b.var))
+    found, _ = split(before, kernel(X, before.var), choice, c, kernel(choice.var, c.var))
+    assert together(found) == {frozenset(("before", "c")), frozenset("bc")}
+
+
+def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
+    body: list[Instruction] = []
+    for i in range(8):
+        a, b = alloc(f"a{i}"), alloc(f"b{i}")
+        body.append(branch((a, kernel(X, a.var)), (b, kernel(X, b.var)), (a.var, b.var)))
+    found, _ = split(*body, kernel(*(i.var for i in body)))
+    pairs = together(found)
+    assert all(frozenset((f"a{i}", f"b{j}")) in pairs for i in range(8) for j in range(8) if i != j)
+    few, _ = split(*body[:3], kernel(*(i.var for i in body[:3])))
+    assert not any(frozenset((f"a{i}", f"b{i}")) in together(few) for i in range(3))
+
+
+def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
+    a, out = alloc("a"), alloc("out")
+    library = replace(packed(Ownership.UNKNOWN, a.var, out.var), keeps=True)
+    before = (a, kernel(X, a.var), out)
+    assert split(*before, library, kernel(out.var))[0].keys() == {"a", "out"}
+    handed_on = kernel(library.var)
+    assert not split(*before, library, kernel(out.var), handed_on)[0]
+    assert not split(*before, kernel(X, out.var), library, kernel(out.var))[0], (
+        "all is written: it may keep it"
+    )
+
+
+def test_what_escapes_stays_unplanned() -> None:
+    a, b, c, d = alloc("a"), alloc("b"), alloc("c"), alloc("d")
+    kept = packed(Ownership.UNKNOWN, b.var)
+    odd = NotUnderstood(var=Var("o", VOID), what="closure", reads=(c.var,))
+    found, left = split(a, b, c, d, kernel(X, a.var, b.var), kept, odd, kernel(d.var), result=a.var)
+    assert set(found) == {"d"}
+    assert left["a"].reason == "it is returned"
+    assert "packed function `f`" in left["b"].reason
+    assert "closure" in left["c"].reason
+
+
+def test_a_packed_function_known_to_return_its_argument_keeps_it_alive() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    same = packed(Ownership.ARGUMENT, a.var)
+    found, left = split(a, kernel(X, a.var), same, b, kernel(X, b.var), c, kernel(same.var, c.var))
+    assert not left
+    assert frozenset("ab") in together(found)
+
+
+def call(name: str, *arguments: Operand, var: Var | None = None) -> CallFunction:
+    return CallFunction(var=var or Var("r", X.type), name=name, arguments=arguments)
+
+
+def test_callees_are_looked_into() -> None:
+    p, q, r = Var("p", X.type), Var("q", X.type), Var("r", X.type)
+    returns = function(name="returns", params=(p,), result=p)
+    reads = function(kernel(q), name="reads", params=(q,), result=Text("nothing"))
+    keeps = function(packed(Ownership.UNKNOWN, r), name="keeps", params=(r,), result=Text("nothing"))
+    a, b, c, d = (alloc(name) for name in "abcd")
+    again = call("returns", a.var)
+    body = (a, b, c, again, call("reads", b.var), call("keeps", c.var), d, kernel(again.var, d.var))
+    found, left = split(*body, callees=(returns, reads, keeps))
+    assert set(found) == {"a", "b", "d"}
+    assert left["c"].reason == "the function `keeps` may keep it"
+    assert frozenset("ad") in together(found), "what the callee returns is the argument"
+
+
+def test_what_a_callee_returns_escapes_with_the_result() -> None:
+    p = Var("p", X.type)
+    a = alloc("a")
+    again = call("returns", a.var)
+    found, left = split(
+        a, again, result=again.var, callees=(function(name="returns", params=(p,), result=p),)
+    )
+    assert not found
+    assert left["a"].reason == "it is returned"
+
+
+def test_recursive_functions_are_left_alone_and_said_to_be() -> None:
+    a = alloc("a")
+    found, left = split(a, kernel(X, a.var), call("main", a.var))
+    assert not found
+    assert "calls itself" in left["a"].reason
+
+
+def inner_plan() -> tuple[Function, Plan]:
+    """A function over `m` that works in two arenas."""
+    m = symbol("m")
+    p = Var("p", TensorType(shape=(m,), dtype=FLOAT))
+    callee = replace(function(name="inner", params=(p,), result=p), symbols={"m": Origin.DIMENSION})
+    arenas = tuple(
+        Arena(device=device, scope="global", size=64 * m * (device + 1), placements=(placed(device),))
+        for device in (0, 1)
+    )
+    late = Arena(device=0, scope="global", size=symbol("k"), placements=(placed(0),), after=p)
+    return callee, Plan(function="inner", arenas=(*arenas, late))
+
+
+def placed(device: int) -> Placement:
+    return Placement(buffer=Buffer(id=0, name="b", size=N, live=(), device=device), offset=constant(0))
+
+
+def test_a_planned_callee_works_in_memory_of_the_caller() -> None:
+    callee, plan = inner_plan()
+    a, b = alloc("a", 2 * N), alloc("b", 2 * N)
+    inside = call("inner", a.var)
+    body = (a, kernel(X, a.var), inside, b, kernel(X, b.var))
+    program = Program(name="m", functions={f.name: f for f in (function(*body), callee)}, kernels={})
+    found, left = buffers(program.functions["main"], program, Domain(), Prover(), {"inner": plan})
+    assert not left
+    lent = [one for one in found if one.callee == "inner"]
+    assert [(one.device, str(one.size), one.var) for one in lent] == [
+        (0, "128*n", inside.var),
+        (1, "256*n", inside.var),
+    ]
+    assert together({one.name: one for one in found if one.device == 0}) == {frozenset(("a", "inner()"))}
+
+
+def test_a_callee_whose_arguments_do_not_tell_its_size_keeps_its_own_memory() -> None:
+    callee, plan = inner_plan()
+    unknown = Var("u", TensorType(shape=None, dtype=FLOAT, ndim=1))
+    main = function(call("inner", unknown), params=(unknown,))
+    program = Program(name="m", functions={f.name: f for f in (main, callee)}, kernels={})
+    found, left = buffers(main, program, Domain(), Prover(), {"inner": plan})
+    assert not found
+    assert [(u.name, u.reason) for u in left] == [("inner()", "the arguments do not tell how much it needs")]
+
+
+def test_a_packed_function_that_gives_nothing_back_may_keep_what_it_is_given() -> None:
+    a, b, c = alloc("a"), alloc("b"), alloc("c")
+    watch = CallPacked(
+        var=Var("r", VOID),
+        name="watch",
+        arguments=(a.var,),
+        ownership=Ownership.FRESH,
+        pure=False,
+        keeps=True,
+    )
+    library = replace(watch, name="library", arguments=(b.var, c.var), var=Var("r", VOID))
+    found, left = split(a, kernel(X, a.var), b, kernel(X, b.var), watch, c, library, kernel(c.var))
+    assert set(found) == {"b", "c"}, "a library function is given its result's memory, which is still empty"
+    assert left["a"].reason == "the packed function `watch` may keep or return it"
+
+
+def test_memory_of_two_devices_and_scopes_is_kept_apart_in_order() -> None:
+    a, b, c = alloc("a", device=1), alloc("b"), alloc("c", device=1)
+    found, _ = split(a, kernel(X, a.var), b, kernel(a.var, b.var), c, kernel(b.var, c.var))
+    assert [(one.id, one.name, one.device) for one in found.values()] == [
+        (0, "b", 0),
+        (1, "a", 1),
+        (2, "c", 1),
+    ]
+
+
+def test_sizes_must_be_known() -> None:
+    nowhere, divided = alloc("b", symbol("s")), alloc("c", floordiv(K * 0 + 64, N))
+    unknown = AllocFresh(var=Var("d", VOID), shape=None, dtype=FLOAT)
+    made = (nowhere, divided, unknown)
+    found, left = split(*made, kernel(*(one.var for one in made)))
+    assert not found
+    assert "which no parameter and no match_cast binds" in left["b"].reason
+    assert "divides by `n`" in left["c"].reason
+    assert left["d"].reason == "its shape is not known"
+
+
+def cast(*shape: Expr, source: Operand = X) -> MatchCast:
+    target = TensorType(shape=shape, dtype=FLOAT)
+    names = frozenset(e.as_symbol for e in shape if e.as_symbol is not None)
+    return MatchCast(var=Var("cast", target), source=source, target=target, defines=names)
+
+
+def test_sizes_that_come_later_get_an_arena_behind_the_cast() -> None:
+    a, b, c = alloc("a", 2 * N), alloc("b", K), alloc("c", N)
+    known = cast(K)
+    found, left = split(a, kernel(X, a.var), known, b, kernel(known.var, b.var), c, kernel(b.var, c.var))
+    assert not left
+    assert {name: one.after for name, one in found.items()} == {"a": None, "b": known.var, "c": known.var}
+
+
+def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> None:
+    large, small, late, later = alloc("large", 512 * N), alloc("small", N), alloc("late", 512 * K), alloc("l")
+    known = cast(K)
+    body = (large, kernel(X, large.var), small, kernel(large.var, small.var), known)
+    behind = (late, kernel(known.var, late.var), later, kernel(small.var, late.var, later.var))
+    found, left = split(*body, *behind)
+    assert {name: one.after for name, one in found.items()} == {
+        "large": None,
+        "late": known.var,
+        "l": known.var,
+    }
+    assert "an arena would be held" in left["small"].reason
+
+
+def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
+    a, b = alloc("a", 2 * N), alloc("b", K)
+    known = cast(K)
+    found, left = split(a, kernel(X, a.var), known, b, kernel(a.var, known.var, b.var))
+    assert not left
+    assert {name: one.after for name, one in found.items()} == {"a": None, "b": known.var}
+
+
+def test_a_size_that_comes_inside_a_branch_is_left_alone() -> None:
+    known, b = cast(K), alloc("b", K)
+    choice = branch((known, b, kernel(known.var, b.var)), (), (X, X))
+    found, left = split(choice)
+    assert not found
+    assert left["b"].reason == "its size depends on `k`, which gets its value inside a branch"
+
+
+def taking_in_a_branch(*before: Instruction, behind: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """A function that takes 4 * k bytes in one branch of an If."""
+    known, b = cast(K), alloc("b", K)
+    return (*before, branch((known, b, kernel(known.var, b.var)), (), (X, X)), *behind)
+
+
+def test_no_arena_is_held_for_others_while_memory_is_taken_that_it_cannot_hold() -> None:
+    early, late, later = alloc("early"), alloc("late"), alloc("later")
+    behind = (late, later, kernel(early.var, late.var, later.var))
+    found, left = split(*taking_in_a_branch(early, kernel(X, early.var), behind=behind))
+    assert found.keys() == {"early"}  # it lives beside what is taken
+    assert all("an arena would be held" in left[name].reason for name in ("late", "later"))
+
+
+def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
+    early, other = alloc("early"), alloc("other")
+    body = taking_in_a_branch(
+        early, other, kernel(X, early.var, other.var), behind=(kernel(early.var, other.var),)
+    )
+    found, left = split(*body)
+    assert found.keys() == {"early", "other"}
+    assert left.keys() == {"b"}
+
+
+def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> None:
+    early, late = alloc("early"), alloc("late")
+    again = CallFunction(var=Var("r", X.type), name="again", arguments=(X,))
+    body = (early, kernel(X, early.var), again, late, kernel(early.var, late.var))
+    main, callee = function(*body), replace(function(again), name="again")
+    program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
+    empty = {"again": Plan(function="again", arenas=(), representative={})}
+    found, left = buffers(main, program, Domain(), Prover(), empty)
+    assert [one.name for one in found] == ["early"]
+    assert [one.name for one in left] == ["late"]
+
+
+@pytest.mark.parametrize(
+    "kind", [ScalarType(value=symbol("s"), dtype=None), ShapeType(values=(symbol("s"),))]
+)
+def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(kind: Type) -> None:
+    a = alloc("a", symbol("s"))
+    main = function(a, kernel(X, a.var), params=(X, Var("given", kind)))
+    domain = Domain(lower={"s": INT64_MIN})
+    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
+    assert not left
+    (one,) = found
+    assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
+
+
+def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
+    a, given = alloc("a", symbol("s")), Var("given", ScalarType(value=symbol("s"), dtype=None))
+    main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
+    domain = Domain(lower={"s": INT64_MIN})
+    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
+    assert not found
+    assert left[0].reason == "its size depends on `s`, which is a scalar that the function itself computes"
+
+
+def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:
+    a, b = alloc("a", N - 3), alloc("b", 2 * N)
+    found, _ = split(a, b, kernel(a.var, b.var))
+    assert found["a"].size.evaluate({"n": 0}) == 0
+    assert found["a"].size.evaluate({"n": 4}) == 64
+    assert str(found["b"].size) == "64*((8*n + 63) // 64)"
+
+
+@pytest.mark.parametrize(("times", "planned"), [(1, {"a"}), (30, {"a", "b"})])
+def test_what_one_path_returns_lies_beside_the_arena_on_the_other(times: int, planned: set[str]) -> None:
+    large = N * constant(16 * times)
+    s, a, b = alloc("s", N * constant(16)), alloc("a", large), alloc("b", large)
+    grown = (a, kernel(s.var, a.var), b, kernel(a.var, b.var))
+    choice = branch(grown, (), (X, s.var))
+    found, left = split(s, kernel(X, s.var), choice, result=choice.var)
+    assert found.keys() == planned, "1 beside 2 is too much, 1 beside 60 is not"
+    assert left["s"].reason == "it is returned"
+
+
+def test_what_every_path_returns_is_beside_nothing() -> None:
+    s, a, b = alloc("s"), alloc("a"), alloc("b")
+    choice = branch((a, kernel(s.var, a.var), b, kernel(a.var, b.var)), (), (s.var, s.var))
+    found, _ = split(s, kernel(X, s.var), choice, result=choice.var)
+    assert found.keys() == {"a", "b"}

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.check.magnitude import Magnitudes
+from symalloc.planner.check.sight import Sight
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.size.atoms import Symbol
+from symalloc.size.condition import gt
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+
+B, N, M = symbol("b"), symbol("n"), symbol("m")
+EXPRS = (
+    constant(-5),
+    round_up(4 * N, 64),
+    256 * N * B + 64 - 128 * M,
+    maximum(round_up(4 * (N - 3) * (M - 7), 64), 0),
+    minimum(64 * N - 1, 128 * M) * 3,
+    -64 * N * N * B,
+    mod(N - 5, 48) * 64 - floordiv(N, M + 1) * 64,
+    floordiv(-N, 7),
+    select(gt(N, M), 64 * N, -64 * M * B),
+    maximum(N, maximum(M, 2 * N) + round_up(maximum(B, N), 64)),
+)
+
+
+SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
+
+
+@pytest.mark.parametrize("domain", [Domain(), SIGNED])
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.sampled_from(EXPRS), *[st.integers(-(2**40), 2**40) | st.integers(-80, 80)] * 3)
+def test_no_value_exceeds_its_magnitude(domain: Domain, expr: Expr, b: int, n: int, m: int) -> None:
+    binding = {"b": b, "n": n, "m": m}
+    if domain is not SIGNED:
+        binding = {name: abs(value) for name, value in binding.items()}
+    binding["b"] = abs(b)
+    polynomial, scale = Magnitudes(Sight(domain)).scaled(expr)
+    assert all(c > 0 for c in polynomial.terms.values())
+    assert all(
+        isinstance(atom, Symbol) == (domain is not SIGNED or atom.key == "b") for atom in polynomial.atoms
+    )
+    try:
+        value = expr.evaluate(binding)
+    except ZeroDivisionError:
+        return
+    if binding["m"] >= 0:  # divisors are taken to be at least 1
+        assert scale * abs(value) <= polynomial.evaluate(binding)
+
+
+def test_a_magnitude_is_seen_to_be_no_negative_number() -> None:
+    sight = Sight(SIGNED)
+    assert sight.at_most(constant(0), maximum(N, -N)) and not sight.at_most(constant(0), maximum(N, -M))
+
+
+def test_rounding_costs_less_than_a_unit() -> None:
+    polynomial, scale = Magnitudes(Sight(Domain())).scaled(round_up(4 * N, 64))
+    assert str(polynomial) == "4*n + 63" and scale == 1

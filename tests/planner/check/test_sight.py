@@ -1,0 +1,105 @@
+"""What the validator sees without the prover, against exact evaluation and against z3."""
+
+from __future__ import annotations
+
+import z3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.check.sight import Sight, alternatives, candidates
+from symalloc.prover.domain import Domain
+from symalloc.prover.z3_form import Translator
+from symalloc.size.condition import le
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+
+N, M = symbol("n"), symbol("m")
+VALUES = (-7, -1, 0, 1, 2, 15, 16, 17, 64, 1000)
+
+
+def leaves() -> st.SearchStrategy[Expr]:
+    return st.one_of(
+        st.integers(-130, 130).map(constant), st.sampled_from([N, M, N * M, N * N, 64 * N, M - 3])
+    )
+
+
+def grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.one_of(
+        st.builds(lambda a, b: a + b, inner, inner),
+        st.builds(lambda a, b: a - b, inner, inner),
+        st.builds(lambda a, b: a * b, inner, st.integers(-3, 3)),
+        st.builds(lambda a, b: maximum(a, b), inner, inner),
+        st.builds(lambda a, b: minimum(a, b), inner, inner),
+        st.builds(lambda a, d: floordiv(a, d), inner, st.integers(1, 64)),
+        st.builds(lambda a, d: mod(a, d), inner, st.integers(1, 64)),
+        st.builds(lambda a: round_up(a, 64), inner),
+        st.builds(lambda a, b, c: select(le(a, 16), b, c), inner, inner, inner),
+    )
+
+
+exprs = st.recursive(leaves(), grown, max_leaves=6)
+domains = st.sampled_from(
+    [Domain(), Domain(lower={"n": 1}), Domain(lower={"m": -10}), Domain(default_lower=-10)]
+)
+
+
+def points(domain: Domain) -> list[dict[str, int]]:
+    found = [{"n": n, "m": m} for n in VALUES for m in VALUES]
+    return [p for p in found if domain.contains(p)]
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(exprs, exprs, domains)
+def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain) -> None:
+    """`low + rest` has terms in common with `low`: much of it is seen where `rest` is never negative."""
+    sight = Sight(domain)
+    for high in (low + rest, rest):
+        if sight.at_most(low, high):
+            assert all(low.evaluate(p) <= high.evaluate(p) for p in points(domain))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(exprs, exprs, domains)
+def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Domain) -> None:
+    if not Sight(domain).at_most(low, low + rest):
+        return
+    translator, solver = Translator(), z3.SimpleSolver()
+    solver.set("timeout", 300)
+    for name in ("n", "m"):
+        solver.add(*translator.bounds(name, domain.lower_of(name), domain.upper_of(name)))
+    solver.add(translator.expr(low) > translator.expr(low + rest))
+    assert solver.check() != z3.sat
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(exprs)
+def test_alternatives_have_the_value_as_their_maximum(expr: Expr) -> None:
+    for point in points(Domain(default_lower=-10))[::7]:
+        value = expr.evaluate(point)
+        assert max(a.evaluate(point) for a in alternatives(expr)) == value
+        assert value in {c.evaluate(point) for c in candidates(expr)}
+
+
+def test_the_usual_questions_are_seen() -> None:
+    sight = Sight(Domain())
+    high = maximum(1024 * N * M, 512 * N * M + round_up(4 * N, 64))
+    assert sight.at_most(512 * N * M + round_up(4 * N, 64), high)
+    assert sight.at_most(high, high + 256 * M)
+    assert sight.at_most(constant(0), high)
+    assert sight.at_most(mod(maximum(64 * N, 128 * M), 64), constant(0))
+    assert not sight.at_most(64 * N, 64 * M)
+    assert not sight.at_most(constant(0), N - 1)
+
+
+def test_rounding_is_seen() -> None:
+    sight = Sight(Domain())
+    packed = floordiv(N + 7, 8)
+    assert sight.at_most(packed, round_up(packed, 64))
+    assert sight.at_most(round_up(4 * N, 64), 4 * N + 63)
+    assert not sight.at_most(round_up(4 * N, 64), 4 * N + 62)
+    assert sight.at_most(round_up(4 * N, 64) + 64 * M, maximum(4 * N + 63, 5) + 64 * M)
+
+
+def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
+    assert not Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
+    assert Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)

@@ -1,0 +1,106 @@
+"""The validator, on plans that are wrong in one way each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from symalloc.planner.check.validate import Fault, PlanRefusedError, validate
+from symalloc.planner.guards import overflow_guards
+from symalloc.planner.model import Arena, Buffer, Guard, Placement, Plan
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.parse import parse_condition
+
+N, M = symbol("n"), symbol("m")
+PROVER, DOMAIN = Prover(), Domain()
+
+
+def buffer(id_: int, size: Expr, *live: tuple[int, int]) -> Buffer:
+    return Buffer(id=id_, name="abc"[id_], size=size, nbytes=size, live=live)
+
+
+A, B, C = buffer(0, 64 * N, (0, 3)), buffer(1, 128 * M, (2, 5)), buffer(2, 64 * N, (4, 6))
+
+
+def plan(*offsets: Expr | int, size: Expr, guarded: bool = True) -> Plan:
+    placed = tuple(
+        Placement(buffer=b, offset=o if isinstance(o, Expr) else constant(o))
+        for b, o in zip((A, B, C), offsets, strict=True)
+    )
+    arena = Arena(device=0, scope="global", size=size, placements=placed)
+    evaluated = [size, *(p.offset for p in placed)]
+    guards = overflow_guards(evaluated, DOMAIN, PROVER) if guarded else ()
+    return Plan(function="f", arenas=(arena,), guards=guards)
+
+
+GOOD = plan(0, 64 * N, 0, size=64 * N + 128 * M)
+
+
+def faults(wrong: Plan) -> dict[tuple[str, ...], Fault]:
+    return {f.buffers: f for f in validate(wrong, DOMAIN, PROVER)}
+
+
+def test_a_right_plan_has_no_fault() -> None:
+    assert faults(GOOD) == {}
+
+
+def test_an_overlap_is_named_with_a_binding_that_shows_it() -> None:
+    found = faults(plan(0, 64 * M, 0, size=64 * N + 192 * M))
+    assert set(found) == {("a", "b"), ("b", "c")}
+    binding = found["a", "b"].binding
+    assert binding is not None
+    assert 64 * binding["m"] < 64 * binding["n"] and binding["m"] >= 1
+    assert str(found["a", "b"]).startswith("`a`, `b`: they overlap while both are live at m = 1, n = ")
+
+
+def test_buffers_that_are_never_live_together_may_share() -> None:
+    assert ("a", "c") not in faults(plan(0, 64 * N, 0, size=64 * N + 128 * M))
+
+
+def test_a_buffer_past_the_end_of_its_arena_is_named() -> None:
+    assert set(faults(plan(0, 64 * N, 0, size=128 * M))) == {("a",), ("b",), ("c",)}
+
+
+def test_offsets_must_be_aligned_and_not_negative() -> None:
+    assert "multiple of 64" in faults(plan(0, 64 * N + 4, 0, size=64 * N + 128 * M + 64))["b",].problem
+    assert "before its arena" in faults(plan(0, 64 * N, -64, size=64 * N + 128 * M))["c",].problem
+
+
+def test_a_buffer_that_holds_more_than_is_set_aside_is_named() -> None:
+    placed = GOOD.arenas[0].placements
+    tight = replace(placed[0], buffer=replace(A, nbytes=64 * N + 1))
+    wrong = replace(GOOD, arenas=(replace(GOOD.arenas[0], placements=(tight, *placed[1:])),))
+    assert "holds more bytes" in faults(wrong)["a",].problem
+
+
+def test_overflow_is_a_fault_unless_a_guard_stops_it() -> None:
+    without = replace(GOOD, guards=())
+    assert all("can leave 64 bits" in f.problem for f in validate(without, DOMAIN, PROVER))
+    assert validate(without, DOMAIN, PROVER)
+
+
+def test_a_guard_too_weak_does_not_help() -> None:
+    small = parse_condition("n <= m")
+    weak = Guard(condition=small, check=small)
+    assert validate(replace(GOOD, guards=(weak,)), DOMAIN, PROVER)
+
+
+def test_a_refusal_names_the_pair_and_the_binding() -> None:
+    wrong = plan(0, 64 * M, 0, size=64 * N + 192 * M)
+    with pytest.raises(
+        PlanRefusedError, match=r"plan for `f` is refused: `a`, `b`: .* at m = 1, n = \d+ \(and 1 more"
+    ):
+        raise PlanRefusedError.of("f", validate(wrong, DOMAIN, PROVER))
+
+
+def test_a_guard_on_a_symbol_that_can_be_negative_is_not_stretched() -> None:
+    """With m at -2**62 the guard holds, and n*2**10 can be past 64 bits all the same."""
+    guard = parse_condition("1024*n + 1024*m <= 2**62")
+    wide = plan(0, 0, 0, size=1024 * N, guarded=False)
+    arena = replace(wide.arenas[0], placements=())
+    judged = replace(wide, arenas=(arena,), guards=(Guard(condition=guard, check=guard),))
+    assert validate(judged, Domain(lower={"m": -(2**62)}), PROVER)
+    assert validate(judged, DOMAIN, PROVER) == ()

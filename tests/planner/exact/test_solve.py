@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import signal
+from itertools import permutations
+from random import Random
+from time import monotonic
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.exact.attempts import Attempts, luby
+from symalloc.planner.exact.problem import align_up, cliques, instance_of
+from symalloc.planner.exact.search import Outcome
+from symalloc.planner.exact.solve import StaticBuffer, pack_exactly
+
+Problem = tuple[StaticBuffer, ...]
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 6) -> Problem:
+    """Buffers with one or two intervals, some of no size, some aligned."""
+    ends = st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2))
+    alignments = draw(st.sampled_from(([1], [4], [1, 4])))
+    found = []
+    for id_ in range(draw(st.integers(0, most))):
+        begin, length, gap, more = draw(ends)
+        second = ((begin + length + gap + 1, begin + length + gap + 1 + more),) if more else ()
+        found.append(
+            StaticBuffer(
+                id=id_,
+                size=draw(st.integers(0, 12)),
+                live=((begin, begin + length), *second),
+                alignment=draw(st.sampled_from(alignments)),
+            )
+        )
+    return tuple(found)
+
+
+def positions(buffer: StaticBuffer) -> set[int]:
+    return {p for begin, end in buffer.live for p in range(begin, end)}
+
+
+def pairs(problem: Problem) -> dict[int, frozenset[int]]:
+    return {
+        b.id: frozenset(o.id for o in problem if o is not b and positions(b) & positions(o)) for b in problem
+    }
+
+
+def assert_sound(problem: Problem, offsets: dict[int, int]) -> None:
+    """No byte of memory belongs to two buffers at one position, and every offset is aligned."""
+    owners: dict[tuple[int, int], int] = {}
+    for b in problem:
+        assert offsets[b.id] >= 0
+        assert offsets[b.id] % b.alignment == 0
+        for cell in ((p, y) for p in positions(b) for y in range(offsets[b.id], offsets[b.id] + b.size)):
+            assert owners.setdefault(cell, b.id) == b.id
+
+
+def lowest(problem: Problem) -> int:
+    """The least height there is: some order in which each buffer is laid on those before it reaches it."""
+    neighbours = pairs(problem)
+    best = sum(align_up(b.size, b.alignment) for b in problem)
+    for order in permutations(problem):
+        tops: dict[int, int] = {}
+        for b in order:
+            below = max((tops[j] for j in neighbours[b.id] if j in tops), default=0)
+            tops[b.id] = align_up(below, b.alignment) + b.size
+        best = min(best, max(tops.values(), default=0))
+    return best
+
+
+def perfect(seed: int, count: int, positions: int, height: int) -> Problem:
+    """A rectangle of `positions` by `height` cut into `count` buffers without waste, and shuffled."""
+    chance = Random(seed)
+    pieces = [(0, positions, 0, height)]
+    while len(pieces) < count:
+        begin, end, low, high = piece = max(
+            pieces, key=lambda p: (p[1] - p[0]) * (p[3] - p[2]) * chance.random()
+        )
+        pieces.remove(piece)
+        if chance.random() < 0.6 and high - low > 1:
+            cut = chance.randrange(low + 1, high)
+            pieces += [(begin, end, low, cut), (begin, end, cut, high)]
+        elif end - begin > 1:
+            cut = chance.randrange(begin + 1, end)
+            pieces += [(begin, cut, low, high), (cut, end, low, high)]
+        else:
+            pieces.append(piece)
+    chance.shuffle(pieces)
+    return tuple(
+        StaticBuffer(id=i, size=high - low, live=((begin, end),))
+        for i, (begin, end, low, high) in enumerate(pieces)
+    )
+
+
+def attempts(problem: Problem, capacity: int) -> Attempts:
+    return Attempts(instance_of(problem, cliques(problem)), capacity, seed=0)
+
+
+def run(found: Attempts) -> Outcome:
+    return found.run(limit=None, until=monotonic() + 60)
+
+
+@given(problems())
+def test_a_packing_is_sound_and_says_its_height(problem: Problem) -> None:
+    found = pack_exactly(problem, pairs(problem), capacity=None, seconds=10)
+    assert found.offsets is not None
+    assert_sound(problem, found.offsets)
+    assert found.height == max((found.offsets[b.id] + b.size for b in problem), default=0)
+
+
+@settings(deadline=None)
+@given(problems())
+def test_the_lowest_packing_is_found_and_proved(problem: Problem) -> None:
+    found = pack_exactly(problem, pairs(problem), capacity=None, seconds=60)
+    assert found.optimal
+    assert found.height == lowest(problem)
+
+
+@settings(deadline=None)
+@given(problems())
+def test_search_alone_decides_both_sides_of_the_lowest_height(problem: Problem) -> None:
+    """First fit finds most small packings, so the search is asked by itself."""
+    sized = tuple(b for b in problem if b.size)
+    height = lowest(sized)
+    search = attempts(sized, height)
+    assert run(search) is Outcome.FOUND
+    assert_sound(sized, search.search.offsets)
+    assert all(search.search.offsets[b.id] + b.size <= height for b in sized)
+    if height > max((b.size for b in sized), default=height):
+        assert run(attempts(sized, height - 1)) is Outcome.NONE
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(0, 40))
+def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int) -> None:
+    found = pack_exactly(problem, pairs(problem), capacity=capacity, seconds=60)
+    assert found.optimal
+    assert (found.offsets is not None) == (lowest(problem) <= capacity)
+    if found.offsets is None:
+        assert capacity < found.height <= lowest(problem)
+    else:
+        assert_sound(problem, found.offsets)
+        assert found.height <= capacity
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rectangles_cut_without_waste_are_put_together_again(seed: int) -> None:
+    problem = perfect(seed, count=60, positions=30, height=256)
+    search = attempts(problem, 256)
+    assert run(search) is Outcome.FOUND
+    assert_sound(problem, search.search.offsets)
+    assert all(search.search.offsets[b.id] + b.size <= 256 for b in problem)
+
+
+def test_units_other_than_bytes_change_nothing() -> None:
+    """The same rectangle in 64-byte steps: sizes a little smaller, aligned."""
+    problem = tuple(
+        StaticBuffer(id=b.id, size=64 * b.size - b.id % 64, live=b.live, alignment=64)
+        for b in perfect(3, count=50, positions=30, height=128)
+    )
+    found = pack_exactly(problem, pairs(problem), capacity=64 * 128, seconds=60)
+    assert found.offsets is not None
+    assert found.height <= 64 * 128
+    assert all(offset % 64 == 0 for offset in found.offsets.values())
+
+
+def test_a_capacity_below_the_floor_is_answered_without_search() -> None:
+    problem = perfect(0, count=40, positions=30, height=100)
+    found = pack_exactly(problem, pairs(problem), capacity=99, seconds=60)
+    assert (found.offsets, found.height, found.optimal, found.steps) == (None, 100, True, 0)
+
+
+def test_the_same_seed_and_steps_give_the_same_answer() -> None:
+    problem = perfect(5, count=200, positions=90, height=1024)
+    one, two = (
+        pack_exactly(problem, pairs(problem), capacity=None, seconds=600, seed=7, steps=1500) for _ in "ab"
+    )
+    assert one == two
+    assert one.steps < 4000
+
+
+def test_a_limit_that_is_too_small_is_not_taken_for_a_proof() -> None:
+    problem = perfect(5, count=200, positions=90, height=1024)
+    for limits in ({"seconds": 600, "steps": 1}, {"seconds": 0}):
+        found = pack_exactly(problem, pairs(problem), capacity=1024, **limits)
+        assert (found.offsets, found.height, found.optimal) == (None, 1024, False)
+
+
+def test_problems_deeper_than_the_stack_of_python() -> None:
+    """A staircase of one component: each buffer lies on the one before."""
+    count = 1100
+    problem = tuple(StaticBuffer(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
+    search = attempts(problem, 5)
+    assert run(search) is Outcome.FOUND
+    assert max(search.search.offsets[b.id] + b.size for b in problem) <= 5
+
+
+def test_an_interrupt_gets_through() -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    problem = perfect(11, count=400, positions=200, height=1 << 20)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pack_exactly(problem, pairs(problem), capacity=1 << 20, seconds=600)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_luby() -> None:
+    assert [luby(i) for i in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]

@@ -1,0 +1,99 @@
+"""Grids: their points, and evaluation at all of them at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.search.grid import Grid, holds, score_grid
+from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+
+N, M, K = symbol("n"), symbol("m"), symbol("k")
+EXPRESSIONS = (
+    4 * N * N * M - 3 * N + 7,
+    round_up(4 * N, 64),
+    mod(N - 50, 7),
+    floordiv(N - 50, M),
+    maximum(64 * N, 4096, 32 * M),
+    minimum(64 * N, 4096),
+    select(le(N, M), N * N, M),
+)
+CONDITIONS = (
+    le(N, 17),
+    eq(mod(N, 2), 0),
+    ne(N, M),
+    conjunction((le(N, 100), le(M, 3))),
+    disjunction((le(N, 1), le(700, M))),
+)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 5000)), min_size=1, max_size=8))
+def test_all_points_at_once_give_what_each_gives_alone(points: list[tuple[int, int]]) -> None:
+    grid = Grid(names=("n", "m"), points=tuple(points))
+    values = grid.values(EXPRESSIONS)
+    for row, expr in zip(values, EXPRESSIONS, strict=True):
+        assert row.tolist() == [expr.evaluate(grid.binding(i)) for i in range(len(grid))]
+    for condition in CONDITIONS:
+        truths = holds(condition, grid.columns, len(grid)).tolist()
+        assert truths == [condition.evaluate(grid.binding(i)) for i in range(len(grid))]
+
+
+def test_a_static_problem_has_one_point() -> None:
+    grid = score_grid((constant(64), constant(128)), {})
+    assert (grid.names, grid.points) == ((), ((),))
+    assert grid.values((constant(64),)).tolist() == [[64.0]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranges"),
+    [
+        ((64 * N,), {"n": (1, 8)}),
+        ((64 * N * M, 64 * M), {"n": (1, 1024), "m": (1, 8)}),
+        ((64 * N * M * K,), {}),
+    ],
+)
+def test_it_goes_from_the_least_extents_far_past_declared_bounds(
+    sizes: tuple[Expr, ...], ranges: dict[str, tuple[int, int | None]]
+) -> None:
+    grid = score_grid(sizes, ranges)
+    table = np.array(grid.points)
+    assert (table.min(axis=0) == 1).all()
+    assert (table.max(axis=0) >= 4096).all()
+    assert len(set(grid.points)) == len(grid) <= 512
+
+
+def test_no_point_lies_below_a_declared_minimum() -> None:
+    grid = score_grid((64 * N * M,), {"n": (48, None), "m": (3, 3)})
+    assert all(n >= 48 and m >= 3 for m, n in grid.points)
+    assert (3, 48) in grid.points
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "last"), [(64 * N, 4096 + 32 * N, 128), (3 * N * N, 1000 * N, 333)]
+)
+def test_both_sides_of_a_crossing_are_points(left: Expr, right: Expr, last: int) -> None:
+    points = {n for (n,) in score_grid((left, right), {}).points}
+    assert {last, last + 1} <= points
+
+
+def test_the_nearest_point_is_found_by_ratio() -> None:
+    grid = Grid(names=("n",), points=((1,), (100,), (1000,)))
+    assert [grid.nearest({"n": n}) for n in (0, 8, 12, 400, 10**6)] == [0, 0, 1, 2, 2]
+
+
+def test_an_unknown_condition_is_an_error() -> None:
+    with pytest.raises(TypeError):
+        holds(Condition(), {}, 1)
+
+
+def test_a_symbol_that_may_be_zero_is_scored_there_too() -> None:
+    n, p = symbol("n"), symbol("p")
+    grid = score_grid([n + p, p], {"n": (1, None), "p": (0, None)})
+    assert {0} < {point[1] for point in grid.points}
+    assert all(point[0] >= 1 for point in grid.points), "n starts at what is declared"
+    assert all(all(point) for point in score_grid([n + p, p], {}).points)

@@ -1,0 +1,32 @@
+"""The floor against its definition."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from symalloc.planner.floor import floor_bytes, live_sums
+from symalloc.planner.model import Buffer
+from symalloc.size.expr import constant
+from tests.planner.brute_stackings import floor_at
+from tests.planner.search.test_search import POINTS, problems
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(problems(most=12))
+def test_it_is_the_largest_sum_over_all_moments(buffers: tuple[Buffer, ...]) -> None:
+    sums = live_sums(buffers)
+    for binding in POINTS:
+        assert floor_bytes(sums, binding) == floor_at(buffers, binding)
+
+
+def test_repeated_layers_have_few_sums() -> None:
+    layers = tuple(
+        Buffer(id=i, name=str(i), size=constant(64 * (i % 3)), live=((i, i + 3),)) for i in range(300)
+    )
+    assert live_sums(layers) == (constant(192),)
+
+
+def test_nothing_is_live_where_there_is_nothing() -> None:
+    assert floor_bytes(live_sums(()), {}) == 0
+    never = Buffer(id=0, name="b", size=constant(64), live=((3, 3),))
+    assert floor_bytes(live_sums((never,)), {}) == 0

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.guards import guards, machine_check, magnitude, overflow_guards
+from symalloc.planner.model import Arena
+from symalloc.program.model import Var
+from symalloc.program.types import OpaqueType
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Select
+from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+
+B, N, M = symbol("b"), symbol("n"), symbol("m")
+PROVER, DOMAIN = Prover(), Domain()
+SIZES = (
+    round_up(4 * N, 64),
+    256 * N * B + 64,
+    maximum(round_up(4 * (N - 3) * (M - 7), 64), 0),
+    minimum(64 * N, 128 * M),
+    64 * N * N * B + 128 * M,
+    mod(N, 48) * 64 + floordiv(N, M + 1) * 64,
+    select(gt(N, M), 64 * N, 64 * M * B),
+)
+
+
+def inside(value: int) -> int:
+    """`value`, which must be one that 64 bits hold."""
+    assert -(2**63) <= value < 2**63, "the check itself wraps"
+    return value
+
+
+def machine_value(expr: Expr, binding: dict[str, int]) -> int:
+    """`expr` as the machine evaluates it, every step inside 64 bits."""
+    total = 0
+    for monomial, coefficient in expr.terms.items():
+        term = inside(coefficient)
+        for atom, power in monomial:
+            for _ in range(power):
+                term = inside(term * atom_value(atom, binding))
+        total = inside(total + term)
+    return total
+
+
+def atom_value(atom: Atom, binding: dict[str, int]) -> int:
+    match atom:
+        case FloorDiv(numerator=numerator, denominator=denominator):
+            return machine_value(numerator, binding) // machine_value(denominator, binding)
+        case Max(operands=operands):
+            return max(machine_value(o, binding) for o in operands)
+        case Min(operands=operands):
+            return min(machine_value(o, binding) for o in operands)
+        case Select(condition=test, then=then, otherwise=otherwise):
+            return machine_value(then if machine_truth(test, binding) else otherwise, binding)
+    return binding[atom.key]
+
+
+def machine_truth(condition: Condition, binding: dict[str, int]) -> bool:
+    """The truth of a check, all of whose parts are evaluated, as generated code does; sides as they are
+    emitted.
+    """
+    if isinstance(condition, Relation):
+        left = Expr({m: c for m, c in condition.expr.terms.items() if c > 0})
+        right = Expr({m: -c for m, c in condition.expr.terms.items() if c < 0})
+        return machine_value(left, binding) <= machine_value(right, binding)
+    assert isinstance(condition, And | Or)
+    truths = [machine_truth(c, binding) for c in condition.operands]
+    return all(truths) if isinstance(condition, And) else any(truths)
+
+
+extents = st.one_of(
+    st.integers(0, 300), st.integers(0, INT64_MAX), st.integers(1, 125).map(lambda e: 2 ** (e // 2) - e % 2)
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), extents, extents, extents)
+def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int, n: int, m: int) -> None:
+    binding = {"b": b, "n": n, "m": m}
+    bound = magnitude(size).evaluate(binding)
+    assert abs(size.evaluate(binding)) <= bound
+    partial = 0
+    for monomial, coefficient in size.terms.items():
+        partial += Expr({monomial: coefficient}).evaluate(binding)
+        assert abs(partial) <= bound
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), extents, extents, extents)
+def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: int, m: int) -> None:
+    binding = {"b": b, "n": n, "m": m}
+    bound = magnitude(size)
+    if machine_truth(machine_check(bound), binding):
+        assert bound.evaluate(binding) <= INT64_MAX
+
+
+SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
+scalars = st.one_of(extents, extents.map(lambda e: -e), st.sampled_from((INT64_MIN, INT64_MAX, -1)))
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(st.sampled_from([s for s in SIZES if s != SIZES[5]]), extents, scalars, scalars)
+def test_guards_bound_what_may_be_negative_on_both_sides(size: Expr, b: int, n: int, m: int) -> None:
+    """The checks never wrap, imply what they stand for, and leave no partial sum outside 64 bits."""
+    binding = {"b": b, "n": n, "m": m}
+    found = overflow_guards([size], SIGNED, PROVER)
+    truths = [machine_truth(guard.check, binding) for guard in found]  # all, as generated code does
+    if not all(truths):
+        return
+    assert all(guard.condition.evaluate(binding) for guard in found)
+    assert abs(size.evaluate(binding)) <= INT64_MAX
+    machine_value(Expr({m: c for m, c in size.terms.items() if c > 0}), binding)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_ordinary_scalars_pass(sign: int) -> None:
+    for size in SIZES:
+        for value in (0, 1, 7, 2**14):
+            binding = {"b": 2**14, "n": sign * value, "m": value}
+            found = overflow_guards([size], SIGNED, PROVER)
+            assert all(machine_truth(guard.check, binding) for guard in found)
+
+
+def test_a_scalar_has_a_limit_on_each_side() -> None:
+    upper, lower = overflow_guards([64 * N], SIGNED, PROVER)
+    limit = INT64_MAX // 64
+    assert [str(upper.condition), str(lower.condition)] == [f"n <= {limit}", f"n + {limit} >= 0"]
+    assert lower.check.evaluate({"n": -limit}) and not lower.check.evaluate({"n": -limit - 1})
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(SIZES), st.integers(0, 2**14), st.integers(0, 2**14), st.integers(0, 2**14))
+def test_ordinary_shapes_pass(size: Expr, b: int, n: int, m: int) -> None:
+    """Up to 2**14 in every extent the sizes above stay below 2**49: no guard may stop them."""
+    assert machine_truth(machine_check(magnitude(size)), {"b": b, "n": n, "m": m})
+
+
+@pytest.mark.parametrize("slope", [1, 64, 1280])
+def test_in_one_symbol_the_check_is_exact(slope: int) -> None:
+    (guard,) = overflow_guards([slope * 64 * N], DOMAIN, PROVER)
+    limit = INT64_MAX // (slope * 64)
+    assert guard.condition == guard.check
+    assert guard.check.evaluate({"n": limit}) and not guard.check.evaluate({"n": limit + 1})
+
+
+def test_one_guard_speaks_for_what_it_dominates() -> None:
+    sizes = [64 * N, 128 * N, 1024 * N, 512 * N + 64]
+    (guard,) = overflow_guards(sizes, DOMAIN, PROVER)
+    assert str(guard.condition) == f"n <= {INT64_MAX // 1024}"
+    joint, single = overflow_guards([64 * N * B, 128 * N * B + 64 * M, 64 * B], DOMAIN, PROVER)[::-1]
+    assert str(single.condition) == f"b <= {INT64_MAX // 64}", "n may be zero"
+    assert joint.condition.symbols == {"b", "m", "n"}
+
+
+def test_guards_that_follow_from_others_are_left_out() -> None:
+    domain = Domain(lower={"n": 1, "b": 1})
+    assert len(overflow_guards([64 * N * B, 64 * B], domain, PROVER)) == 1
+
+
+def test_a_late_arena_is_checked_where_it_is_reserved_and_only_for_what_is_new() -> None:
+    cast = var("cast")
+    early, late = arena(64 * N), arena(64 * N + 64 * M, after=cast)
+    first, second = guards([late, early], DOMAIN, PROVER)
+    assert (first.after, second.after) == (None, cast)
+    assert first.condition.symbols == {"n"} and second.condition.symbols == {"m", "n"}
+    assert guards([early, arena(64 * N, after=cast)], DOMAIN, PROVER) == (first,)
+
+
+def var(name: str) -> Var:
+    return Var(name=name, type=OpaqueType())
+
+
+def arena(size: Expr, after: Var | None = None) -> Arena:
+    return Arena(device=0, scope="global", size=size, placements=(), after=after)
+
+
+def test_what_cannot_overflow_needs_no_guard() -> None:
+    assert overflow_guards([constant(4096)], DOMAIN, PROVER) == ()
+    assert overflow_guards([1024 * N], Domain(upper={"n": 4096}), PROVER) == ()
+
+
+def test_a_size_that_never_fits_is_always_refused() -> None:
+    (guard,) = overflow_guards([constant(2**63)], DOMAIN, PROVER)
+    assert guard.check == FALSE

@@ -1,0 +1,111 @@
+"""Planning whole programs: callees, options, certificates, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from program.build import U8, Body, param, program_of, shape, tensor_of
+
+from symalloc.planner import planner
+from symalloc.planner.check.certificate import INDEX
+from symalloc.planner.check.validate import PlanRefusedError, validate
+from symalloc.planner.layout.assemble import Layout, assemble
+from symalloc.planner.model import Plan
+from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner import plan_function, plan_program
+from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+
+
+def fresh(body: Body, extent: str, name: str) -> Var:
+    var = body.var(tensor_of(extent), name)
+    return body.emit(AllocFresh(var=var, shape=shape(extent), dtype=U8))
+
+
+def chain(name: str, *extents: str, calls: str | None = None) -> Function:
+    """Tensors of `extents`, each copied from the one before; then a call of `calls` on the last."""
+    x = param("x", "n")
+    body = Body(x, name=name)
+    last = x
+    for index, extent in enumerate(extents):
+        made = fresh(body, extent, f"t{index}")
+        body.call("copy", last, made)
+        last = made
+    if calls is not None:
+        body.function(calls, last, kind=tensor_of("n"))
+    body.call("read", last)
+    return body.finish(x, symbols={"n": Origin.DIMENSION})
+
+
+def simple(*extents: str) -> Program:
+    return program_of(chain("main", *extents))
+
+
+def only(plans: dict[str, Plan]) -> Plan:
+    (plan,) = plans.values()
+    return plan
+
+
+def test_neighbours_in_a_chain_are_apart_and_the_rest_shares() -> None:
+    plan = only(plan_program(simple("64*n", "64*n", "64*n", "64*n"), Prover()))
+    (arena,) = plan.arenas
+    assert str(arena.size) == "128*n"
+    assert [str(p.offset) for p in arena.placements] in (["0", "64*n"] * 2, ["64*n", "0"] * 2)
+    assert [str(g.condition) for g in plan.guards] == [f"n <= {(2**63 - 1) // 128}"]
+
+
+def test_the_memory_of_a_callee_is_set_aside_by_its_caller() -> None:
+    callee, caller = chain("inner", "64*n"), chain("main", "128*n", calls="inner")
+    plans = plan_program(program_of(caller, callee), Prover())
+    assert list(plans) == ["main", "inner"], "in the order of the program"
+    handed = [p.buffer for a in plans["main"].arenas for p in a.placements if p.buffer.callee is not None]
+    assert [(b.callee, str(b.size)) for b in handed] == [("inner", "8192*n")]
+
+
+def test_whole_storages_put_everything_at_offset_zero() -> None:
+    program = simple("64*n", "64*n", "4096")
+    plan = only(plan_program(program, Prover(), options=PlanOptions(flavour="storages")))
+    assert len(plan.arenas) == 2
+    assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
+
+
+def test_a_plan_is_the_same_each_time() -> None:
+    program = simple("64*n", "100", "16*n", "3*n + 5", "64*n")
+    first, second = (only(plan_program(program, Prover())) for _ in range(2))
+    assert first == second
+
+
+def test_a_certificate_is_written_for_all_functions(tmp_path: Path) -> None:
+    program = program_of(chain("main", "64*n", calls="inner"), chain("inner", "64*n"))
+    plan_program(program, Prover(), options=PlanOptions(certificate=tmp_path / "new" / "folder"))
+    index = json.loads((tmp_path / "new" / "folder" / INDEX).read_text())
+    assert [p["function"] for p in index["plans"]] == ["main", "inner"]
+    rows = [row for plan in index["plans"] for row in plan["obligations"]]
+    assert rows and {row["expected"] for row in rows} == {"unsat"}
+    assert all((tmp_path / "new" / "folder" / row["file"]).is_file() for row in rows)
+
+
+def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp_path: Path) -> None:
+    def wrong(*args: object, **named: object) -> Layout:
+        layout = assemble(*args, **named)  # type: ignore[arg-type]
+        return replace(layout, placements=tuple(replace(p, offset=p.offset * 0) for p in layout.placements))
+
+    options = PlanOptions(certificate=tmp_path / "proof")
+    with (
+        patch.object(planner, "assemble", wrong),
+        pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
+    ):
+        plan_program(simple("64*n", "64*n"), Prover(), options=options)
+    assert not (tmp_path / "proof").exists()
+
+
+def test_declared_bounds_steer_and_are_not_relied_on() -> None:
+    function = replace(chain("main", "64*n", "2**40*n"), declared_upper={"n": 8})
+    plan = plan_function(function, program_of(function), Prover())
+    assert plan.guards, "the bound of 8 is declared, nothing enforces it"
+    assert validate(replace(plan, guards=()), Domain(), Prover())

@@ -1,0 +1,165 @@
+"""Properties of packing on random buffers with symbolic sizes, judged by brute force at random bindings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.check.validate import validate
+from symalloc.planner.floor import floor_bytes, live_sums
+from symalloc.planner.guards import guards
+from symalloc.planner.interference import interference
+from symalloc.planner.layout.assemble import assemble
+from symalloc.planner.model import ALIGNMENT, Arena, Buffer, Plan
+from symalloc.planner.search.stacking import stacking
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.condition import eq, gt, le
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import maximum, round_up
+
+N, M = symbol("n"), symbol("m")
+SIZES = (
+    round_up(4 * N, ALIGNMENT),
+    256 * N,
+    1024 * N,
+    64 * M,
+    round_up(2 * N * M, ALIGNMENT),
+    maximum(round_up(4 * (N - 3), ALIGNMENT), 0),
+    constant(4096),
+    256 * N + 64 * M,
+)
+BINDINGS = [{"n": n, "m": m} for n in (0, 1, 3, 17, 192, 5000) for m in (0, 1, 64, 999)]
+CONDITIONS = (le(N, 64), le(64 * N, 17 * M), eq(N % 3, 0), gt(N * M, 4096))
+PROVER = Prover()
+DOMAIN = Domain()
+
+
+@st.composite
+def live_ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
+    begin = draw(st.integers(0, 10))
+    end = draw(st.integers(begin + 1, 12))
+    if end - begin > 3 and draw(st.booleans()):
+        return (begin, begin + 1), (begin + 2, end)
+    return ((begin, end),)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Buffer, ...]:
+    count = draw(st.integers(1, 8))
+    return tuple(
+        Buffer(id=i, name=f"b{i}", size=size, nbytes=size, live=draw(live_ranges()))
+        for i, size in enumerate(draw(st.lists(st.sampled_from(SIZES), min_size=count, max_size=count)))
+    )
+
+
+def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
+    """Any order is a right stacking; two of them by turns where the seed is odd."""
+    random, neighbours = Random(seed), interference(found)
+    first, second = (stacking(random.sample(range(len(found)), len(found)), neighbours) for _ in range(2))
+    regimes = [(CONDITIONS[seed % len(CONDITIONS)], first)] if seed % 2 else []
+    layout = assemble(found, [*regimes, (None, second)], DOMAIN, PROVER)
+    return Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
+
+
+def together(left: Buffer, right: Buffer) -> bool:
+    moments = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
+    return not moments[0].isdisjoint(moments[1])
+
+
+def overlaps(arena: Arena, binding: dict[str, int]) -> bool:
+    """Whether two buffers share a byte at one moment, byte ranges compared as sets of 64-byte blocks."""
+    spans = [
+        (p.buffer, p.offset.evaluate(binding), p.offset.evaluate(binding) + p.buffer.size.evaluate(binding))
+        for p in arena.placements
+    ]
+    return any(
+        together(a, b) and max(begin, start) < min(end, stop)
+        for (a, begin, end), (b, start, stop) in combinations(spans, 2)
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(problems(), st.integers(0, 999))
+def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
+    found: tuple[Buffer, ...], seed: int
+) -> None:
+    arena = pack(found, seed)
+    sums = live_sums(found)
+    for binding in BINDINGS:
+        assert not overlaps(arena, binding)
+        size = arena.size.evaluate(binding)
+        tops = [p.offset.evaluate(binding) + p.buffer.size.evaluate(binding) for p in arena.placements]
+        assert max(tops) == size, "the arena ends where the highest buffer ends"
+        assert all(p.offset.evaluate(binding) % ALIGNMENT == 0 for p in arena.placements)
+        assert floor_bytes(sums, binding) <= size
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(problems())
+def test_the_floor_is_the_largest_sum_over_all_moments(found: tuple[Buffer, ...]) -> None:
+    sums = live_sums(found)
+    for binding in BINDINGS[::5]:
+        moments = {p for b in found for begin, end in b.live for p in range(begin, end)}
+        expected = max(
+            sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live))
+            for p in moments
+        )
+        assert floor_bytes(sums, binding) == expected
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(problems())
+def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...]) -> None:
+    neighbours = interference(found)
+    for a, b in combinations(found, 2):
+        assert (b.id in neighbours[a.id]) == (a.id in neighbours[b.id]) == together(a, b)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(problems(), st.integers(0, 999))
+def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
+    arena = pack(found, seed)
+    plan = Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
+    assert validate(plan, DOMAIN, PROVER) == ()
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(problems(), st.integers(0, 999), st.randoms(use_true_random=False))
+def test_a_planted_overlap_is_refused(found: tuple[Buffer, ...], seed: int, random: Random) -> None:
+    arena = pack(found, seed)
+    broken, pair = plant_overlap(arena, random)
+    if broken is None:
+        return
+    faults = validate(Plan(function="f", arenas=(broken,)), DOMAIN, PROVER, machine=False)
+    assert any(set(f.buffers) == pair for f in faults)
+
+
+def plant_overlap(arena: Arena, random: Random) -> tuple[Arena | None, set[str]]:
+    """Moves one buffer onto another that lives at the same time; None where no two live together."""
+    pairs = [
+        (a, b)
+        for a, b in combinations(arena.placements, 2)
+        if together(a.buffer, b.buffer) and can_overlap(a.buffer.size, b.buffer.size)
+    ]
+    if not pairs:
+        return None, set()
+    fixed, moved = random.choice(pairs)
+    placements = tuple(replace(p, offset=fixed.offset) if p is moved else p for p in arena.placements)
+    return replace(arena, placements=placements), {fixed.buffer.name, moved.buffer.name}
+
+
+def can_overlap(left: Expr, right: Expr) -> bool:
+    return any(left.evaluate(b) > 0 and right.evaluate(b) > 0 for b in BINDINGS)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_one_buffer_lies_at_the_start(size: Expr) -> None:
+    arena = pack((Buffer(id=0, name="b", size=size, live=((0, 1),)),))
+    assert arena.placements[0].offset == 0
+    assert arena.size == size

@@ -1,0 +1,160 @@
+"""Certificates replay, guard sets shrink, points get small, batches are read and answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+import z3
+
+from symalloc.prover.alpha import canonical
+from symalloc.prover.batch import BatchError, answer, read_questions, summary
+from symalloc.prover.certificate import certificate
+from symalloc.prover.domain import Domain
+from symalloc.prover.guards import minimise
+from symalloc.prover.prover import Prover
+from symalloc.prover.region import components, read_bound, relevant
+from symalloc.prover.smallest import minimise_point, order
+from symalloc.prover.verdict import Verdict
+from symalloc.size import parse_condition
+
+
+@pytest.mark.parametrize(
+    ("text", "assume", "expected"),
+    [
+        ("(n + 63)//64*64 >= n", (), "unsat"),
+        ("n*m >= n", ("m >= 1",), "unsat"),
+        ("min(n, m) <= max(n, 3)", (), "unsat"),
+        ("n*m < n", ("m >= 1",), "unsat"),
+        ("(n if n <= 8 else 8) <= 8", (), "unsat"),
+        ("n % k < k", ("k >= 1",), "unsat"),
+        ("n <= 4", ("n <= 3", "n >= 5"), "unsat"),
+        ("4*m <= 16", (), "sat"),
+        ("n % k < k", (), "sat"),
+        ("n != 3 or m == -2", (), "sat"),
+    ],
+)
+def test_certificate_replays(text: str, assume: tuple[str, ...], expected: str) -> None:
+    constraint = parse_condition(text)
+    domain = Domain(assumptions=tuple(map(parse_condition, assume)))
+    proof = Prover().prove(constraint, domain)
+    script = certificate(constraint, domain, proof)
+    assert f"(set-info :status {expected})" in script
+    solver = z3.Solver(ctx=z3.Context())
+    solver.set("timeout", 20_000)
+    solver.from_string(script)
+    assert str(solver.check()) == expected
+
+
+def test_certificate_quotes_names() -> None:
+    constraint = parse_condition("select >= 1")
+    assert "(declare-const |select| Int)" in certificate(constraint, Domain(), Prover().prove(constraint))
+
+
+@pytest.mark.parametrize(
+    ("guards", "assume", "kept"),
+    [
+        (["n <= 1024", "n <= 2048"], [], ["n <= 1024"]),
+        (["4*n*m <= 4096", "n*m <= 1024", "m >= 1"], [], ["n*m <= 1024", "m >= 1"]),
+        (["n <= 8", "n <= m"], ["n <= 4"], ["n <= m"]),
+        (["n <= m and m <= k", "n <= k"], [], ["n <= m", "m <= k"]),
+        (["n % 32 == 0", "n % 16 == 0"], [], ["n % 32 == 0"]),
+        ([], [], []),
+        (["n <= m", "m <= n", "n == m"], [], ["n == m"]),
+    ],
+)
+def test_guards_are_minimised(guards: list[str], assume: list[str], kept: list[str]) -> None:
+    domain = Domain(assumptions=tuple(map(parse_condition, assume)))
+    found = minimise([parse_condition(g) for g in guards], domain, Prover())
+    prover = Prover()
+    for guard in map(parse_condition, guards):  # nothing is lost
+        assert prover.implies(found, guard, domain)
+    if kept != ["n == m"]:
+        assert found == tuple(map(parse_condition, kept))
+
+
+def test_smallest_point_trades_one_coordinate_for_another() -> None:
+    def accepts(point: Mapping[str, int]) -> bool:
+        return point["m"] * point["n"] >= 16_385 and min(point.values()) >= 1
+
+    found = minimise_point([{"m": 1, "n": 20_000}], accepts, {"m": 1, "n": 1}, steps=2_000)
+    assert found is not None
+    assert accepts(found)
+    assert sum(found.values()) <= 260
+
+
+def test_smallest_point_of_none() -> None:
+    assert minimise_point([], lambda _: True, {}, steps=10) is None
+    assert order({"b": 1, "a": 2}) == (3, (2, 1))
+
+
+def test_canonical_text_numbers_symbols_as_they_occur() -> None:
+    assert canonical("[2*m+n<=0]|[n+-1<=0]", ("m", "n")) == ("[2*$0+$1<=0]|[$1+-1<=0]", ("m", "n"))
+    assert canonical("min(a,b)", ("a", "min"))[0] == "min(a,b)"
+
+
+def test_assumptions_fall_into_components() -> None:
+    given = [parse_condition(t) for t in ("a <= b", "c <= 4", "b <= d", "e == e")]
+    groups = components(given)
+    assert {names for names, _ in groups} == {frozenset("abd"), frozenset("c")}
+    assert relevant(groups, frozenset("d"))[0] == frozenset("abd")
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("n <= 4", ("n", None, 4)),
+        ("n > 4", ("n", 5, None)),
+        ("3*n == 12", ("n", 4, 4)),
+        ("n != 4", None),
+        ("n*n <= 4", None),
+        ("n <= m", None),
+        ("n % 4 == 0", None),
+    ],
+)
+def test_bounds_are_read_off(text: str, bound: tuple[str, int | None, int | None] | None) -> None:
+    assert read_bound(parse_condition(text)) == bound
+
+
+BATCH = [
+    {"id": "a", "constraint": "4*m <= 16", "assume": ["k >= 3"], "label": "runtime-check"},
+    {"id": "b", "constraint": "n >= 1", "label": "always-valid"},
+    {"id": "c", "constraint": "0*n == 1", "lower_bounds": {"n": 5}, "label": "always-valid"},
+]
+
+
+def test_batch_is_answered_row_by_row() -> None:
+    questions = read_questions(json.dumps(BATCH))
+    prover = Prover()
+    rows = [answer(q, prover)[0] for q in questions]
+    assert [row["verdict"] for row in rows] == ["runtime-check", "always-valid", "always-invalid"]
+    assert rows[0]["counterexample"] == {"k": 3, "m": 5}
+    assert rows[0]["precondition"] == "m <= 4"
+    assert rows[2]["counterexample"] == {"n": 5}
+    line = summary(questions, rows, asked=0)
+    assert "2 of 3 as labelled, 1 decided otherwise (c)" in line
+    assert "z3 asked about 0.0%" in line
+    assert summary([], [], 0) == "no constraints"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not JSON"),
+        ("{}", "expected a JSON list"),
+        ('[{"id": "x"}]', 'entry 0 has no "constraint"'),
+        ('[{"id": "x", "constraint": "4*"}]', "entry `x`: syntax error"),
+        ('[{"id": "x", "constraint": "n <= 1", "assume": "n"}]', '"assume" must be a list'),
+        ('[{"id": "x", "constraint": "n <= 1", "lower_bounds": {"n": 1.5}}]', '"lower_bounds" must map'),
+    ],
+)
+def test_bad_batch(text: str, problem: str) -> None:
+    with pytest.raises(BatchError, match=problem):
+        read_questions(text)
+
+
+def test_vacuous_is_a_verdict_of_its_own() -> None:
+    row = {"id": "v", "constraint": "n <= 4", "assume": ["n <= 1", "n >= 2"]}
+    (question,) = read_questions(json.dumps([row]))
+    assert answer(question, Prover())[1].verdict is Verdict.VACUOUS

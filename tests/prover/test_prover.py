@@ -1,0 +1,363 @@
+"""Verdicts, what comes with them, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.prover.bounds import Box
+from symalloc.prover.budget import Budget
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.solver import FEWEST, Solver
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size import Condition, parse_condition
+from tests.prover.brute import boxes, conditions, points
+
+DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
+VALID, INVALID, CHECK = Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID, Verdict.RUNTIME_CHECK
+
+
+def ask(text: str, *assume: str, least: int = 0, **bounds: Any) -> Proof:
+    domain = Domain(default_lower=least, assumptions=tuple(map(parse_condition, assume)), **bounds)
+    return Prover().prove(parse_condition(text), domain)
+
+
+@pytest.fixture(scope="module")
+def prover() -> Prover:
+    return Prover()
+
+
+@pytest.mark.parametrize("row", DATA, ids=lambda row: row["id"])
+def test_labelled_constraint(row: dict[str, Any], prover: Prover) -> None:
+    constraint = parse_condition(row["constraint"])
+    domain = Domain(default_lower=1, assumptions=tuple(map(parse_condition, row["assume"])))
+    proof = prover.prove(constraint, domain)
+    assert (proof.verdict, proof.unknown) == (row["label"], False)
+    _check_points(constraint, domain, proof)
+
+
+def _check_points(constraint: Condition, domain: Domain, proof: Proof) -> None:
+    for point, truth in ((proof.counterexample, False), (proof.witness, True)):
+        if point is not None:
+            assert domain.contains(point)
+            assert constraint.evaluate(point) is truth
+            assert proof.precondition is None or proof.precondition.evaluate(point) is truth
+
+
+@pytest.mark.parametrize(
+    ("text", "assume", "verdict"),
+    [
+        ("m*n >= 0", (), VALID),
+        ("n // 4 <= n", (), VALID),
+        ("n >= 1", (), CHECK),
+        ("n >= 1", ("n != 0",), VALID),
+        ("n == 16 or n == 32", ("n % 16 == 0", "n >= 1", "n < 48"), VALID),
+        ("n <= 4", ("n <= 4 or n <= 3",), VALID),
+        ("n <= 4", ("n <= 4 or n == 9",), CHECK),
+        ("n == 9", ("n <= 4 or n == 9", "n >= 5"), VALID),
+        ("n % 3 == 0", ("n % 2 == 0", "n == 3*k + 1"), INVALID),
+        ("n <= 2**63 - 1", (), VALID),
+        ("n <= 2**63 - 2", (), CHECK),
+        ("4*n <= 2**65 - 4", (), VALID),
+        ("4*n <= 2**65 - 5", (), CHECK),
+        ("n >= 2**63", (), INVALID),
+        ("min(n, max(m, k)) <= max(min(n, m), k)", (), VALID),
+        ("max(n, m, k) == n", ("n >= m", "m >= k"), VALID),
+        ("(n if n < m else m) == min(n, m)", (), VALID),
+        ("((n // 3) // 5) // 7 == n // 105", (), VALID),
+        ("n % 2 + n % 3 == 3", ("n % 6 == 5",), VALID),
+    ],
+)
+def test_verdict(text: str, assume: tuple[str, ...], verdict: Verdict) -> None:
+    proof = ask(text, *assume)
+    assert (proof.verdict, proof.unknown) == (verdict, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("n % 4 >= 0", VALID),
+        ("n // 4 * 4 <= n", VALID),
+        ("n // 2 >= 0", CHECK),
+        ("-n // 4 == -(n // 4)", CHECK),
+        ("n*n >= n", VALID),
+        ("n*m <= n*n + m*m", VALID),
+        ("n >= -(2**63)", VALID),
+    ],
+)
+def test_negative_values(text: str, verdict: Verdict) -> None:
+    assert ask(text, least=INT64_MIN).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    "assume",
+    [
+        ("n <= 4", "n >= 5"),
+        ("2*n == 7",),
+        ("n % 4 == 1", "n % 6 == 2"),
+        ("n % 4 == 1", "n == 2*k"),
+        ("n < m", "m < k", "k < n"),
+        ("n*n == 2*m*m", "m >= 1"),
+        ("n <= 4", "k <= 3", "k >= 4"),
+        ("n == n + 1",),
+        ("min(n, m) > max(n, m)",),
+    ],
+)
+def test_contradictory_assumptions_are_vacuous(assume: tuple[str, ...]) -> None:
+    proof = ask("n <= 100", *assume)
+    assert proof.verdict is Verdict.VACUOUS
+    assert proof.reason is not None
+
+
+def test_empty_bounds_are_vacuous() -> None:
+    domain = Domain(lower={"n": 5}, upper={"n": 4})
+    assert Prover().prove(parse_condition("n <= 9"), domain).verdict is Verdict.VACUOUS
+
+
+def test_divisor_that_can_be_zero_is_a_counterexample() -> None:
+    proof = ask("n % m < m")
+    assert proof.verdict is CHECK
+    assert proof.counterexample == {"m": 0, "n": 0}
+    assert str(proof.precondition) == "m >= 1"
+    assert proof.reason == "the divisor `m` can be 0; a divisor must be at least 1"
+    assert ask("n % m < m", "m >= 1").verdict is VALID
+
+
+@pytest.mark.parametrize("text", ["n // k == n // k", "0*(n % k) == 0", "n // k <= n // k + 1"])
+def test_cancelled_divisor_keeps_its_obligation(text: str) -> None:
+    assert ask(text).counterexample == {"k": 0}
+    assert ask(text, "k >= 1").verdict is VALID
+
+
+def test_obligation_survives_a_substitution_that_folds_its_relation() -> None:
+    proof = ask("2*(8 % c) != a", "a == 2*b + 1")
+    assert proof.verdict is CHECK
+    assert proof.counterexample is not None
+    assert proof.counterexample["c"] == 0
+
+
+def test_case_of_a_choice_does_not_make_its_divisor_positive() -> None:
+    """The branch `a >= 5 // a` holds a division that is not defined where the claim fails."""
+    claim = "(a*a - 2*a) % (2*a - 3) != a + 1 or max(a, 5 // a) > a // 8"
+    domain = Domain(lower={"a": -3}, assumptions=(parse_condition("a*a != 0"),))
+    proof = Prover().prove(parse_condition(claim), domain)
+    assert proof.verdict is CHECK
+    assert proof.counterexample == {"a": -1}
+
+
+def test_divisor_guarded_by_an_alternative() -> None:
+    assert ask("m == 0 or n % m < m").verdict is VALID
+    assert ask("(n // m if m >= 1 else 0) <= n").verdict is VALID
+
+
+def test_assumption_with_a_divisor_says_that_it_is_positive() -> None:
+    assert ask("k >= 1", "n % k == 0").verdict is VALID
+
+
+@pytest.mark.parametrize(
+    ("text", "assume", "counterexample"),
+    [
+        ("4*m <= 16", (), {"m": 5}),
+        ("4*b*s*h <= 4*b*s*1024", (), {"b": 1, "h": 1025, "s": 1}),
+        ("n != 123456789", (), {"n": 123456789}),
+        ("n*m != 999983*1000003", ("n >= 2", "m >= 2"), {"n": 1000003, "m": 999983}),
+        ("n + m <= 10", ("n <= 9", "m <= 9"), {"m": 2, "n": 9}),
+        ("n*n + m*m != k*k", ("n >= 1", "m >= 1"), {"k": 5, "m": 3, "n": 4}),
+    ],
+)
+def test_smallest_counterexample(text: str, assume: tuple[str, ...], counterexample: dict[str, int]) -> None:
+    found = ask(text, *assume).counterexample
+    assert found is not None
+    assert sum(found.values()) == sum(counterexample.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "assume", "precondition"),
+    [
+        ("4*m <= 16", (), "m <= 4"),
+        ("4*b*s*h <= 4*b*s*1024", ("b >= 1", "s >= 1"), "h <= 1024"),
+        ("(n // 4)*4 == n", (), "n % 4 == 0"),
+        ("n % 4 <= 2", (), "n % 4 <= 2"),
+        ("4*b*s <= 1024", (), "b*s <= 256"),
+        ("max(n, 1024) <= 1024", (), "n <= 1024"),
+        ("max(n, m) <= k", (), "m <= k and n <= k"),
+        ("(4*m + 4095) // 4096 * 4096 <= 4096", (), "m <= 1024"),
+        ("4*m % 256 == 0", (), "m % 64 == 0"),
+        ("n // 8 >= 1", (), "n >= 8"),
+        ("n >= 17", ("n % 16 == 0",), "n >= 32"),
+        ("n*n <= 100", (), "n <= 10"),
+        ("n*n - 6*n + 8 > 0", (), "n <= 1 or n >= 5"),
+        ("n <= 4 and m >= 0 and k <= 9", ("k <= 3",), "n <= 4"),
+    ],
+)
+def test_precondition(text: str, assume: tuple[str, ...], precondition: str) -> None:
+    assert str(ask(text, *assume).precondition) == precondition
+
+
+@given(conditions(), st.lists(conditions(), max_size=2), boxes(5))
+@settings(max_examples=250)
+def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition], there: Box) -> None:
+    domain = Domain(lower=there.lower, upper=there.upper, assumptions=tuple(assume))
+    proof = Prover().prove(constraint, domain)
+    truths = {constraint.evaluate(p) for p in points(there) if all(a.evaluate(p) for a in assume)}
+    expected = {frozenset(): Verdict.VACUOUS, frozenset({True}): VALID, frozenset({False}): INVALID}
+    assert proof.unknown or proof.verdict is expected.get(frozenset(truths), CHECK)
+    for point in points(there) if proof.precondition is not None else ():
+        if all(a.evaluate(point) for a in assume):
+            assert proof.precondition.evaluate(point) is constraint.evaluate(point)
+
+
+def test_without_z3_what_is_open_is_unknown() -> None:
+    text = parse_condition("n*n*n + m*m*m != k*k*k")
+    proof = Prover(Budget(z3_steps=0)).prove(text, Domain(default_lower=1))
+    assert proof.verdict is CHECK
+    assert proof.unknown
+    assert proof.reason is not None
+    assert proof.witness is not None
+    assert proof.counterexample is None
+
+
+def test_questions_to_z3_share_one_budget() -> None:
+    solver = Solver(Budget(z3_steps=20_000))
+    box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
+    hard = parse_condition("n*n*n + m*m*m == k*k*k")
+    answers = [solver.ask((hard,), box) for _ in range(40)]
+    assert all(a.point is None and not a.unsatisfiable for a in answers)
+    spent = solver.asked
+    assert 0 < spent < 40
+    solver.begin()
+    solver.ask((hard,), box)
+    assert solver.asked == spent + 1
+
+
+def test_a_question_ends_by_its_steps_not_by_the_clock() -> None:
+    box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
+    hard = parse_condition("n*n*n + m*m*m == k*k*k")
+    easy = parse_condition("n*n == 9 and n < k")
+    few = Solver(Budget(z3_steps=FEWEST))
+    enough = Solver(Budget(z3_steps=20_000, z3_milliseconds=3_600_000))
+    assert few.ask((easy,), box).point is None
+    assert few.asked == 0
+    assert enough.ask((easy,), box).point is not None
+    before = enough.asked
+    assert enough.ask((hard,), box).point is None
+    assert enough.asked == before + 1
+
+
+def test_answers_do_not_depend_on_the_hash_seed() -> None:
+    program = """
+from symalloc.prover.budget import Budget
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size import parse_condition
+for text in ("(n // m) // k == n // (m*k)", "a*b*c >= a + b + c - 2"):
+    proof = Prover(Budget(z3_steps=0)).prove(parse_condition(text), Domain(default_lower=1))
+    print(proof.decided_by, proof.verdict, proof.counterexample, proof.witness, proof.precondition)
+"""
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(answers) == 1
+
+
+def test_z3_is_asked_last_and_its_point_is_checked() -> None:
+    prover = Prover()
+    constraint = parse_condition("123*n - 457*m != 1")
+    proof = prover.prove(constraint)
+    assert proof.verdict is CHECK
+    assert proof.counterexample is not None
+    assert not constraint.evaluate(proof.counterexample)
+
+
+def test_proofs_are_remembered_up_to_names() -> None:
+    prover = Prover()
+    first = prover.prove(parse_condition("4*m <= 4*n"), Domain(assumptions=(parse_condition("m <= n"),)))
+    again = prover.prove(parse_condition("4*x <= 4*y"), Domain(assumptions=(parse_condition("x <= y"),)))
+    assert first.verdict is again.verdict is VALID
+    assert sum(prover.decided.values()) == 1
+
+
+def test_remembered_counterexample_is_renamed() -> None:
+    prover = Prover()
+    prover.prove(parse_condition("4*m + n <= 16"))
+    proof = prover.prove(parse_condition("4*x + y <= 16"))
+    assert sum(prover.decided.values()) == 1
+    assert proof.counterexample is not None
+    assert set(proof.counterexample) == {"x", "y"}
+    assert not parse_condition("4*x + y <= 16").evaluate(proof.counterexample)
+    assert str(proof.precondition) == "4*x + y <= 16"
+
+
+@pytest.mark.parametrize("names", [("min", "max"), ("and", "n"), ("n.1", "n.2")])
+def test_symbols_with_odd_names_are_not_confused(names: tuple[str, str]) -> None:
+    from symalloc.size import symbol
+    from symalloc.size.condition import le
+
+    prover = Prover()
+    for left, right in (names, tuple(reversed(names))):
+        constraint = le(4 * symbol(left) + symbol(right), 16)
+        proof = prover.prove(constraint)
+        assert proof.counterexample is not None
+        assert not constraint.evaluate(proof.counterexample)
+
+
+def test_bounds_are_part_of_what_is_remembered() -> None:
+    prover = Prover()
+    constraint = parse_condition("n <= 4")
+    assert prover.prove(constraint, Domain(upper={"n": 4})).verdict is VALID
+    assert prover.prove(constraint, Domain(upper={"n": 5})).verdict is CHECK
+    assert prover.prove(parse_condition("m <= 4"), Domain(lower={"m": 5})).verdict is INVALID
+
+
+def test_bounds_of_unrelated_assumptions_are_part_of_what_is_remembered() -> None:
+    prover = Prover()
+    constraint, given = parse_condition("n <= 2**63"), (parse_condition("k <= m"),)
+    assert prover.prove(constraint, Domain(assumptions=given)).verdict is VALID
+    apart = Domain(assumptions=given, lower={"k": 5}, upper={"m": 4})
+    assert prover.prove(constraint, apart).verdict is Verdict.VACUOUS
+
+
+def test_plain_proof_has_a_verdict_only() -> None:
+    prover = Prover()
+    proof = prover.prove(parse_condition("4*b*s*h <= 4*b*s*1024"), explain=False)
+    assert proof.verdict is CHECK
+    assert proof.precondition is None
+
+
+def test_implies() -> None:
+    prover = Prover()
+    premises = [parse_condition("n <= m"), parse_condition("m <= 8")]
+    assert prover.implies(premises, parse_condition("n <= 8"))
+    assert not prover.implies(premises, parse_condition("n <= 7"))
+    assert prover.implies([parse_condition("n < n - 1")], parse_condition("n == 3"))
+
+
+def test_completing_a_point() -> None:
+    domain = Domain(assumptions=(parse_condition("k >= 7"), parse_condition("n <= 4")))
+    assert Prover().complete({"n": 1}, domain) == {"n": 1, "k": 7}
+
+
+def test_domain() -> None:
+    domain = Domain(lower={"n": 2}, assumptions=(parse_condition("n <= m"),))
+    assert domain.contains({"n": 2, "m": 3})
+    assert not domain.contains({"n": 1, "m": 3})
+    assert not domain.contains({"n": 4, "m": 3})
+    assert domain.at_least(3).lower_of("n") == 3
+    assert domain.at_least(1).lower_of("m") == 1
+    assert domain.upper_of("m") == INT64_MAX
