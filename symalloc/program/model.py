@@ -85,11 +85,16 @@ Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One binding: `var` receives the result.  `text` is the value as TVM prints it, one line, or empty."""
+    """One binding: `var` receives the result.
+
+    `text` is the value as TVM prints it, one line, or empty.  `handle` is the binding that the instruction
+    was read from, opaque here: whoever rewrites the module looks it up instead of walking in step.
+    """
 
     var: Var
     span: Span | None = None
     text: str = ""
+    handle: object | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
