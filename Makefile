@@ -34,16 +34,16 @@ sanitize: $(STAMP) ## the native core under AddressSanitizer and ThreadSanitizer
 	$(BIN)/python -m pytest -n 0 -m sanitize
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
-	$(BIN)/python benchmarks/fuzz_prove.py --count $(or $(COUNT),20000)
+	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)
 
 bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, models, the pool in the VM
-	$(BIN)/python benchmarks/lint_llama.py
-	$(BIN)/python benchmarks/plan_llama.py
-	$(BIN)/python benchmarks/plan_overhead.py
-	$(BIN)/python benchmarks/pack.py --count 20
-	$(BIN)/python benchmarks/plan_models.py
-	$(BIN)/python benchmarks/pool_vm.py
-	$(BIN)/python tests/models/pooled.py 500
+	$(BIN)/python -m benchmarks.lint_llama
+	$(BIN)/python -m benchmarks.plan_llama
+	$(BIN)/python -m benchmarks.plan_overhead
+	$(BIN)/python -m benchmarks.pack --count 20
+	$(BIN)/python -m benchmarks.plan_models
+	$(BIN)/python -m benchmarks.pool_vm
+	$(BIN)/python -m tests.models.pooled 500
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -5,7 +5,7 @@ StaticPlanBlockMemory and KillAfterLastUse make of it.  Every lint starts with a
 first one of a process also reads the rules and runs the code for the first time (cold); later
 ones do not (warm).  Importing symalloc's modules, once a process, is timed by itself.
 
-    python benchmarks/lint_llama.py [--layers 32] [--rounds 5] [--json]
+    python -m benchmarks.lint_llama [--layers 32] [--rounds 5] [--json]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -30,10 +29,7 @@ from symalloc.linter.engine import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.rulebook.book import load_rules
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from models.zoo.llama import Shape, decoder
+from tests.models.zoo.llama import Shape, decoder
 
 LIMIT = 0.10
 

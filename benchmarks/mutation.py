@@ -5,7 +5,7 @@ path, and by `symalloc.lint`.  *real*: it can go wrong.  *found*: of those, an e
 by a rule that fits the fault.  *harmless*: nothing goes wrong anywhere; *alarms*: of those, an error was
 reported all the same. *unjudged*: a kernel reads what nobody wrote, which is no fault of memory.
 
-    python benchmarks/mutation.py [--tries 3] [--seed 0] [--show] [--json]
+    python -m benchmarks.mutation [--tries 3] [--seed 0] [--show] [--json]
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from mutation.harness import Outcome, judge, mutants
-from mutation.subjects import subjects
+from tests.mutation.harness import Outcome, judge, mutants
+from tests.mutation.subjects import subjects
 
 COLUMNS = ("planted", "real", "found", "fitting", "harmless", "alarms", "unjudged")
 

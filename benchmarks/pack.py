@@ -4,7 +4,7 @@ Every answer is checked by brute force at random bindings: pairs that are live t
 the arena, aligned.  The ratio is bytes of the arena over the floor, from the least extents far past what is
 usual (n to 8192, b to 8192).
 
-    python benchmarks/pack.py [--count 40] [--seed 0] [--effort normal] [FILE ...] [--json]
+    python -m benchmarks.pack [--count 40] [--seed 0] [--effort normal] [FILE ...] [--json]
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
-from graphs_to_pack import branchy, transformer
-
+from benchmarks.graphs_to_pack import branchy, transformer
 from symalloc.packing import read_problem
 from symalloc.planner.packing.pack import Packing, pack_problem
 from symalloc.planner.packing.problem import Problem

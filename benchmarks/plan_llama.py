@@ -5,7 +5,7 @@ and the memory planning of the lowered module (extraction, plan, proof, emission
 cache.  A second plan of each round is timed phase by phase.  Last comes the whole `relax.build` with
 `symalloc.pipeline`, in which our planner and its passes stand where TVM's planner does otherwise.
 
-    python benchmarks/plan_llama.py [--layers 32] [--rounds 5] [--json]
+    python -m benchmarks.plan_llama [--layers 32] [--rounds 5] [--json]
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -30,10 +29,7 @@ from symalloc.planner import planner
 from symalloc.planner.model import Plan
 from symalloc.relax.passes import plan_pass
 from symalloc.relax.passes.pipeline import lower
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from models.zoo.llama import Shape, decoder
+from tests.models.zoo.llama import Shape, decoder
 
 LIMIT = 0.10
 PHASES = {  # what is timed by itself, by the module that calls it

@@ -7,7 +7,7 @@ TVM's figure is the smaller of its plans with and without the declared bounds.  
 intermediate tensors need at one moment at least.  Exit status 1 where an output differs in one bit, the
 linter has an error or a warning on the planned module, a peak exceeds 1.05 times the floor, or exceeds TVM's.
 
-    python benchmarks/plan_models.py [MODEL ...] [--json]
+    python -m benchmarks.plan_models [MODEL ...] [--json]
 """
 
 from __future__ import annotations
@@ -17,14 +17,10 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from models.measure import compiler, load
-from models.planned import CASES, Case, Row, Variants, compare
 
 import symalloc
+from tests.models.measure import compiler, load
+from tests.models.planned import CASES, Case, Row, Variants, compare
 
 LIMIT = 1.05  # of the floor
 HEADER = (

@@ -6,7 +6,7 @@ each turn is taken, so that what else the computer does hits both.  `offset` is 
 tensors on this target; `settled` folds every offset with R.memory.ensure_zero_offset before a kernel
 sees it, as other targets do.
 
-    python benchmarks/plan_overhead.py [--rounds 25] [--calls 200] [--json]
+    python -m benchmarks.plan_overhead [--rounds 25] [--calls 200] [--json]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,7 @@ from tvm.relax.frontend import nn
 
 from symalloc.relax.passes.pipeline import Flavour, finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from models.zoo.llama import Layer, Shape
+from tests.models.zoo.llama import Layer, Shape
 
 LIMIT = 1.00
 WIDTH = 8

@@ -1,6 +1,6 @@
 """The native pool beside TVM's allocators and other mallocs: an allocation and a free, whole traces, Python.
 
-    python benchmarks/pool_native.py [--allocator NAME=LIBRARY]... [--debian] [TRACE...]
+    python -m benchmarks.pool_native [--allocator NAME=LIBRARY]... [--debian] [TRACE...]
 
 Every figure is taken in a process of its own, into which LIBRARY is loaded by LD_PRELOAD, so that each
 malloc serves a whole program, as its authors mean it to; `malloc` is the C library's.  They are asked by

@@ -5,7 +5,7 @@ different lengths, and all once more, warm; each program and allocator in a proc
 Then pairs of a storage and its kill, in turns within one process.  Figures are medians; ratios are to what
 TVM does by default: its planner and its pooled allocator.
 
-    python benchmarks/pool_vm.py --rounds 5 [--model decoder] [--pairs]
+    python -m benchmarks.pool_vm --rounds 5 [--model decoder] [--pairs]
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ def _chain() -> tuple[Any, str]:
 
 def _decoder() -> tuple[Any, str]:
     """The example, smaller, and without a declared bound: with one, TVM plans for that length alone."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    import llama
+    from examples import llama
 
     llama.LAYERS, llama.WIDTH, llama.HEADS, llama.INNER, llama.VOCABULARY = 2, 64, 4, 172, 256
     module = llama.module()

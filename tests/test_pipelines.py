@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parent / "relax" / "modules_to_plan.py"
 _BUILD = """
 from tvm import relax
 sys.path.insert(0, {folder!r})
-from modules_to_plan import Chain
+from tests.relax.modules_to_plan import Chain
 for name in ("symalloc", "symalloc-target"):
     built = relax.build(Chain, "llvm", relax_pipeline=name)
     x = tvm.runtime.tensor(np.arange(24, dtype="float32").reshape(3, 8))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from program.build import Body, param, tensor_of
 
 from symalloc.analysis.donation import (
     Donation,
@@ -17,6 +16,7 @@ from symalloc.analysis.pointers import PointsTo
 from symalloc.analysis.summaries import analyse
 from symalloc.program.model import Operand, TupleValue, Var
 from symalloc.program.types import TupleType
+from tests.program.build import Body, param, tensor_of
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from program.build import KERNELS, Body, buffer, param, scalar_kernel, size
-
 from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.analysis.kernel_call import bind_kernel, comparisons
 from symalloc.program.flow import Mark, flatten
 from symalloc.program.model import Function, Operand, Scalar
 from symalloc.program.shapes import TypeNumbers
 from symalloc.size.parse import parse_condition
+from tests.program.build import KERNELS, Body, buffer, param, scalar_kernel, size
 
 
 def facts(function: Function) -> FunctionFacts:

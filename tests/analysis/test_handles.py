@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from program.build import Body, param
-
 from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
 from symalloc.program.flow import flatten
 from symalloc.program.model import Function, Operand, TupleValue
+from tests.program.build import Body, param
 
 
 def kills(function: Function) -> list[tuple[str, str]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from program.build import Body, param, program_of, tensor_of
 
 from symalloc.analysis.overwrites import Paths, candidates
 from symalloc.analysis.summaries import analyse
 from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
 from symalloc.program.types import OpaqueType, StorageType, TupleType
+from tests.program.build import Body, param, program_of, tensor_of
 
 
 def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:

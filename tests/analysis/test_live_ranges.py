@@ -6,8 +6,6 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program.build import NOTHING, Body, param, tensor_of
-from program.live_oracle import live_together
 
 from symalloc.analysis.live_ranges import Intervals, live_ranges
 from symalloc.analysis.regions import bits_of
@@ -15,6 +13,8 @@ from symalloc.analysis.summaries import analyse
 from symalloc.program.allocations import allocations
 from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
+from tests.program.build import NOTHING, Body, param, tensor_of
+from tests.program.live_oracle import live_together
 
 SIZE = 4
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from program.build import Body, param
-
 from symalloc.analysis.overwrites import Paths
 from symalloc.analysis.summaries import analyse
 from symalloc.analysis.takeover import clashes, keepers, meetings
 from symalloc.program.model import Operand, Ownership
+from tests.program.build import Body, param
 
 
 def found(body: Body, result: Operand) -> list[tuple[int, int, bool]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from lint.engine_run import findings
-from program.build import Body, param, size, tensor_of
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.linter.divisors import evaluated_divisors
 from symalloc.program.model import Origin, Program
+from tests.linter.engine_run import findings
+from tests.program.build import Body, param, size, tensor_of
 
 
 @pytest.mark.parametrize(

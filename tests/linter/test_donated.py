@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from lint.engine_run import findings
-from program.build import Body, param
-
 from symalloc.linter.diagnostic import Severity
 from symalloc.program.model import Operand, Ownership, TupleValue, Var
+from tests.linter.engine_run import findings
+from tests.program.build import Body, param
 
 RULE = "SYM113"
 

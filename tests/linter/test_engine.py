@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lint.engine_run import findings, run, verdicts
-from program.build import F32, Body, buffer, param, program_of
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.program.model import (
@@ -19,6 +17,8 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import OpaqueType, StorageType
 from symalloc.prover.verdict import Verdict
+from tests.linter.engine_run import findings, run, verdicts
+from tests.program.build import F32, Body, buffer, param, program_of
 
 
 def placed(

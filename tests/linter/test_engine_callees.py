@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from lint.engine_run import findings, run
-from program.build import Body, param, program_of
-
 from symalloc.program.model import (
     Program,
 )
 from symalloc.program.types import TupleType
 from symalloc.prover.verdict import Verdict
+from tests.linter.engine_run import findings, run
+from tests.program.build import Body, param, program_of
 
 
 def callee(*, private: bool = True) -> Body:

@@ -7,14 +7,14 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lint.engine_oracle import faults
-from program.build import Body, param, tensor_of
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.linter.engine import check
 from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import load_rules
+from tests.linter.engine_oracle import faults
+from tests.program.build import Body, param, tensor_of
 
 CHECKED = ("SYM101", "SYM102", "SYM201", "SYM202", "SYM203", "SYM204")
 PROVER = Prover()

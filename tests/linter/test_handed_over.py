@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from lint.engine_run import findings
-from program.build import Body, buffer, param, program_of, tensor_of
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.program.model import Function, If, Kernel, Ownership, Program, Var
 from symalloc.program.types import TupleType
+from tests.linter.engine_run import findings
+from tests.program.build import Body, buffer, param, program_of, tensor_of
 
 NOTHING = TupleType(fields=())
 KERNELS = {

@@ -1,6 +1,6 @@
 """Running a module of the zoo on TVM's virtual machine with random inputs.
 
-`python tests/models/execution.py` builds every model with TVM's default pipeline and runs those that random
+`python -m tests.models.execution` builds every model with TVM's default pipeline and runs those that random
 inputs can run: each in a process of its own, since some plans of TVM's crash.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from models.zoo import MODELS, Model
+from tests.models.zoo import MODELS, Model
 
 
 def public_function(mod: tvm.IRModule) -> str:
@@ -76,7 +72,8 @@ def main() -> int:
         return 0
     failed = 0
     for name, model in MODELS.items():
-        done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "tests.models.execution", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         words = "runs" if done.returncode == 0 else f"exit status {done.returncode}"
         print(f"{name:28} {words}{f'  (known: {model.fault})' if model.fault else ''}")
         if done.returncode and not model.fault:

@@ -1,27 +1,23 @@
 """Ordinary models on a pool beside TVM's pooled allocator: the same bits, call after call.
 
-`python tests/models/pooled.py [CALLS]` makes 500 calls of each model at changing sizes.
+`python -m tests.models.pooled [CALLS]` makes 500 calls of each model at changing sizes.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parents[2])]
-
-from models.execution import public_function, random_inputs
-from models.zoo import MODELS
 from symalloc.pool.native import NativePool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
+from tests.models.execution import public_function, random_inputs
+from tests.models.zoo import MODELS
 
 # models whose symbols may have any value, all the same
 FREE = ("mlp_dynamic_batch", "bert", "llama_grouped_queries", "mixture_of_experts", "gru", "nested_tuples")

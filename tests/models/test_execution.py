@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from models.execution import run
-from models.zoo import MODELS
+from tests.models.execution import run
+from tests.models.zoo import MODELS
 
 
 @pytest.mark.parametrize("name", ["mlp_dynamic_batch", "llama_decode_concat", "nested_tuples", "unique"])

@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
-from models.measure import ALLOCATOR, compiler, floor, load, measured, usage
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from tests.models.measure import ALLOCATOR, compiler, floor, load, measured, usage
 
 FREE, STORAGE, TABLE = 0, 1, 2
 ROW = 64 * 4

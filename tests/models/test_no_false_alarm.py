@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 import symalloc
-from models.zoo import MODELS, Model
 from symalloc.linter.diagnostic import Report
+from tests.models.zoo import MODELS, Model
 
 # model -> (rule, severity) -> how many; with the reason for each
 EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {

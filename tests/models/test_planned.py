@@ -12,9 +12,9 @@ import pytest
 import tvm
 
 import symalloc
-from models.measure import compiler, load
-from models.planned import CASES, Case, Row, Variants, compare
-from models.planned.case import Binding
+from tests.models.measure import compiler, load
+from tests.models.planned import CASES, Case, Row, Variants, compare
+from tests.models.planned.case import Binding
 
 LIMIT = 1.05  # of the floor
 # LLVM takes half of the time otherwise; bits and bytes are compared between modules built alike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.pooled import differing
+from tests.models.pooled import differing
 from tests.pool.library import need_native
 
 CALLS = 12

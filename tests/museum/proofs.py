@@ -1,6 +1,6 @@
 """Execution proofs: that the museum's faults are real on the TVM that is installed.
 
-`python tests/museum/proofs.py NAME…` runs each and prints one JSON object of what was seen.  A proof that
+`python -m tests.museum.proofs NAME…` runs each and prints one JSON object of what was seen.  A proof that
 crashes the process by design must be asked for alone.
 """
 

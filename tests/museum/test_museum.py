@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import symalloc
-from museum.exhibits import EXHIBITS, MODULES, Exhibit
 from symalloc.linter.diagnostic import Diagnostic, Report
+from tests.museum.exhibits import EXHIBITS, MODULES, Exhibit
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -79,8 +79,8 @@ def test_list_names_rule_and_origin() -> None:
 
 
 def _prove(*names: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(Path(__file__).with_name("proofs.py")), *names]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    command = [sys.executable, "-m", "tests.museum.proofs", *names]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.slow

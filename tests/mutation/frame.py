@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import relax
 
-from mutation.arithmetic import evaluate
-from mutation.kernel_calls import run_kernel
-from mutation.machine import (
+from tests.mutation.arithmetic import evaluate
+from tests.mutation.kernel_calls import run_kernel
+from tests.mutation.machine import (
     KILLED,
     FailedError,
     Machine,
@@ -17,8 +17,8 @@ from mutation.machine import (
     check_at_pointer,
     fresh,
 )
-from mutation.memory import Tensor
-from mutation.memory_operators import OPERATORS, reshape, view
+from tests.mutation.memory import Tensor
+from tests.mutation.memory_operators import OPERATORS, reshape, view
 
 __all__ = ["Frame"]
 

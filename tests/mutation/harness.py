@@ -10,10 +10,10 @@ import tvm
 from tvm import relax
 
 import symalloc
-from mutation.editable import rebuild, take_apart
-from mutation.operators import OPERATORS
-from mutation.oracle import Fault, examine
-from mutation.subjects import Subject
+from tests.mutation.editable import rebuild, take_apart
+from tests.mutation.operators import OPERATORS
+from tests.mutation.oracle import Fault, examine
+from tests.mutation.subjects import Subject
 
 __all__ = ["FITTING", "OUT_OF_SCOPE", "Mutant", "Outcome", "judge", "mutants"]
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from mutation.arithmetic import evaluate
-from mutation.kernels import Kernel, Parameter
-from mutation.machine import FailedError, StopError, check_content
-from mutation.memory import Tensor
+from tests.mutation.arithmetic import evaluate
+from tests.mutation.kernels import Kernel, Parameter
+from tests.mutation.machine import FailedError, StopError, check_content
+from tests.mutation.memory import Tensor
 
 __all__ = ["run_kernel"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import tvm
 
-from mutation.kernels import Kernel
-from mutation.memory import Region, Stamp, Tensor
+from tests.mutation.kernels import Kernel
+from tests.mutation.memory import Region, Stamp, Tensor
 
 __all__ = [
     "KILLED",

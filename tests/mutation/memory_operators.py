@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mutation.machine import KILLED, FailedError, check_content, fresh, itemsize
-from mutation.memory import Region, Stamp, Storage, Tensor
+from tests.mutation.machine import KILLED, FailedError, check_content, fresh, itemsize
+from tests.mutation.memory import Region, Stamp, Storage, Tensor
 
 if TYPE_CHECKING:
-    from mutation.frame import Frame
+    from tests.mutation.frame import Frame
 
 __all__ = ["OPERATORS", "reshape", "view"]
 

@@ -17,10 +17,10 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from mutation.arithmetic import UndefinedError, evaluate
-from mutation.frame import Frame
-from mutation.kernels import Kernel, read_off
-from mutation.machine import (
+from tests.mutation.arithmetic import UndefinedError, evaluate
+from tests.mutation.frame import Frame
+from tests.mutation.kernels import Kernel, read_off
+from tests.mutation.machine import (
     KILLED,
     FailedError,
     Machine,

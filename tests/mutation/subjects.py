@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import tvm
-from models.planned import CASES
-from models.zoo import MODELS
 from tvm import relax
 from tvm.relax import transform
 
-from mutation.views import with_views
 from symalloc.planner.options import PlanOptions
 from symalloc.relax.passes.plan_pass import PlanMemory
+from tests.models.planned import CASES
+from tests.models.zoo import MODELS
+from tests.mutation.views import with_views
 
 __all__ = ["OTHERS", "OURS", "THEIRS", "VIEWS", "Subject", "plan_ours", "plan_theirs", "subjects"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from mutation.editable import rebuild, take_apart
-from mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
-from mutation.operators import OPERATORS
-from mutation.subjects import plan_theirs, subjects
 from symalloc.planner.options import PlanOptions
+from tests.mutation.editable import rebuild, take_apart
+from tests.mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
+from tests.mutation.operators import OPERATORS
+from tests.mutation.subjects import plan_theirs, subjects
 
 pytestmark = pytest.mark.slow
 

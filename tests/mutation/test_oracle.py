@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import tvm
-from models.zoo import MODELS
 from tvm.script import from_source
 
-from mutation.arithmetic import UndefinedError, evaluate
-from mutation.harness import mutants
-from mutation.memory import Region, Stamp
-from mutation.oracle import NotModelledError, examine
-from mutation.subjects import OURS, THEIRS, plan_ours, plan_theirs
 from symalloc.planner.options import PlanOptions
+from tests.models.zoo import MODELS
+from tests.mutation.arithmetic import UndefinedError, evaluate
+from tests.mutation.harness import mutants
+from tests.mutation.memory import Region, Stamp
+from tests.mutation.oracle import NotModelledError, examine
+from tests.mutation.subjects import OURS, THEIRS, plan_ours, plan_theirs
 
 _HEAD = """
 @I.ir_module

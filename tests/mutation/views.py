@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.op import memory
 from tvm.script import relax as R  # noqa: N812
 
-from mutation.editable import Sequence, Step, rebuild, take_apart
+from tests.mutation.editable import Sequence, Step, rebuild, take_apart
 
 __all__ = ["with_views"]
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from program.build import KERNELS, U8, Body, buffer, param, program_of, shape, tensor_of
-
 from symalloc.planner.model import Plan
 from symalloc.program.model import (
     Alias,
@@ -35,6 +33,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, symbol
+from tests.program.build import KERNELS, U8, Body, buffer, param, program_of, shape, tensor_of
 
 EXTENTS = ("n", "4*n", "64*n", "256*m", "n*m", "n + 3", "max(n - 5, 0)", "1000", "(n + 7)//8")
 SCALED = ("max(s, 0)", "max(n + s, 0)", "s + 40", "64*s", "n*s", "s*s")

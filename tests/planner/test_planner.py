@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from program.build import U8, Body, param, program_of, shape, tensor_of
 
 from symalloc.planner import planner
 from symalloc.planner.check.certificate import INDEX
@@ -20,6 +19,7 @@ from symalloc.planner.planner import plan_function, plan_program
 from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from tests.program.build import U8, Body, param, program_of, shape, tensor_of
 
 
 def fresh(body: Body, extent: str, name: str) -> Var:

@@ -11,7 +11,6 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from plan.random_programs import logs, random_program
 
 from symalloc.planner.check.validate import validate
 from symalloc.planner.floor import floor_bytes, live_sums
@@ -23,6 +22,7 @@ from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
+from tests.planner.random_programs import logs, random_program
 
 SEEDS = range(40)
 VALUES = ((0, 0, 0), (1, 1, 1), (5, 3, 7), (64, 17, 100), (5, 3, -3), (70, 3, -41), (1, 9, -1000))

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import jsonschema
 
-from report import samples
 from symalloc.report.json import render_json, schema_text
+from tests.report import samples
 
 Golden = Callable[[str, str], None]
 DIAGNOSTIC_KEYS = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from report import samples
 from symalloc.report.concise import render_concise
 from symalloc.report.github import render_github
+from tests.report import samples
 
 Golden = Callable[[str, str], None]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from report import plan_samples
 from symalloc.planner.account.summary import Summary
 from symalloc.report.plan import plans_as_text
 from symalloc.report.plan_json import plan_schema_text, plans_as_json
+from tests.report import plan_samples
 
 Golden = Callable[[str, str], None]
 SAMPLES = {

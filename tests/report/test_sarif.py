@@ -6,11 +6,11 @@ from pathlib import Path
 
 import jsonschema
 
-from report import samples
 from symalloc.linter.diagnostic import Report
 from symalloc.program.span import Source
 from symalloc.report.sarif import FINGERPRINT, render_sarif
 from symalloc.rulebook.book import load_rules
+from tests.report import samples
 
 SCHEMA = Path(__file__).parent / "data" / "sarif-schema-2.1.0.json"
 RULES = load_rules().rules

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from report import samples
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Report, Summary
 from symalloc.program.span import Source
 from symalloc.report.text import render_summary, render_text
+from tests.report import samples
 
 Golden = Callable[[str, str], None]
 

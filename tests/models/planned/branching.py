@@ -8,7 +8,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
-from models.planned.case import bind, case
+from tests.models.planned.case import bind, case
 
 _ROWS = bind("n", 1, 7, 16, 33, 64, 100)
 _SEGFAULT = "StaticPlanBlockMemory uses a storage of the then-branch in the else-branch"

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tvm
 
-from models.execution import random_inputs
-from models.measure import Usage, floor, measured
-from models.planned.case import Binding
-from models.planned.variants import Machine, Variants
+from tests.models.execution import random_inputs
+from tests.models.measure import Usage, floor, measured
+from tests.models.planned.case import Binding
+from tests.models.planned.variants import Machine, Variants
 
 __all__ = ["Row", "Worst", "compare"]
 

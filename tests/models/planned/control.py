@@ -7,7 +7,7 @@ import tvm
 from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
-from models.planned.case import bind, case, declared
+from tests.models.planned.case import bind, case, declared
 
 _ROWS = bind("n", 1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
 _SEGFAULT = "StaticPlanBlockMemory uses a storage of the then-branch in the else-branch"

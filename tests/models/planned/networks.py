@@ -8,8 +8,8 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from models.planned.case import bind, case, declared
-from models.zoo import encoder, llama, sequence
+from tests.models.planned.case import bind, case, declared
+from tests.models.zoo import encoder, llama, sequence
 
 _LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
 _LENGTHS = (1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared

@@ -10,11 +10,11 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from models.measure import ALLOCATOR
-from models.planned.case import Case
 from symalloc.planner.options import PlanOptions
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from tests.models.measure import ALLOCATOR
+from tests.models.planned.case import Case
 
 __all__ = ["Machine", "Variants"]
 

@@ -1,6 +1,6 @@
 """Ordinary models: what TVM accepts, builds and runs.  `MODELS` holds them by name."""
 
-from models.zoo import (
+from tests.models.zoo import (
     control,
     data_dependent,
     encoder,
@@ -13,7 +13,7 @@ from models.zoo import (
     tuples,
     vision,
 )
-from models.zoo.registry import MODELS, Model
+from tests.models.zoo.registry import MODELS, Model
 
 __all__ = [
     "MODELS",

@@ -8,7 +8,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
-from models.zoo.registry import model
+from tests.models.zoo.registry import model
 
 
 @model()

@@ -6,7 +6,7 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from models.zoo.registry import model
+from tests.models.zoo.registry import model
 
 
 class _Attention(nn.Module):

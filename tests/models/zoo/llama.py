@@ -11,7 +11,7 @@ from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.nn.llm.kv_cache import PagedKVCache, TIRPagedKVCache
 from tvm.target import Target
 
-from models.zoo.registry import model
+from tests.models.zoo.registry import model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import tvm
 from tvm.relax.frontend import nn
 
-from models.zoo.registry import model
+from tests.models.zoo.registry import model
 
 
 class _MLP(nn.Module):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from models.zoo.registry import model
+from tests.models.zoo.registry import model
 
 
 def _import(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from mutation.editable import EditableFunction
-from mutation.operators import calls, handing_over, kills, sizes, storages
+from tests.mutation.editable import EditableFunction
+from tests.mutation.operators import calls, handing_over, kills, sizes, storages
 
 __all__ = ["OPERATORS", "Operator"]
 

@@ -7,8 +7,8 @@ from random import Random
 
 from tvm import relax
 
-from mutation.editable import EditableFunction, Sequence, Step, inline_sizes
-from mutation.operators.places import allocate_first, draw, drop_storage_kills, set_argument
+from tests.mutation.editable import EditableFunction, Sequence, Step, inline_sizes
+from tests.mutation.operators.places import allocate_first, draw, drop_storage_kills, set_argument
 
 __all__ = ["reorder_calls", "replace_argument"]
 

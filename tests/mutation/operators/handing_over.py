@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from mutation.editable import EditableFunction, Step
-from mutation.kernels import takes_offset, with_offset_factor
-from mutation.operators.places import draw, named
+from tests.mutation.editable import EditableFunction, Step
+from tests.mutation.kernels import takes_offset, with_offset_factor
+from tests.mutation.operators.places import draw, named
 
 __all__ = ["coarsen_offset", "forget_to_settle", "refuse_offset"]
 

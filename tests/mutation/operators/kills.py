@@ -7,8 +7,8 @@ from random import Random
 import tvm
 from tvm import relax
 
-from mutation.editable import EditableFunction, Step
-from mutation.operators.places import KILLS, draw, named
+from tests.mutation.editable import EditableFunction, Step
+from tests.mutation.operators.places import KILLS, draw, named
 
 __all__ = ["drop_kill", "duplicate_kill", "kill_earlier", "kill_later", "use_after_kill"]
 

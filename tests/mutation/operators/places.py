@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import relax
 
-from mutation.editable import EditableFunction, Sequence, Step, with_arguments
+from tests.mutation.editable import EditableFunction, Sequence, Step, with_arguments
 
 __all__ = [
     "ALLOC_STORAGE",

@@ -9,8 +9,16 @@ import tvm
 from tvm import relax
 from tvm.script import relax as R  # noqa: N812
 
-from mutation.editable import EditableFunction, Step, inline_sizes
-from mutation.operators.places import ALLOC_STORAGE, ALLOC_TENSOR, VIEWS, draw, named, retype, set_argument
+from tests.mutation.editable import EditableFunction, Step, inline_sizes
+from tests.mutation.operators.places import (
+    ALLOC_STORAGE,
+    ALLOC_TENSOR,
+    VIEWS,
+    draw,
+    named,
+    retype,
+    set_argument,
+)
 
 __all__ = [
     "change_dtype",

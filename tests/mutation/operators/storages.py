@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import relax
 
-from mutation.editable import EditableFunction, inline_sizes
-from mutation.operators.places import (
+from tests.mutation.editable import EditableFunction, inline_sizes
+from tests.mutation.operators.places import (
     ALLOC_STORAGE,
     ALLOC_TENSOR,
     allocate_first,

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from program.build import U8, Body, param, shape, tensor_of
 
 from symalloc.analysis.summaries import analyse
 from symalloc.planner.account.reserved import reserved_sums, undominated
@@ -10,6 +9,7 @@ from symalloc.program.model import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_expr
+from tests.program.build import U8, Body, param, shape, tensor_of
 
 
 def texts(*sums: str) -> list[str]:

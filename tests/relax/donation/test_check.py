@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
-from plan.random_programs import MIX, MIX_KERNEL, Machine, Maker
-from program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
 
 from symalloc.analysis.donation import Donation
 from symalloc.analysis.summaries import analyse
@@ -28,6 +26,8 @@ from symalloc.program.types import DType, TensorType, TupleType
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import Carried, carried
 from symalloc.size.expr import ZERO
+from tests.planner.random_programs import MIX, MIX_KERNEL, Machine, Maker
+from tests.program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
 
 PROVER = Prover()
 

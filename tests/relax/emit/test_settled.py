@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from program.build import U8, Body, param, shape, tensor_of
 
 from symalloc.program.model import AllocFresh, If, Operand, TupleValue, Var
 from symalloc.relax.emit.settled import uses
+from tests.program.build import U8, Body, param, shape, tensor_of
 
 EVERYWHERE = frozenset(range(8))
 X = param("x", "n")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from models.measure import ALLOCATOR, compiler, floor, load, measured
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from tests.models.measure import ALLOCATOR, compiler, floor, load, measured
 
 ROWS = 7
 PATHS = tuple(product((False, True), repeat=2))

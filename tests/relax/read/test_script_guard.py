@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
 
 from symalloc.relax.read import script as read_script
 from symalloc.relax.read.script import ScriptReader
@@ -13,6 +12,7 @@ from symalloc.relax.read.script_dialect import dialect_names
 from symalloc.relax.read.script_file import Script, ScriptError, parse_script
 from symalloc.relax.read.script_guard import refusals
 from symalloc.relax.tvm_error import error_text
+from tests.relax.script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 
