@@ -186,7 +186,7 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
 
 
 def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
-    from symalloc.prover.certificate import certificate
+    from symalloc.prover.smtlib import certificate
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,6 @@ from math import ceil
 from symalloc.planner.buffers.sizing import parts
 from symalloc.planner.model import Arena, Guard
 from symalloc.prover.domain import INT64_MAX, Domain
-from symalloc.prover.guards import minimise
 from symalloc.prover.prover import Prover
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
 from symalloc.size.condition import FALSE, Condition, conjunction, le
@@ -56,7 +55,7 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
     signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
-    return tuple(Guard(condition=c, check=checks[c]) for c in minimise(list(checks), domain, prover))
+    return tuple(Guard(condition=c, check=checks[c]) for c in prover.minimise(list(checks), domain))
 
 
 def _tightest(bounds: Iterable[Expr]) -> list[Expr]:

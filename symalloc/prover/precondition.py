@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from symalloc.prover.bounds import decide
 from symalloc.prover.budget import Budget
-from symalloc.prover.inquiry import Inquiry
+from symalloc.prover.normalize import NormalizedDomain
+from symalloc.prover.query import Query
 from symalloc.prover.readable import simplify
 from symalloc.prover.refute import refute
-from symalloc.prover.region import Region
 from symalloc.prover.univariate import (
-    Exact,
     Intervals,
+    SolutionSet,
     classes,
     complement,
     intersect,
@@ -32,12 +32,12 @@ MAX_LENGTH = 120
 SMALL = Budget(z3_steps=0, cases=24, work=30_000)
 
 
-def precondition(inquiry: Inquiry, exact: Exact | None) -> Condition | None:
-    """The most readable condition found that is equivalent to the claim over its region, in the domain's
+def precondition(query: Query) -> Condition | None:
+    """The most readable condition found that is equivalent to the claim over its domain, in the domain's
     symbols.
     """
-    for candidate in _candidates(inquiry, exact):
-        if _short(candidate) and equivalent(inquiry, candidate, exact):
+    for candidate in _candidates(query):
+        if _short(candidate) and equivalent(query, candidate):
             return candidate
     return None
 
@@ -46,28 +46,25 @@ def _short(candidate: Condition) -> bool:
     return len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
 
 
-def equivalent(inquiry: Inquiry, candidate: Condition, exact: Exact | None = None) -> bool:
-    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's region.
-
-    `exact` is the claim's solution set, where it has one symbol.
-    """
-    region = inquiry.region
-    if candidate == inquiry.constraint and inquiry.holds == region.reduce(candidate):
+def equivalent(query: Query, candidate: Condition) -> bool:
+    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's domain."""
+    domain = query.domain
+    if candidate == query.constraint and query.holds == domain.reduce(candidate):
         return True
-    if exact is not None:
-        alike = _same_solutions(exact, region.reduce(candidate), region)
+    if query.solutions is not None:
+        alike = _same_solutions(query.solutions, domain.reduce(candidate), domain)
         if alike is not None:
             return alike
-    there = region.reduce(holds(candidate, region.positive))
-    if any(there.evaluate(p) is not inquiry.holds.evaluate(p) for p in region.points[:40]):
+    there = domain.reduce(holds(candidate, domain.positive))
+    if any(there.evaluate(p) is not query.holds.evaluate(p) for p in domain.points[:40]):
         return False
-    elsewhere = region.reduce(fails(candidate, region.positive))
-    return _never(conjunction((there, inquiry.fails)), region) and _never(
-        conjunction((elsewhere, inquiry.holds)), region
+    elsewhere = domain.reduce(fails(candidate, domain.positive))
+    return _never(conjunction((there, query.fails)), domain) and _never(
+        conjunction((elsewhere, query.holds)), domain
     )
 
 
-def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool | None:
+def _same_solutions(exact: SolutionSet, candidate: Condition, domain: NormalizedDomain) -> bool | None:
     """Whether `candidate` takes in all of the solutions and nothing outside them; None where it has another
     period.
     """
@@ -75,7 +72,7 @@ def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool 
     if candidate.symbols != {exact.name} or step is None or exact.step % step:
         return None
     inside, outside = dict(exact.inside), dict(exact.outside)
-    for residue, least, greatest in classes(exact.name, exact.step, region.box):
+    for residue, least, greatest in classes(exact.name, exact.step, domain.box):
         taken = solve(candidate, least, greatest, step=exact.step, residue=residue)
         if taken is None:
             return None
@@ -85,52 +82,52 @@ def _same_solutions(exact: Exact, candidate: Condition, region: Region) -> bool 
     return True
 
 
-def _never(condition: Condition, region: Region) -> bool:
-    if condition.as_bool is False or decide(condition, region.box) is False:
+def _never(condition: Condition, domain: NormalizedDomain) -> bool:
+    if condition.as_bool is False or decide(condition, domain.box) is False:
         return True
-    exact = solve_exactly(condition, region)
+    exact = solve_exactly(condition, domain)
     if exact is not None:
         return not any(spans for _, spans in exact.inside)
-    return refute((*region.facts, condition), region.box, SMALL) is not None
+    return refute((*domain.facts, condition), domain.box, SMALL) is not None
 
 
-def _candidates(inquiry: Inquiry, exact: Exact | None) -> Iterator[Condition]:
-    if exact is not None:
-        found = _from_solutions(exact, inquiry.region)
+def _candidates(query: Query) -> Iterator[Condition]:
+    if query.solutions is not None:
+        found = _from_solutions(query.solutions, query.domain)
         if found is not None:
             yield found
-    region = inquiry.region
-    guarded = holds(inquiry.constraint, region.positive)
-    simple = _without_the_given(simplify(guarded, region.bounds()), region)
+    domain = query.domain
+    guarded = holds(query.constraint, domain.positive)
+    simple = _without_the_given(simplify(guarded, domain.bounds()), domain)
     yield simple
     if simple != guarded:
         yield guarded
 
 
-def _without_the_given(condition: Condition, region: Region) -> Condition:
-    """Drop conjuncts that follow from the region and the others, and alternatives that never hold."""
+def _without_the_given(condition: Condition, domain: NormalizedDomain) -> Condition:
+    """Drop conjuncts that follow from the domain and the others, and alternatives that never hold."""
     if isinstance(condition, Or):
         return disjunction(
-            c for c in condition.operands if not _never(_reduced(c, region, false=False), region)
+            c for c in condition.operands if not _never(_reduced(c, domain, false=False), domain)
         )
     if not isinstance(condition, And):
         return condition
     kept = list(condition.operands)
     for part in reversed(condition.operands):
-        others = [_reduced(c, region, false=False) for c in kept if c != part]
-        if _never(conjunction((*others, _reduced(part, region, false=True))), region):
+        others = [_reduced(c, domain, false=False) for c in kept if c != part]
+        if _never(conjunction((*others, _reduced(part, domain, false=True))), domain):
             kept.remove(part)
     return conjunction(kept)
 
 
-def _reduced(condition: Condition, region: Region, *, false: bool) -> Condition:
+def _reduced(condition: Condition, domain: NormalizedDomain, *, false: bool) -> Condition:
     write = fails if false else holds
-    return region.reduce(write(condition, region.positive))
+    return domain.reduce(write(condition, domain.positive))
 
 
-def _from_solutions(exact: Exact, region: Region) -> Condition | None:
+def _from_solutions(exact: SolutionSet, domain: NormalizedDomain) -> Condition | None:
     """The solution set as bounds, values or a remainder of the domain's symbol."""
-    subject = _subject(exact.name, region)
+    subject = _subject(exact.name, domain)
     if subject is None:
         return None
     name, scale, offset = subject
@@ -157,13 +154,13 @@ def _from_solutions(exact: Exact, region: Region) -> Condition | None:
     )
 
 
-def _subject(name: str, region: Region) -> tuple[str, int, int] | None:
+def _subject(name: str, domain: NormalizedDomain) -> tuple[str, int, int] | None:
     """The domain's symbol that `name` stands for, as `(symbol, scale, offset)`: symbol == scale*name +
     offset.
     """
-    if name in region.names:
+    if name in domain.names:
         return name, 1, 0
-    for original, value in region.solved.items():
+    for original, value in domain.solved.items():
         terms = {m: c for m, c in value.terms.items() if m}
         if value.symbols == {name} and value.is_polynomial and len(terms) == 1:
             ((monomial, scale),) = terms.items()
@@ -214,7 +211,7 @@ def _between(value: Expr, least: int | None, greatest: int | None) -> Condition:
     return conjunction(parts)
 
 
-def _as_remainder(exact: Exact) -> Condition | None:
+def _as_remainder(exact: SolutionSet) -> Condition | None:
     """`n % d == r`, `n % d != r` or `n % d <= r` where whole residue classes are in or out."""
     taken = {r for r, spans in exact.inside if spans}
     left = {r for r, spans in exact.outside if spans}

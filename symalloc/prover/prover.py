@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from symalloc.prover.alpha import canonical, rename_proof
 from symalloc.prover.budget import Budget
+from symalloc.prover.counterexample import explain_proof
 from symalloc.prover.domain import Domain
-from symalloc.prover.explain import explain_proof
-from symalloc.prover.inquiry import Inquiry, Outcome, decide_claim, inhabited
-from symalloc.prover.region import Region
-from symalloc.prover.sampling import first_points
+from symalloc.prover.domain_cache import DomainCache, canonicalize, content_key, rename_proof
+from symalloc.prover.normalize import NormalizedDomain
+from symalloc.prover.point_search import first_points
+from symalloc.prover.query import Query, decide_query, inhabited, undecided
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.prover.view import View, content_key
-from symalloc.size.condition import Condition
+from symalloc.size.condition import And, Condition
 
-__all__ = ["Prover"]
-
-MAX_VIEWS = 4096
+MAX_DOMAINS = 4096
 MAX_PROOFS = 200_000
 _EVERYTHING = Domain()
 
@@ -35,8 +32,8 @@ class Prover:
         self.budget = budget
         self.solver = Solver(budget)
         self._decided: Counter[str] = Counter()
-        self._views: dict[int, tuple[Domain, View]] = {}  # holds the domain, and so its id, alive
-        self._by_content: dict[tuple[object, ...], View] = {}
+        self._caches: dict[int, tuple[Domain, DomainCache]] = {}  # holds the domain, and so its id, alive
+        self._by_content: dict[tuple[object, ...], DomainCache] = {}
         self._shared: dict[tuple[object, ...], tuple[tuple[str, ...], Proof]] = {}
 
     @property
@@ -50,87 +47,106 @@ class Prover:
         With `explain` also the smallest counterexample and a precondition where one is found; without,
         whatever points the decision came by.
         """
-        entry = self._views.get(id(domain))
-        view = entry[1] if entry is not None else self._view(domain)
-        known = view.explained.get(constraint)
+        entry = self._caches.get(id(domain))
+        cache = entry[1] if entry is not None else self._cache(domain)
+        known = cache.explained.get(constraint)
         if known is None and not explain:
-            known = view.plain.get(constraint)
-        return known if known is not None else self._prove(constraint, view, explain)
+            known = cache.plain.get(constraint)
+        return known if known is not None else self._prove(constraint, cache, explain)
 
     def implies(
         self, premises: Iterable[Condition], conclusion: Condition, domain: Domain = _EVERYTHING
     ) -> bool:
-        """Whether `conclusion` was proved to follow from `premises` over `domain`; False also where
+        """True if `conclusion` was proved to follow from `premises` over `domain`; False also where
         undecided.
         """
-        proof = self.prove(conclusion, domain.assuming(premises), explain=False)
-        return proof.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS)
+        return self.prove(conclusion, domain.assuming(premises), explain=False).holds
+
+    def minimise(self, guards: Sequence[Condition], domain: Domain) -> tuple[Condition, ...]:
+        """A subset of `guards` (conjunctions taken apart) that implies all of them over `domain`.
+
+        It keeps their order.  Longer conditions are dropped first, so that the cheapest checks remain.  A
+        guard that cannot be proved to follow from the others stays.
+        """
+        parts = dict.fromkeys(p for g in guards for p in (g.operands if isinstance(g, And) else (g,)))
+        proofs = ((p, self.prove(p, domain, explain=False)) for p in parts)
+        kept = [p for p, proof in proofs if proof.verdict is not Verdict.ALWAYS_VALID]
+        for guard in sorted(kept, key=lambda g: (-len(g.key), g.key)):
+            others = [g for g in kept if g != guard]
+            if others and self.implies(others, guard, domain):
+                kept = others
+        return tuple(kept)
 
     def complete(self, point: Mapping[str, int], domain: Domain) -> dict[str, int] | None:
         """`point` with values for the assumptions' symbols that it leaves out; None where none are known."""
-        view = self._view(domain)
+        cache = self._cache(domain)
         full = dict(point)
-        for region in view.other_groups(frozenset(point)):
-            if inhabited(region, self.solver) is not True:
+        for normalized in cache.other_parts(frozenset(point)):
+            if inhabited(normalized, self.solver) is not True:
                 return None
-            full |= region.lift(first_points(region)[0])
+            full |= normalized.to_domain(first_points(normalized)[0])
         return full
 
-    def _view(self, domain: Domain) -> View:
+    def _cache(self, domain: Domain) -> DomainCache:
         key = content_key(domain)
-        view = self._by_content.get(key)
-        if view is None:
-            if len(self._by_content) >= MAX_VIEWS:
+        cache = self._by_content.get(key)
+        if cache is None:
+            if len(self._by_content) >= MAX_DOMAINS:
                 self._by_content.clear()
-            view = self._by_content[key] = View(domain)
-        if len(self._views) >= MAX_VIEWS:
-            self._views.clear()
-        self._views[id(domain)] = (domain, view)
-        return view
+            cache = self._by_content[key] = DomainCache(domain)
+        if len(self._caches) >= MAX_DOMAINS:
+            self._caches.clear()
+        self._caches[id(domain)] = (domain, cache)
+        return cache
 
-    def _prove(self, constraint: Condition, view: View, explain: bool) -> Proof:
+    def _prove(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
         start = perf_counter()
-        key, names = self._shared_key(constraint, view, explain)
+        key, names = self._shared_key(constraint, cache, explain)
         shared = self._shared.get(key)
         proof = rename_proof(shared[1], shared[0], names) if shared is not None else None
         if proof is None:
-            proof = self._decide(constraint, view, explain)
-            proof = replace(proof, seconds=perf_counter() - start)
+            proof = replace(self._decide(constraint, cache, explain), seconds=perf_counter() - start)
             self._decided[proof.decided_by] += 1
             if len(self._shared) >= MAX_PROOFS:
                 self._shared.clear()
             self._shared[key] = (names, proof)
-        (view.explained if explain else view.plain)[constraint] = proof
+        proof = replace(proof, domain=cache.domain)
+        (cache.explained if explain else cache.plain)[constraint] = proof
         return proof
 
     def _shared_key(
-        self, constraint: Condition, view: View, explain: bool
+        self, constraint: Condition, cache: DomainCache, explain: bool
     ) -> tuple[tuple[object, ...], tuple[str, ...]]:
-        region, text = view.region(constraint.symbols)
-        canon, names = canonical(f"{constraint.key}|{text}", region.names)
-        domain = view.domain
+        normalized, text = cache.normalized(constraint.symbols)
+        canon, names = canonicalize(f"{constraint.key}|{text}", normalized.names)
+        domain = cache.domain
         bounds = tuple((domain.lower_of(n), domain.upper_of(n)) for n in names)
-        return (canon, bounds, self._others(view, region), explain), names
+        return (canon, bounds, self._others(cache, normalized), explain), names
 
-    def _decide(self, constraint: Condition, view: View, explain: bool) -> Proof:
+    def _decide(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
         self.solver.begin()
-        region, _ = view.region(constraint.symbols)
-        living = (inhabited(region, self.solver), self._others(view, region))
+        normalized, _ = cache.normalized(constraint.symbols)
+        living = (inhabited(normalized, self.solver), self._others(cache, normalized))
         if False in living:
             return Proof(
                 verdict=Verdict.VACUOUS, decided_by="bounds", reason="the assumptions contradict each other"
             )
-        inquiry = Inquiry(constraint, region)
-        outcome = decide_claim(inquiry, self.solver, self.budget)
-        if outcome.verdict is Verdict.ALWAYS_INVALID and None in living:
-            outcome = Outcome.unknown(outcome, "no point that satisfies the assumptions was found")
+        query = Query(constraint, normalized)
+        proof = decide_query(query, self.solver, self.budget)
+        if proof.verdict is Verdict.ALWAYS_INVALID and None in living:
+            proof = undecided(proof, "no point that satisfies the assumptions was found")
         if explain:
-            return explain_proof(inquiry, outcome)
-        return outcome.proof(region)
+            proof = explain_proof(query, proof)
+        point, witness = proof.counterexample, proof.witness
+        return replace(
+            proof,
+            counterexample=None if point is None else normalized.to_domain(point),
+            witness=None if witness is None else normalized.to_domain(witness),
+        )
 
-    def _others(self, view: View, region: Region) -> bool | None:
-        """Whether the assumptions that have nothing to do with `region` can be met."""
-        if not view.groups:
+    def _others(self, cache: DomainCache, normalized: NormalizedDomain) -> bool | None:
+        """Whether the assumptions that have nothing to do with `normalized` can be met."""
+        if not cache.groups:
             return True
-        living = {inhabited(other, self.solver) for other in view.other_groups(frozenset(region.names))}
+        living = {inhabited(other, self.solver) for other in cache.other_parts(frozenset(normalized.names))}
         return False if False in living else None if None in living else True

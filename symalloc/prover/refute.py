@@ -14,9 +14,9 @@ from symalloc.prover.bounds import Box, decide
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.cases import choices, first_choice, replace
 from symalloc.prover.equations import impossible
+from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
-from symalloc.prover.region import Region, absorb
 from symalloc.prover.residues import residue_classes
 from symalloc.size.atoms import Atom, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
@@ -93,15 +93,15 @@ class _Refutation:
     def leaf(self, literals: Sequence[Relation], box: Box) -> bool:
         """Refute relations without alternatives or choices."""
         box = box.copy()
-        region = Region(names=tuple(box.lower), box=box)
+        domain = NormalizedDomain(names=tuple(box.lower), box=box)
         conditions, quotients = abstract_quotients(literals, box)
-        absorb(region, conditions, euclid=True)
-        if region.empty:
+        absorb(domain, conditions, euclid=True)
+        if domain.empty:
             return self.used("equalities")
-        facts = [d for f in region.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
+        facts = [d for f in domain.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
         if contradiction(facts, box, self.meter, multiply=False):
             return self.used("products")
-        facts += _ordered_quotients(quotients, facts, region)
+        facts += _ordered_quotients(quotients, facts, domain)
         if contradiction(facts, box, self.meter):
             return self.used("products")
         if any(impossible(f, box) for f in facts):
@@ -162,15 +162,15 @@ def _without_factor(fact: Relation, box: Box) -> list[Relation]:
 
 
 def _ordered_quotients(
-    quotients: Sequence[Quotient], facts: Sequence[Relation], region: Region
+    quotients: Sequence[Quotient], facts: Sequence[Relation], domain: NormalizedDomain
 ) -> list[Relation]:
     """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts, and `q <= n`
     for quotients `(n + c) // d`.
     """
     found: list[Relation] = []
     for lesser, greater, refuted in _orders(quotients):
-        if contradiction((*facts, region.reduce(refuted)), region.box, Meter(LEMMA_WORK)):
-            ordered = region.reduce(le(lesser, greater))
+        if contradiction((*facts, domain.reduce(refuted)), domain.box, Meter(LEMMA_WORK)):
+            ordered = domain.reduce(le(lesser, greater))
             found += [ordered] if isinstance(ordered, Relation) else []
     return found
 

@@ -1,4 +1,4 @@
-"""Exact linear programming, just enough to find a contradiction as a non-negative combination of
+"""SolutionSet linear programming, just enough to find a contradiction as a non-negative combination of
 inequalities.
 
 The question is whether non-negative weights make a sum of the columns at most zero in every row and

@@ -14,13 +14,13 @@ from math import lcm
 
 from symalloc.prover.bounds import Box
 from symalloc.prover.cases import split_extrema
-from symalloc.prover.region import Region
+from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.residue_form import coefficients
 from symalloc.size.atoms import FloorDiv, Mod, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
 from symalloc.size.expr import Expr
 
-__all__ = ["Exact", "Intervals", "classes", "nonpositive", "period", "solve", "solve_exactly"]
+__all__ = ["Intervals", "SolutionSet", "classes", "nonpositive", "period", "solve", "solve_exactly"]
 
 Intervals = list[tuple[int, int]]
 MAX_PERIOD = 64
@@ -52,7 +52,7 @@ def solve(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exact:
+class SolutionSet:
     """Where a claim in `name` alone holds and fails: for each residue modulo `step`, intervals of the
     quotient.
     """
@@ -80,32 +80,32 @@ class Exact:
         return min(values, key=lambda v: (abs(v), v), default=None)
 
 
-def solve_exactly(holds: Condition, region: Region) -> Exact | None:
+def solve_exactly(holds: Condition, domain: NormalizedDomain) -> SolutionSet | None:
     """The solution set of a claim whose symbols, and those of the facts, are one."""
-    names = holds.symbols.union(*(f.symbols for f in region.facts)) if region.facts else holds.symbols
+    names = holds.symbols.union(*(f.symbols for f in domain.facts)) if domain.facts else holds.symbols
     if len(names) != 1:
         return None
     (name,) = names
-    given = split_extrema(conjunction(region.facts), limit=16)
+    given = split_extrema(conjunction(domain.facts), limit=16)
     claim = split_extrema(holds, limit=16)
     step = period(conjunction((given, claim)))
     if step is None:
         return None
     inside: list[tuple[int, Intervals]] = []
     outside: list[tuple[int, Intervals]] = []
-    for residue, least, greatest in classes(name, step, region.box):
+    for residue, least, greatest in classes(name, step, domain.box):
         taken = solve(claim, least, greatest, step=step, residue=residue)
         if taken is None:
             return None
         left = complement(taken, least, greatest)
-        if region.facts:
+        if domain.facts:
             whole = solve(given, least, greatest, step=step, residue=residue)
             if whole is None:
                 return None
             taken, left = intersect(whole, taken), intersect(whole, left)
         inside.append((residue, taken))
         outside.append((residue, left))
-    return Exact(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
+    return SolutionSet(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
 
 
 def classes(name: str, step: int, box: Box) -> Iterator[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""What a proof says: never a bool."""
+"""Verdicts, and proofs: what the prover answers and what a finding holds.  Never a bool."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from symalloc.prover.domain import Domain
 from symalloc.size.condition import Condition
-
-__all__ = ["Proof", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -24,20 +23,26 @@ class Verdict(StrEnum):
 class Proof:
     """The answer to one question.
 
+    `domain`: the bounds and assumptions that the verdict was reached under; None where it needs none.
     `counterexample`: a point of the domain where the constraint fails, the smallest found (least sum, then
     lexicographic); None where it is always valid.  `witness`: a point where it holds; None where always
-    invalid.
-    `precondition`: a readable condition proved equivalent to the constraint over the domain; None where
-    none was found.
+    invalid.  `precondition`: a readable condition proved equivalent to the constraint over the domain; None
+    where none was found.
     `unknown`: whether a run-time check was chosen for want of a decision; `reason` says why, in words.
     `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.
     """
 
     verdict: Verdict
     decided_by: str
+    domain: Domain | None = None
     counterexample: Mapping[str, int] | None = None
     witness: Mapping[str, int] | None = None
     precondition: Condition | None = None
     unknown: bool = False
     reason: str | None = None
     seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """True where no point of the domain breaks the constraint: always valid, or vacuous."""
+        return self.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS)

@@ -12,12 +12,12 @@ from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.cases import first_choice, split_extrema
 from symalloc.prover.equations import divisor_points, factor, impossible
+from symalloc.prover.normalize import NormalizedDomain, absorb
+from symalloc.prover.point_search import satisfies, walk
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import abstract_quotients, divide
 from symalloc.prover.readable import simplify
 from symalloc.prover.refute import refute, refute_by_residues
-from symalloc.prover.region import Region, absorb
-from symalloc.prover.sampling import satisfies, walk
 from symalloc.prover.simplex import negative_combination
 from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
 from symalloc.size import Condition, Expr, Relation, parse_condition, parse_expr
@@ -66,7 +66,7 @@ def test_univariate_reaches_the_end_of_int64() -> None:
 @given(conditions(), boxes())
 @settings(max_examples=150)
 def test_exact_solutions_are_all_and_only_those_that_hold(condition: Condition, there: Box) -> None:
-    exact = solve_exactly(condition, Region(names=tuple(there.lower), box=there))
+    exact = solve_exactly(condition, NormalizedDomain(names=tuple(there.lower), box=there))
     if exact is None:
         return
     spans = dict(exact.inside)
@@ -195,13 +195,13 @@ def test_exact_division_of_polynomials() -> None:
 @given(st.lists(conditions(), min_size=1, max_size=3), boxes(5))
 @settings(max_examples=200)
 def test_regions_keep_exactly_the_points(claims: list[Condition], there: Box) -> None:
-    region = Region(names=tuple(there.lower), box=there.copy())
-    absorb(region, claims)
+    domain = NormalizedDomain(names=tuple(there.lower), box=there.copy())
+    absorb(domain, claims)
     wanted = {tuple(sorted(p.items())) for p in points(there) if satisfies(p, claims)}
-    if region.empty:
+    if domain.empty:
         assert not wanted
         return
-    lifted = (region.lift(p) for p in points(region.box) if satisfies(p, region.facts))
+    lifted = (domain.to_domain(p) for p in points(domain.box) if satisfies(p, domain.facts))
     assert {tuple(sorted(p.items())) for p in lifted} == wanted
 
 

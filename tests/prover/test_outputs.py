@@ -8,14 +8,13 @@ from collections.abc import Mapping
 import pytest
 import z3
 
-from symalloc.prover.alpha import canonical
 from symalloc.prover.batch import BatchError, answer, read_questions, summary
-from symalloc.prover.certificate import certificate
+from symalloc.prover.counterexample import minimise_point, order
 from symalloc.prover.domain import Domain
-from symalloc.prover.guards import minimise
+from symalloc.prover.domain_cache import canonicalize
+from symalloc.prover.normalize import components, read_bound, relevant
 from symalloc.prover.prover import Prover
-from symalloc.prover.region import components, read_bound, relevant
-from symalloc.prover.smallest import minimise_point, order
+from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
 from symalloc.size import parse_condition
 
@@ -66,7 +65,7 @@ def test_certificate_quotes_names() -> None:
 )
 def test_guards_are_minimised(guards: list[str], assume: list[str], kept: list[str]) -> None:
     domain = Domain(assumptions=tuple(map(parse_condition, assume)))
-    found = minimise([parse_condition(g) for g in guards], domain, Prover())
+    found = Prover().minimise([parse_condition(g) for g in guards], domain)
     prover = Prover()
     for guard in map(parse_condition, guards):  # nothing is lost
         assert prover.implies(found, guard, domain)
@@ -90,8 +89,8 @@ def test_smallest_point_of_none() -> None:
 
 
 def test_canonical_text_numbers_symbols_as_they_occur() -> None:
-    assert canonical("[2*m+n<=0]|[n+-1<=0]", ("m", "n")) == ("[2*$0+$1<=0]|[$1+-1<=0]", ("m", "n"))
-    assert canonical("min(a,b)", ("a", "min"))[0] == "min(a,b)"
+    assert canonicalize("[2*m+n<=0]|[n+-1<=0]", ("m", "n")) == ("[2*$0+$1<=0]|[$1+-1<=0]", ("m", "n"))
+    assert canonicalize("min(a,b)", ("a", "min"))[0] == "min(a,b)"
 
 
 def test_assumptions_fall_into_components() -> None:

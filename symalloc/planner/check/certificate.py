@@ -17,9 +17,9 @@ from typing import Any
 from symalloc.planner.check.judge import Judge
 from symalloc.planner.check.obligations import Obligation, obligations
 from symalloc.planner.model import Plan
-from symalloc.prover.certificate import certificate, status
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.prover.smtlib import certificate, status
 from symalloc.prover.verdict import Proof
 
 __all__ = ["INDEX", "plan_certificate", "write_certificate"]

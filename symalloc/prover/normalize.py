@@ -1,8 +1,8 @@
-"""A domain made ready for proofs about some of its symbols.
+"""Normalized domains: a domain made ready for proofs about some of its symbols.
 
 Assumptions that share no symbol with a claim, directly or through others, are left out; bounds are read off
 those in one symbol; equalities and `n % c == r` are solved and substituted, so that what remains has fewer
-symbols and fewer facts. The substitution is exact: points of the region are, one to one, points of the
+symbols and fewer facts. The substitution is exact: points of the domain are, one to one, points of the
 domain.
 """
 
@@ -18,17 +18,16 @@ from symalloc.size.condition import And, Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Expr, constant, symbol
 
-__all__ = ["Region", "absorb", "build_region", "components", "relevant"]
-
 Solution = tuple[
     str, Expr, tuple[str, int, int] | None
 ]  # a symbol, its value, and a new symbol in it with its bounds
 
 
 @dataclass(slots=True, kw_only=True)
-class Region:
-    """The points of `box` that satisfy `facts`; `solved` gives the domain's other symbols in terms of those
-    in `box`.
+class NormalizedDomain:
+    """The points of `box` that satisfy `facts`.
+
+    `solved` gives the domain's other symbols in terms of those in `box`.
     """
 
     names: tuple[str, ...]  # of the domain
@@ -39,16 +38,16 @@ class Region:
     points: list[dict[str, int]] = field(default_factory=list)  # known to lie inside, in terms of `box`
     sampled: int = 0  # how far sampling went
 
-    def lift(self, point: Mapping[str, int]) -> dict[str, int]:
+    def to_domain(self, point: Mapping[str, int]) -> dict[str, int]:
         """The point of the domain that stands for `point`."""
         return {n: self.solved[n].evaluate(point) if n in self.solved else point[n] for n in self.names}
 
     def reduce(self, condition: Condition) -> Condition:
-        """`condition` in terms of the region's symbols."""
+        """`condition` in terms of the symbols of `box`."""
         return condition.substitute(self.solved) if self.solved else condition
 
     def reduce_expr(self, expr: Expr) -> Expr:
-        """`expr` in terms of the region's symbols."""
+        """`expr` in terms of the symbols of `box`."""
         return expr.substitute(self.solved) if self.solved else expr
 
     def bounds(self) -> Box:
@@ -59,7 +58,7 @@ class Region:
         return Box({n: r[0] for n, r in ranges.items()}, {n: r[1] for n, r in ranges.items()})
 
     def positive(self, divisor: Expr) -> bool:
-        """Whether `divisor`, in terms of the domain's symbols, is at least 1 by bounds alone."""
+        """True if `divisor`, in terms of the domain's symbols, is at least 1 by bounds alone."""
         return interval(self.reduce_expr(divisor), self.box)[0] >= 1
 
 
@@ -95,34 +94,34 @@ def relevant(
     return names, chosen
 
 
-def build_region(domain: Domain, names: frozenset[str], assumptions: Sequence[Condition]) -> Region:
-    """The region of `names` under `assumptions`."""
+def normalize(domain: Domain, names: frozenset[str], assumptions: Sequence[Condition]) -> NormalizedDomain:
+    """The points of `domain` in the terms of `names`, under `assumptions`."""
     ordered = tuple(sorted(names))
     box = Box({n: domain.lower_of(n) for n in ordered}, {n: domain.upper_of(n) for n in ordered})
-    region = Region(names=ordered, box=box)
-    region.empty = any(box.lower[n] > box.upper[n] for n in ordered)
-    if assumptions and not region.empty:
-        absorb(region, assumptions)
-    return region
+    normalized = NormalizedDomain(names=ordered, box=box)
+    normalized.empty = any(box.lower[n] > box.upper[n] for n in ordered)
+    if assumptions and not normalized.empty:
+        absorb(normalized, assumptions)
+    return normalized
 
 
-def absorb(region: Region, assumptions: Sequence[Condition], *, euclid: bool = False) -> None:
-    """Restrict `region` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
+def absorb(domain: NormalizedDomain, assumptions: Sequence[Condition], *, euclid: bool = False) -> None:
+    """Restrict `domain` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
     of one.
     """
-    pending = list(_flatten(holds(a, region.positive) for a in assumptions))
+    pending = list(_flatten(holds(a, domain.positive) for a in assumptions))
     for _ in range(4 * len(pending) + 8):
-        pending = _narrow(region, pending)
-        if region.empty:
+        pending = _narrow(domain, pending)
+        if domain.empty:
             return
-        step = _next_solution(pending, region, euclid=euclid)
+        step = _next_solution(pending, domain, euclid=euclid)
         if step is None:
             break
         name, value, fresh = step
-        pending = _substitute(region, pending, name, value, fresh)
-    settled = [(c, decide(c, region.box)) for c in pending]
-    region.facts = tuple(c for c, value in settled if value is not True)
-    region.empty = region.empty or any(value is False for _, value in settled)
+        pending = _substitute(domain, pending, name, value, fresh)
+    settled = [(c, decide(c, domain.box)) for c in pending]
+    domain.facts = tuple(c for c, value in settled if value is not True)
+    domain.empty = domain.empty or any(value is False for _, value in settled)
 
 
 def _flatten(conditions: Iterable[Condition]) -> Iterator[Condition]:
@@ -130,18 +129,18 @@ def _flatten(conditions: Iterable[Condition]) -> Iterator[Condition]:
         yield from condition.operands if isinstance(condition, And) else (condition,)
 
 
-def _narrow(region: Region, pending: list[Condition]) -> list[Condition]:
+def _narrow(domain: NormalizedDomain, pending: list[Condition]) -> list[Condition]:
     """Turn facts on one symbol into bounds until nothing changes."""
     rest = []
     for condition in pending:
         bound = read_bound(condition)
         if bound is None:
             if condition.as_bool is False:
-                region.empty = True
+                domain.empty = True
             elif condition.as_bool is None:
                 rest.append(condition)
-        elif not region.box.narrow(*bound):
-            region.empty = True
+        elif not domain.box.narrow(*bound):
+            domain.empty = True
     return rest
 
 
@@ -167,16 +166,16 @@ def read_bound(condition: Condition) -> tuple[str, int | None, int | None] | Non
     return (name, None, -offset) if coefficient > 0 else (name, offset, None)
 
 
-def _next_solution(pending: list[Condition], region: Region, *, euclid: bool) -> Solution | None:
+def _next_solution(pending: list[Condition], domain: NormalizedDomain, *, euclid: bool) -> Solution | None:
     for condition in pending:
         if isinstance(condition, Relation) and condition.operator == "==":
-            found = _isolate(condition.expr) or _congruence(condition.expr, region.box)
+            found = _isolate(condition.expr) or _congruence(condition.expr, domain.box)
             if found is None and euclid:
-                found = _euclid(condition.expr, region.box)
+                found = _euclid(condition.expr, domain.box)
             if found is not None:
                 return found
-    for name, least in region.box.lower.items():
-        if least == region.box.upper[name] and any(name in c.symbols for c in pending):
+    for name, least in domain.box.lower.items():
+        if least == domain.box.upper[name] and any(name in c.symbols for c in pending):
             return name, constant(least), None
     return None
 
@@ -232,16 +231,20 @@ def _congruence(expr: Expr, box: Box) -> Solution | None:
 
 
 def _substitute(
-    region: Region, pending: list[Condition], name: str, value: Expr, fresh: tuple[str, int, int] | None
+    domain: NormalizedDomain,
+    pending: list[Condition],
+    name: str,
+    value: Expr,
+    fresh: tuple[str, int, int] | None,
 ) -> list[Condition]:
-    box = region.box
+    box = domain.box
     if fresh is not None:
         quotient, box.lower[quotient], box.upper[quotient] = fresh
-        region.empty = region.empty or fresh[1] > fresh[2]
+        domain.empty = domain.empty or fresh[1] > fresh[2]
     lower, upper = box.lower.pop(name), box.upper.pop(name)
     least, greatest = interval(value, box)
-    region.solved = {n: e.substitute({name: value}) for n, e in region.solved.items()}
-    region.solved[name] = value
+    domain.solved = {n: e.substitute({name: value}) for n, e in domain.solved.items()}
+    domain.solved[name] = value
     rest = list(_flatten(c.substitute({name: value}) for c in pending))
     if least < lower:
         rest.append(ge(value, lower))

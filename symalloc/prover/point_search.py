@@ -14,7 +14,7 @@ from operator import add, le
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
 from symalloc.prover.equations import divisor_points
-from symalloc.prover.region import Region
+from symalloc.prover.normalize import NormalizedDomain
 from symalloc.size.condition import And, Condition, Or, Relation
 
 __all__ = ["corner", "first_points", "more_points", "satisfies", "search", "walk"]
@@ -34,37 +34,37 @@ def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool
     return True
 
 
-def corner(region: Region) -> list[Point]:
-    """The points known so far; where there are none, the lower corner if it lies in the region."""
-    if not region.points:
-        _keep(region, (_base(region.box),))
-    return region.points
+def corner(domain: NormalizedDomain) -> list[Point]:
+    """The points known so far; where there are none, the lower corner if it lies in the domain."""
+    if not domain.points:
+        _keep(domain, (_base(domain.box),))
+    return domain.points
 
 
-def first_points(region: Region) -> list[Point]:
-    """A few points of the region near its lower corner, cheapest first; computed once."""
-    if region.sampled < 1:
-        region.sampled = 1
-        _keep(region, _grid(region.box))
-        if not region.points and region.facts:
-            found = walk(region.facts, region.box, (_base(region.box),), steps=400)
-            region.points += [found] if found else []
-    return region.points
+def first_points(domain: NormalizedDomain) -> list[Point]:
+    """A few points of the domain near its lower corner, cheapest first; computed once."""
+    if domain.sampled < 1:
+        domain.sampled = 1
+        _keep(domain, _grid(domain.box))
+        if not domain.points and domain.facts:
+            found = walk(domain.facts, domain.box, (_base(domain.box),), steps=400)
+            domain.points += [found] if found else []
+    return domain.points
 
 
-def more_points(region: Region) -> list[Point]:
+def more_points(domain: NormalizedDomain) -> list[Point]:
     """The wider sample, which holds the first one; computed once."""
-    first_points(region)
-    if region.sampled < 2:
-        region.sampled = 2
-        _keep(region, _spread(region.box))
-        if region.facts and len(region.points) < 12:
-            starts = list(_spread(region.box))[:24]
+    first_points(domain)
+    if domain.sampled < 2:
+        domain.sampled = 2
+        _keep(domain, _spread(domain.box))
+        if domain.facts and len(domain.points) < 12:
+            starts = list(_spread(domain.box))[:24]
             for start in starts:
-                found = walk(region.facts, region.box, (start,), steps=60)
-                if found is not None and found not in region.points:
-                    region.points.append(found)
-    return region.points
+                found = walk(domain.facts, domain.box, (start,), steps=60)
+                if found is not None and found not in domain.points:
+                    domain.points.append(found)
+    return domain.points
 
 
 def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, steps: int) -> Point | None:
@@ -88,17 +88,17 @@ def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, 
     return None
 
 
-def search(goal: Condition, region: Region, budget: Budget) -> Point | None:
-    """A point of the region where `goal` holds; it joins the region's points."""
+def search(goal: Condition, domain: NormalizedDomain, budget: Budget) -> Point | None:
+    """A point of the domain where `goal` holds; it joins the domain's points."""
     branches = goal.operands if isinstance(goal, Or) else (goal,)
     steps = budget.sampling_steps // len(branches)
     for branch in branches:
-        wanted = (*region.facts, branch)
-        starts = region.points[:24]
-        found = _solved(branch, wanted, region.box) or walk(wanted, region.box, starts, steps=steps)
-        found = found or _in_wide_grid(wanted, region.box, budget.sampling_steps)
+        wanted = (*domain.facts, branch)
+        starts = domain.points[:24]
+        found = _solved(branch, wanted, domain.box) or walk(wanted, domain.box, starts, steps=steps)
+        found = found or _in_wide_grid(wanted, domain.box, budget.sampling_steps)
         if found is not None:
-            region.points.append(found)
+            domain.points.append(found)
             return found
     return None
 
@@ -129,13 +129,13 @@ def _solved(branch: Condition, wanted: Sequence[Condition], box: Box) -> Point |
     return None
 
 
-def _keep(region: Region, points: Iterable[Point]) -> None:
-    known = {tuple(p.values()) for p in region.points}
+def _keep(domain: NormalizedDomain, points: Iterable[Point]) -> None:
+    known = {tuple(p.values()) for p in domain.points}
     for point in points:
         values = tuple(point.values())
-        if values not in known and (not region.facts or satisfies(point, region.facts)):
+        if values not in known and (not domain.facts or satisfies(point, domain.facts)):
             known.add(values)
-            region.points.append(point)
+            domain.points.append(point)
 
 
 def _base(box: Box) -> Point:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from symalloc.prover.bounds import Box, interval
 from symalloc.prover.budget import Budget
+from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
-from symalloc.prover.region import Region
 from symalloc.size.atoms import FloorDiv, Max, Min, Monomial
 from symalloc.size.condition import And, Condition, Relation, ge
 from symalloc.size.expr import Expr
@@ -18,22 +18,22 @@ __all__ = ["holds_by_operands"]
 MOST = 16  # expressions that one relation is taken apart into
 
 
-def holds_by_operands(claim: Condition, region: Region, budget: Budget) -> bool:
-    """Whether `claim`, relations `<=` over `region`, is shown to hold throughout; False says nothing.
+def holds_by_operands(claim: Condition, domain: NormalizedDomain, budget: Budget) -> bool:
+    """Whether `claim`, relations `<=` over `domain`, is shown to hold throughout; False says nothing.
 
-    Every divisor in it must be at least 1 at each point of the region.
+    Every divisor in it must be at least 1 at each point of the domain.
     """
     parts = claim.operands if isinstance(claim, And) else (claim,)
-    return all(_shown(part, region, budget) for part in parts)
+    return all(_shown(part, domain, budget) for part in parts)
 
 
-def _shown(part: Condition, region: Region, budget: Budget) -> bool:
+def _shown(part: Condition, domain: NormalizedDomain, budget: Budget) -> bool:
     if not isinstance(part, Relation) or part.operator != "<=":
         return False
     for wanted in _taken_apart(part.expr, highest=True):
-        offers = (b for e in _taken_apart(wanted, highest=False) for b in (e, _rounded_away(e, region.box)))
+        offers = (b for e in _taken_apart(wanted, highest=False) for b in (e, _rounded_away(e, domain.box)))
         asked = (b for b in offers if b is not None and b is not part.expr)
-        if not any(_at_most_zero(bound, region, budget) for bound in asked):
+        if not any(_at_most_zero(bound, domain, budget) for bound in asked):
             return False
     return True
 
@@ -60,12 +60,12 @@ def _spread(expr: Expr, highest: bool) -> list[Expr]:
     return []
 
 
-def _at_most_zero(expr: Expr, region: Region, budget: Budget) -> bool:
-    """Whether no point of the region has `expr >= 1`."""
-    if any(expr.evaluate(point) > 0 for point in region.points):
+def _at_most_zero(expr: Expr, domain: NormalizedDomain, budget: Budget) -> bool:
+    """Whether no point of the domain has `expr >= 1`."""
+    if any(expr.evaluate(point) > 0 for point in domain.points):
         return False
-    above = region.reduce(ge(expr, 1))
-    return refute((*region.facts, above), region.box, budget) is not None
+    above = domain.reduce(ge(expr, 1))
+    return refute((*domain.facts, above), domain.box, budget) is not None
 
 
 def _rounded_away(expr: Expr, box: Box) -> Expr | None:

@@ -1,17 +1,64 @@
-"""The smallest point found where a condition holds: least sum, then lexicographic."""
+"""Counterexamples a person can read: the smallest point found, by least sum, then lexicographic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import permutations
 
-__all__ = ["minimise_point", "order"]
+from symalloc.prover.point_search import corner, first_points, satisfies
+from symalloc.prover.precondition import precondition
+from symalloc.prover.query import Query
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.defined import divisors
 
 Accepts = Callable[[Mapping[str, int]], bool]
 
 
+def explain_proof(query: Query, proof: Proof) -> Proof:
+    """`proof` with its counterexample made small and a precondition looked for."""
+    if proof.verdict is Verdict.ALWAYS_VALID:
+        return proof
+    point = _smallest_counterexample(query, proof)
+    wanted = proof.verdict is Verdict.RUNTIME_CHECK and not proof.unknown
+    return replace(
+        proof,
+        counterexample=point,
+        precondition=precondition(query) if wanted else None,
+        reason=proof.reason or _undefined(query, point),
+    )
+
+
+def _undefined(query: Query, point: Mapping[str, int] | None) -> str | None:
+    """That a divisor of the constraint is below 1 at `point`, in words."""
+    below = () if point is None else divisors(query.constraint)
+    there = {} if point is None else query.domain.to_domain(point)
+    for divisor in sorted(below, key=lambda d: (len(d.key), d.key)):
+        try:
+            value = divisor.evaluate(there)
+        except ZeroDivisionError:
+            continue
+        if value < 1:
+            return f"the divisor `{divisor}` can be {value}; a divisor must be at least 1"
+    return None
+
+
+def _smallest_counterexample(query: Query, proof: Proof) -> Mapping[str, int] | None:
+    if query.solutions is not None:
+        return proof.counterexample  # the least already
+    domain, failing = query.domain, query.failing
+    if not failing and proof.verdict is Verdict.ALWAYS_INVALID:
+        failing = (corner(domain) or first_points(domain))[:8]
+    return minimise_point(
+        failing,
+        lambda p: domain.box.holds(p) and satisfies(p, (*domain.facts, query.fails)),
+        domain.box.lower,
+        steps=400,
+    )
+
+
 def order(point: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
-    """What points are compared by: the sum of sizes, then the values in the order of names."""
+    """The key that points are compared by: the sum of sizes, then the values in the order of names."""
     return sum(map(abs, point.values())), tuple(point[n] for n in sorted(point))
 
 
@@ -24,13 +71,13 @@ def minimise_point(
     candidates = sorted(points, key=order)
     if not candidates:
         return None
-    search = _Search(dict(candidates[0]), accepts, lower, steps)
+    search = _Minimizer(dict(candidates[0]), accepts, lower, steps)
     search.descend_all()
     search.trade()
     return search.best
 
 
-class _Search:
+class _Minimizer:
     def __init__(self, best: dict[str, int], accepts: Accepts, lower: Mapping[str, int], steps: int) -> None:
         self.best, self.lower, self.steps = best, lower, steps
         self._accepts = accepts

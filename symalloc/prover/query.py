@@ -1,0 +1,196 @@
+"""One constraint over one domain, and the order in which the layers are asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from symalloc.prover.bounds import Box, decide
+from symalloc.prover.budget import Budget
+from symalloc.prover.extrema import holds_by_operands
+from symalloc.prover.normalize import NormalizedDomain
+from symalloc.prover.point_search import corner, first_points, more_points, search
+from symalloc.prover.refute import refute, refute_by_residues
+from symalloc.prover.solver import Solver
+from symalloc.prover.univariate import SolutionSet, solve_exactly
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.condition import Condition
+from symalloc.size.defined import fails, holds
+
+Point = Mapping[str, int]
+Refute = Callable[[Iterable[Condition], Box, Budget], str | None]
+
+
+class Query:
+    """A question: does `constraint` hold over `domain`?
+
+    `holds` and `fails` say in the domain's terms where it does and where it does not; both are defined at
+    every point of the domain.  What the layers come across on their way to a verdict stays here:
+    `solutions`, the exact solution set, and `failing`, points where the constraint fails.
+    """
+
+    __slots__ = ("_fails", "constraint", "domain", "failing", "holds", "solutions")
+
+    def __init__(self, constraint: Condition, domain: NormalizedDomain) -> None:
+        self.constraint, self.domain = constraint, domain
+        # obligations first: a substitution may fold the relation that they belong to
+        self.holds = domain.reduce(holds(constraint, domain.positive))
+        self.solutions: SolutionSet | None = None
+        self.failing: Sequence[Point] = ()
+        self._fails: Condition | None = None
+
+    @property
+    def fails(self) -> Condition:
+        """The condition that the constraint does not hold, or is not defined."""
+        if self._fails is None:
+            self._fails = self.domain.reduce(fails(self.constraint, self.domain.positive))
+        return self._fails
+
+    def classify(self, points: Iterable[Point]) -> Point | None:
+        """A point where the constraint holds; `failing` becomes the points seen where it does not, up to the
+        first that follows a point where it holds.
+        """
+        failing: list[Point] = []
+        witness: Point | None = None
+        for point in points:
+            if not self.holds.evaluate(point):
+                failing.append(point)
+            elif witness is None:
+                witness = point
+            if failing and witness is not None:
+                break
+        self.failing = failing
+        return witness
+
+    def proof(self, verdict: Verdict, layer: str, witness: Point | None = None) -> Proof:
+        """The proof of `verdict` by `layer`, its points in the domain's terms."""
+        counterexample = self.failing[0] if self.failing and verdict is Verdict.RUNTIME_CHECK else None
+        return Proof(verdict=verdict, decided_by=layer, counterexample=counterexample, witness=witness)
+
+
+def undecided(proof: Proof, reason: str) -> Proof:
+    """`proof` turned into a run-time check for want of a decision."""
+    return replace(proof, verdict=Verdict.RUNTIME_CHECK, unknown=True, reason=reason)
+
+
+def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
+    """Whether the domain has a point: True with one in `domain.points`, False by proof, None where
+    undecided.
+    """
+    if domain.empty:
+        return False
+    if not domain.facts or corner(domain) or first_points(domain) or more_points(domain):
+        return True
+    if domain.sampled < 3:
+        domain.sampled = 3
+        if refute(domain.facts, domain.box, solver.budget) is not None:
+            domain.empty = True
+            return False
+        answer = solver.ask(domain.facts, domain.box)
+        domain.empty = answer.unsatisfiable
+        if answer.point is not None:
+            domain.points.append(answer.point)
+            return True
+    return False if domain.empty else None
+
+
+def decide_query(query: Query, solver: Solver, budget: Budget) -> Proof:
+    """The verdict of the first layer that has one; the domain is taken to be inhabited."""
+    return (
+        _by_bounds(query)
+        or _by_solution_set(query)
+        or _by_refutation(query, budget)
+        or _by_operands(query, budget)
+        or _by_residues(query, budget)
+        or _by_searching(query, budget)
+        or _by_solver(query, solver)
+    )
+
+
+def _by_bounds(query: Query) -> Proof | None:
+    value = query.holds.as_bool
+    layer = "bounds" if value is None else "constant"
+    if value is None:
+        value = decide(query.holds, query.domain.box)
+    if value is None:
+        return None
+    return query.proof(Verdict.ALWAYS_VALID if value else Verdict.ALWAYS_INVALID, layer)
+
+
+def _by_solution_set(query: Query) -> Proof | None:
+    solutions = query.solutions = solve_exactly(query.holds, query.domain)
+    if solutions is None:
+        return None
+    outside, inside = (
+        None if value is None else {**query.domain.box.lower, solutions.name: value}
+        for value in (solutions.least_outside(), solutions.least_inside())
+    )
+    verdict = Verdict.ALWAYS_INVALID if inside is None else Verdict.RUNTIME_CHECK
+    if outside is None:
+        verdict = Verdict.ALWAYS_VALID
+    return Proof(verdict=verdict, decided_by="univariate", counterexample=outside, witness=inside)
+
+
+def _by_refutation(query: Query, budget: Budget) -> Proof | None:
+    return _look_and_refute(query, first_points(query.domain), refute, budget)
+
+
+def _by_operands(query: Query, budget: Budget) -> Proof | None:
+    witness = query.classify(query.domain.points)
+    if query.failing or not holds_by_operands(query.holds, query.domain, budget):
+        return None
+    return query.proof(Verdict.ALWAYS_VALID, "operands", witness)
+
+
+def _by_residues(query: Query, budget: Budget) -> Proof | None:
+    return _look_and_refute(query, more_points(query.domain), refute_by_residues, budget)
+
+
+def _look_and_refute(query: Query, points: Sequence[Point], method: Refute, budget: Budget) -> Proof | None:
+    """A run-time check where `points` show both sides; else a refutation of the side they do not show."""
+    witness = query.classify(points)
+    if query.failing and witness is not None:
+        return query.proof(Verdict.RUNTIME_CHECK, "sampling", witness)
+    facts, box = query.domain.facts, query.domain.box
+    if not query.failing:
+        layer = method((*facts, query.fails), box, budget)
+        if layer is not None:
+            return query.proof(Verdict.ALWAYS_VALID, layer, witness)
+    if witness is None:
+        layer = method((*facts, query.holds), box, budget)
+        if layer is not None:
+            return query.proof(Verdict.ALWAYS_INVALID, layer)
+    return None
+
+
+def _by_searching(query: Query, budget: Budget) -> Proof | None:
+    domain = query.domain
+    witness = query.classify(domain.points)
+    if not query.failing:
+        found = search(query.fails, domain, budget)
+        query.failing = () if found is None else (found,)
+    if witness is None:
+        witness = search(query.holds, domain, budget)
+    if query.failing and witness is not None:
+        return query.proof(Verdict.RUNTIME_CHECK, "sampling", witness)
+    return None
+
+
+def _by_solver(query: Query, solver: Solver) -> Proof:
+    domain = query.domain
+    witness = query.classify(domain.points)
+    if not query.failing:
+        answer = solver.ask((*domain.facts, query.fails), domain.box)
+        if answer.unsatisfiable:
+            return query.proof(Verdict.ALWAYS_VALID, "z3", witness)
+        query.failing = () if answer.point is None else (answer.point,)
+    if witness is None:
+        answer = solver.ask((*domain.facts, query.holds), domain.box)
+        if answer.unsatisfiable:
+            return query.proof(Verdict.ALWAYS_INVALID, "z3")
+        witness = answer.point
+    if query.failing and witness is not None:
+        return query.proof(Verdict.RUNTIME_CHECK, "z3", witness)
+    missing = "holds" if query.failing else "fails" if witness is not None else "holds or fails"
+    reason = f"not decided within the budget: no point where it {missing} was found or ruled out"
+    return undecided(query.proof(Verdict.RUNTIME_CHECK, "none", witness), reason)
