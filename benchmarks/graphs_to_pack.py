@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from symalloc.planner.packing.problem import Problem, problem_of
+from symalloc.planner.packing.packing_problem import PackingProblem, problem_of
 
 __all__ = ["branchy", "transformer"]
 
@@ -28,7 +28,7 @@ class _Graph:
             self.last[i] = len(self.sizes) - 1
         return len(self.sizes) - 1
 
-    def problem(self, name: str, *symbols: str) -> Problem:
+    def problem(self, name: str, *symbols: str) -> PackingProblem:
         """The buffers of all results."""
         buffers = [
             {"id": f"t{i}", "size": size, "lower": i, "upper": self.last.get(i, i) + 1}
@@ -37,7 +37,7 @@ class _Graph:
         return problem_of({"name": name, "symbols": {s: {} for s in symbols}, "buffers": buffers})
 
 
-def branchy(seed: int) -> Problem:
+def branchy(seed: int) -> PackingProblem:
     """Blocks of parallel branches that are concatenated, and blocks whose layers read all before them."""
     random = Random(seed)
     batch = random.choice(("", "b*"))
@@ -80,7 +80,7 @@ def branchy(seed: int) -> Problem:
     return graph.problem(f"branchy {seed}", *batch.strip("*"))
 
 
-def transformer(seed: int) -> Problem:
+def transformer(seed: int) -> PackingProblem:
     """Layers of attention, now and then also to a fixed sequence of 77, and a feed-forward part."""
     random = Random(seed)
     batch, itemsize = random.choice(("", "b*")), random.choice((2, 4))

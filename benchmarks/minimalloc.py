@@ -14,8 +14,8 @@ from time import perf_counter
 
 import click
 
-from symalloc.planner.exact.problem import cliques, floor_of
-from symalloc.planner.exact.solve import Exact, StaticBuffer, pack_exactly
+from symalloc.planner.exact.solve import ExactPacking, pack_exactly
+from symalloc.planner.exact.static_problem import StaticBuffer, cliques, floor_of
 
 
 def _read(path: Path) -> list[StaticBuffer]:
@@ -38,7 +38,7 @@ def _check(buffers: Sequence[StaticBuffer], offsets: Mapping[int, int], capacity
             raise ValueError(f"buffers {one.id} and {two.id} overlap")
 
 
-def _says(found: Exact) -> str:
+def _says(found: ExactPacking) -> str:
     if found.offsets is not None:
         return str(found.height)
     return f"none below {found.height}" if found.optimal else "not found"

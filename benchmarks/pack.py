@@ -21,9 +21,9 @@ from random import Random
 
 from benchmarks.graphs_to_pack import branchy, transformer
 from symalloc.packing import read_problem
-from symalloc.planner.packing.pack import Packing, pack_problem
-from symalloc.planner.packing.problem import Problem
-from symalloc.planner.search.search import Effort
+from symalloc.planner.packing.pack_problem import Packing, pack_problem
+from symalloc.planner.packing.packing_problem import PackingProblem
+from symalloc.planner.search.stacking_search import SearchBudget
 
 WORST, MEAN = 1.02, 1.005
 CHECKED = 6  # random bindings for each problem
@@ -60,7 +60,7 @@ def broken(packing: Packing, random: Random) -> bool:
     return False
 
 
-def measure(problems: Iterable[Problem], effort: Effort) -> tuple[list[Row], int]:
+def measure(problems: Iterable[PackingProblem], effort: SearchBudget) -> tuple[list[Row], int]:
     """A row for each problem, and how many answers are wrong."""
     rows, wrong, random = [], 0, Random(effort.seed)
     for problem in problems:
@@ -106,7 +106,7 @@ def main() -> int:
     problems = [read_problem(f) for f in options.files] or [
         make(s) for s in seeds for make in (branchy, transformer)
     ]
-    rows, wrong = measure(problems, Effort.of(options.effort, seed=options.seed))
+    rows, wrong = measure(problems, SearchBudget.of(options.effort, seed=options.seed))
     if options.json:
         print(json.dumps({"wrong": wrong, "rows": [asdict(row) for row in rows]}))
     else:

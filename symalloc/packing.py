@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from symalloc.errors import SymallocError, UsageError
-from symalloc.planner.check.certificate import write_certificate
-from symalloc.planner.check.fault import PlanRefusedError
+from symalloc.planner.check.plan_certificate import write_certificate
+from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.options import EffortName
-from symalloc.planner.packing.pack import Packing, pack_problem
-from symalloc.planner.packing.problem import Problem, ProblemError, problem_of, read_csv, read_json
-from symalloc.planner.search.search import Effort
-
-__all__ = ["pack", "pack_known", "read_problem"]
+from symalloc.planner.packing.pack_problem import Packing, pack_problem
+from symalloc.planner.packing.packing_problem import (
+    PackingProblem,
+    ProblemError,
+    problem_of,
+    read_csv,
+    read_json,
+)
+from symalloc.planner.search.stacking_search import SearchBudget
 
 
 def pack(
-    problem: Problem | Mapping[str, Any] | str | Path,
+    problem: PackingProblem | Mapping[str, Any] | str | Path,
     *,
     capacity: int | None = None,
     effort: EffortName = "normal",
@@ -38,7 +42,7 @@ def pack(
 
 
 def pack_known(
-    problem: Problem,
+    problem: PackingProblem,
     *,
     where: str,
     capacity: int | None,
@@ -49,7 +53,7 @@ def pack_known(
     """`pack` of a problem that is read; `where` stands in front of what errors say."""
     if capacity is not None and capacity < 0:
         raise UsageError(f"a capacity of {capacity} bytes is negative")
-    wanted = Effort.of(effort, seed=seed)
+    wanted = SearchBudget.of(effort, seed=seed)
     try:
         packing = pack_problem(problem, effort=wanted, capacity=capacity, certify=certificate is not None)
     except ProblemError as error:
@@ -63,7 +67,7 @@ def pack_known(
     return packing
 
 
-def read_problem(path: Path) -> Problem:
+def read_problem(path: Path) -> PackingProblem:
     """The problem in the file `path`: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -78,8 +82,8 @@ def read_problem(path: Path) -> Problem:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _known(problem: Problem | Mapping[str, Any] | str | Path) -> Problem:
-    if isinstance(problem, Problem):
+def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingProblem:
+    if isinstance(problem, PackingProblem):
         return problem
     if isinstance(problem, str | Path):
         return read_problem(Path(problem))

@@ -13,7 +13,7 @@ from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.run import Linter, Settings
-from symalloc.planner.account.summary import Summary
+from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.prover.prover import Prover
@@ -24,9 +24,7 @@ from symalloc.relax.run.isolated import CrashError, isolated
 from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
-    from symalloc.planner.account.comparison import Comparison
-
-__all__ = ["Planned", "planned_file", "run_file"]
+    from symalloc.planner.memory_report.tvm_plan import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan:compare_file"
@@ -43,7 +41,7 @@ class Planned:
     """
 
     text: str
-    summaries: tuple[Summary, ...]
+    summaries: tuple[FunctionReport, ...]
     report: Report
     certificate: Path | None = None
     staged: Path | None = None
@@ -119,10 +117,10 @@ def _job(job: str, *arguments: Any, what: str, **named: Any) -> Any:
         raise UsageError(str(error)) from None
 
 
-def _comparison(request: PlanRequest) -> Mapping[str, Comparison] | str:
+def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
     """TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
     try:
-        found: Mapping[str, Comparison] = isolated(COMPARE_JOB, request, what="StaticPlanBlockMemory ran")
+        found: Mapping[str, TvmComparison] = isolated(COMPARE_JOB, request, what="StaticPlanBlockMemory ran")
     except RunError as error:
         return str(error).splitlines()[0]
     return found

@@ -170,7 +170,7 @@ def test_the_public_names_are_there_and_documented() -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["symalloc.linter.diagnostic", "symalloc.prover.prover", "symalloc.planner.model", "symalloc.api"],
+    ["symalloc.linter.diagnostic", "symalloc.prover.prover", "symalloc.planner.memory_plan", "symalloc.api"],
 )
 def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
     code = (

@@ -28,22 +28,32 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # within planning; what judges a plan knows nothing of how plans are made
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
-    "model": set(),
+    "memory_plan": set(),
     "options": set(),
-    "floor": {"model"},
-    "interference": {"model"},
-    "check": {"model"},
-    "buffers": {"model"},
-    "guards": {"buffers", "model"},
-    "exact": {"model"},
-    "search": {"exact", "model", "options"},
-    "layout": {"model", "search"},
-    "account": {"floor", "model"},
-    "packing": {"check", "exact", "floor", "interference", "layout", "model", "search"},
-    "planner": {
-        *("buffers", "check", "floor", "guards", "interference", "layout", "model", "options", "search"),
+    "floor": {"memory_plan"},
+    "interference": {"memory_plan"},
+    "check": {"memory_plan"},
+    "buffers": {"memory_plan"},
+    "overflow_guards": {"buffers", "memory_plan"},
+    "exact": {"memory_plan"},
+    "search": {"exact", "memory_plan", "options"},
+    "layout": {"memory_plan", "search"},
+    "memory_report": {"floor", "memory_plan"},
+    "packing": {"check", "exact", "floor", "interference", "layout", "memory_plan", "search"},
+    "plan_functions": {
+        *(
+            "buffers",
+            "check",
+            "floor",
+            "overflow_guards",
+            "interference",
+            "layout",
+            "memory_plan",
+            "options",
+            "search",
+        ),
     },
-    "": {"check", "model", "planner"},
+    "": {"check", "memory_plan", "plan_functions"},
 }
 # and at TVM's side
 RELAX_MAY_IMPORT: dict[str, set[str]] = {

@@ -1,5 +1,5 @@
 // Depth-first search over partial packings, with decomposition by time and a memory of what has failed:
-// symalloc/planner/exact/search.py is the reference; every decision here is the one made there.
+// symalloc/planner/exact/capacity_search.py is the reference; every decision here is the one made there.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from symalloc.errors import UsageError
 
-__all__ = ["parse_binding"]
-
 MOST = 2**63 - 1  # what a dimension of a tensor can be
 
 

@@ -12,10 +12,8 @@ from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
     from symalloc.planner.options import EffortName
-    from symalloc.planner.packing.pack import Packing
-    from symalloc.planner.packing.problem import Problem
-
-__all__ = ["pack_command"]
+    from symalloc.planner.packing.pack_problem import Packing
+    from symalloc.planner.packing.packing_problem import PackingProblem
 
 EPILOG = """\
 Ratios are bytes of the arena over the floor, the largest sum of bytes live at one moment, over bindings
@@ -86,7 +84,7 @@ def pack_command(
 
 
 def _outputs(
-    files: Sequence[Path], problems: Sequence[Problem], form: str | None, output: Path | None
+    files: Sequence[Path], problems: Sequence[PackingProblem], form: str | None, output: Path | None
 ) -> list[tuple[Path, str]]:
     """Where each answer is written and in which form; nothing where it all goes to standard output.
 
@@ -138,7 +136,7 @@ def _show(
 ) -> None:
     """Writes the answers, and on standard output the table, or the answers where they have no files."""
     from symalloc.cli.output import show
-    from symalloc.report.pack import (
+    from symalloc.report.pack_text import (
         overrun_text,
         packing_as_csv,
         packings_as_json,

@@ -15,8 +15,6 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
 from symalloc.planner.options import PlanOptions
 
-__all__ = ["plan_command"]
-
 EPILOG = """\
 The report is explained in docs/planning.md; symalloc/report/schema/plan-1.json describes the JSON.
 
@@ -68,8 +66,8 @@ def plan_command(
 ) -> int:
     """Plan the memory of the Relax module in FILE (TVMScript or JSON), prove the plan, show it."""
     from symalloc.planning import planned_file
-    from symalloc.report.plan import plans_as_text
     from symalloc.report.plan_json import plans_as_json
+    from symalloc.report.plan_text import plans_as_text
 
     request = request_of(file, options)
     chosen = PlanOptions(**options)

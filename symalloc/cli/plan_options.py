@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from symalloc.analysis.donation import Donation
     from symalloc.relax.files.request import PlanRequest
 
-__all__ = ["module_options", "planner_options", "request_of"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -2,18 +2,19 @@
 with them.
 """
 
-from symalloc.planner.check.validate import Fault, PlanRefusedError, validate
-from symalloc.planner.model import ALIGNMENT, Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.planner import plan_function, plan_program
+from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
+from symalloc.planner.check.validate import validate
+from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.plan_functions import plan_function, plan_program
 
 __all__ = [
     "ALIGNMENT",
     "Arena",
     "Buffer",
-    "Fault",
     "Guard",
     "Placement",
     "Plan",
+    "PlanFault",
     "PlanRefusedError",
     "Unplanned",
     "plan_function",

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from symalloc.planner.model import Buffer
+from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import ZERO, Expr
-
-__all__ = ["floor_bytes", "live_sums"]
 
 
 def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:

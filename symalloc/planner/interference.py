@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symalloc.planner.model import Buffer, LiveRange
-
-__all__ = ["interference", "overlap"]
+from symalloc.planner.memory_plan import Buffer, LiveRange
 
 
 def overlap(left: LiveRange, right: LiveRange) -> bool:

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from symalloc.analysis.donation import Donation
 
-__all__ = ["EffortName", "Flavour", "GuardKind", "PlanOptions"]
-
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["arena", "storages"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-__all__ = ["ELLIPSIS", "CellLine", "Window", "split_lines", "visible"]
-
 TAB = 4
 ELLIPSIS = "…"
 _BREAK = re.compile("\r\n|\r|\n")

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from symalloc.planner.account.comparison import Comparison, TvmPlan
-from symalloc.planner.account.outside import KernelUse
-from symalloc.planner.account.summary import Sample, Summary
-from symalloc.planner.model import Arena, Placement
+from symalloc.planner.memory_plan import Arena, Placement
+from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
+from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.size.expr import Expr
-
-__all__ = ["plan_schema_text", "plans_as_json"]
 
 VERSION = 1
 
 
-def plans_as_json(summaries: Sequence[Summary]) -> str:
+def plans_as_json(summaries: Sequence[FunctionReport]) -> str:
     """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
     document = {"version": VERSION, "functions": [_function(s) for s in summaries]}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -29,7 +27,7 @@ def plan_schema_text() -> str:
     return (resources.files("symalloc.report") / "schema" / "plan-1.json").read_text(encoding="utf-8")
 
 
-def _function(summary: Summary) -> dict[str, Any]:
+def _function(summary: FunctionReport) -> dict[str, Any]:
     return {
         "function": summary.function,
         "arenas": [_arena(arena) for arena in summary.arenas],
@@ -84,7 +82,7 @@ def _buffer(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _kernel(use: KernelUse) -> dict[str, Any]:
+def _kernel(use: KernelWorkspaceUse) -> dict[str, Any]:
     scratch = use.scratch
     return {
         "name": use.kernel,
@@ -95,7 +93,7 @@ def _kernel(use: KernelUse) -> dict[str, Any]:
     }
 
 
-def _sample(sample: Sample) -> dict[str, Any]:
+def _sample(sample: MemorySample) -> dict[str, Any]:
     return {
         "binding": dict(sample.binding),
         "label": sample.label or None,
@@ -118,7 +116,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _comparison(found: Comparison | None) -> dict[str, Any] | None:
+def _comparison(found: TvmComparison | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"bounded": _tvm_plan(found.bounded), "unbounded": _tvm_plan(found.unbounded)}

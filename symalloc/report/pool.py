@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from symalloc.pool.replay import Replayed, Total, total
-from symalloc.report.amounts import human_bytes
+from symalloc.report.quantities import human_bytes
 
 __all__ = ["replays_as_json", "replays_as_text"]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from symalloc.pool.counters import Statistics
 from symalloc.pool.leaks import Holding
 from symalloc.pool.tally import TagCount, Tally
-from symalloc.report.amounts import human_bytes
+from symalloc.report.quantities import human_bytes
 
 __all__ = ["pool_report", "use_as_json", "use_as_text"]
 

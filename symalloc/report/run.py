@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean, median
 
-from symalloc.planner.account.runs import Peer, PoolUse, RunReport, RunResult
-from symalloc.report.amounts import human_bytes, times
+from symalloc.planner.memory_report.runs import Peer, PoolUse, RunReport, RunResult
+from symalloc.report.quantities import human_bytes, times
 
 __all__ = ["run_as_text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from statistics import median
 
-from symalloc.planner.account.runs import Output, Peer, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.runs import Output, Peer, PoolUse, RunReport, RunResult
 
 __all__ = ["run_as_json"]
 

@@ -8,8 +8,6 @@ from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select,
 from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.expr import Expr
 
-__all__ = ["size_text"]
-
 
 def size_text(expr: Expr) -> str:
     """`expr` in that syntax."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
-from symalloc.planner.model import Buffer
+from symalloc.planner.memory_plan import Buffer
 
 
 def together(left: Buffer, right: Buffer) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from symalloc.planner.model import Plan
+from symalloc.planner.memory_plan import Plan
 from symalloc.program.model import (
     Alias,
     AllocFresh,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.model import Buffer
+from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at
 from tests.planner.search.test_search import POINTS, problems

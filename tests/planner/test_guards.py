@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.guards import guards, machine_check, magnitude, overflow_guards
-from symalloc.planner.model import Arena
+from symalloc.planner.memory_plan import Arena
+from symalloc.planner.overflow_guards import guards, machine_check, magnitude, overflow_guards
 from symalloc.program.model import Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain

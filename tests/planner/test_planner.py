@@ -9,13 +9,14 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import planner
-from symalloc.planner.check.certificate import INDEX
-from symalloc.planner.check.validate import PlanRefusedError, validate
+from symalloc.planner import plan_functions
+from symalloc.planner.check.plan_certificate import INDEX
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import validate
 from symalloc.planner.layout.assemble import Layout, assemble
-from symalloc.planner.model import Plan
+from symalloc.planner.memory_plan import Plan
 from symalloc.planner.options import PlanOptions
-from symalloc.planner.planner import plan_function, plan_program
+from symalloc.planner.plan_functions import plan_function, plan_program
 from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -97,7 +98,7 @@ def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp
 
     options = PlanOptions(certificate=tmp_path / "proof")
     with (
-        patch.object(planner, "assemble", wrong),
+        patch.object(plan_functions, "assemble", wrong),
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
         plan_program(simple("64*n", "64*n"), Prover(), options=options)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.planner.check.validate import Fault, PlanRefusedError, validate
-from symalloc.planner.guards import guards
+from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
+from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -124,11 +125,11 @@ FAULTS: list[tuple[str, Plan, str, set[str]]] = [
 ]
 
 
-def faults(plan: Plan) -> list[Fault]:
+def faults(plan: Plan) -> list[PlanFault]:
     return list(validate(plan, DOMAIN, PROVER))
 
 
-def broken_at(plan: Plan, fault: Fault) -> bool:
+def broken_at(plan: Plan, fault: PlanFault) -> bool:
     """Whether `fault` shows at its binding, by arithmetic alone."""
     assert fault.binding is not None
     at = {"n": 0, "m": 0, **fault.binding}
@@ -207,7 +208,7 @@ def test_every_pair_of_a_class_is_named() -> None:
 
 
 def test_a_refusal_names_a_fault_that_has_a_binding_first() -> None:
-    unsure = Fault(problem="it is hard", buffers=("a",), constraint=le(N, 4), binding=None)
-    sure = Fault(problem="it is wrong", buffers=("b",), constraint=le(N, 4), binding={"n": 5})
+    unsure = PlanFault(problem="it is hard", buffers=("a",), constraint=le(N, 4), binding=None)
+    sure = PlanFault(problem="it is wrong", buffers=("b",), constraint=le(N, 4), binding={"n": 5})
     with pytest.raises(PlanRefusedError, match=r"refused: `b`: it is wrong at n = 5 \(and 1 more\)"):
         raise PlanRefusedError.of("f", (unsure, sure))

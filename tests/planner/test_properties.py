@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
 from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.guards import guards
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.model import ALIGNMENT, Arena, Buffer, Plan
+from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Plan
+from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

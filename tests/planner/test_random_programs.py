@@ -14,9 +14,9 @@ import pytest
 
 from symalloc.planner.check.validate import validate
 from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.model import Arena, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.options import Flavour, PlanOptions
-from symalloc.planner.planner import plan_program
+from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import Program
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from symalloc.planner.account.comparison import Comparison, TvmPlan
-from symalloc.planner.account.outside import KernelUse, Made, Outside, Returned
-from symalloc.planner.account.summary import Summary, summarise
-from symalloc.planner.account.workspace import GiveBack, Scratch, Take
-from symalloc.planner.model import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.memory_report.function_report import FunctionReport, function_report
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc, WorkspaceFree
+from symalloc.planner.memory_report.non_arena import (
+    CalleeTensor,
+    KernelWorkspaceUse,
+    NonArenaMemory,
+    ResultTensor,
+)
+from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.condition import le
@@ -38,13 +43,13 @@ def arena(size: Expr, *placements: Placement, device: int = 0, after: Var | None
     return Arena(device=device, scope="global", size=size, placements=placements, after=after)
 
 
-def takes(*sizes: Expr, parallel: bool = False) -> Scratch:
-    steps = [Take(slot=i, size=size) for i, size in enumerate(sizes)]
-    back = [GiveBack(slot=i) for i in reversed(range(len(sizes)))]
-    return Scratch(steps=(*steps, *back), parallel=parallel)
+def takes(*sizes: Expr, parallel: bool = False) -> KernelWorkspace:
+    steps = [WorkspaceAlloc(slot=i, size=size) for i, size in enumerate(sizes)]
+    back = [WorkspaceFree(slot=i) for i in reversed(range(len(sizes)))]
+    return KernelWorkspace(steps=(*steps, *back), parallel=parallel)
 
 
-def small() -> Summary:
+def small() -> FunctionReport:
     """Three tensors in one arena; what is returned is allocated by itself."""
     size = 64 * N
     plan = Plan(
@@ -60,11 +65,11 @@ def small() -> Summary:
         unplanned=(Unplanned(name="alloc3", reason="it is returned", nbytes=size, var=CAST),),
         guards=(Guard(condition=le(N, 72057594037927935), check=le(N, 72057594037927935)),),
     )
-    around = Outside(returned=(Returned(nbytes=size, allocations=frozenset({CAST})),))
-    return summarise(plan, function(), around)
+    around = NonArenaMemory(returned=(ResultTensor(nbytes=size, allocations=frozenset({CAST})),))
+    return function_report(plan, function(), around)
 
 
-def everything() -> Summary:
+def everything() -> FunctionReport:
     """Two devices, a late arena, a branch, a callee, all kinds of memory outside, and TVM's plan."""
     rounded = round_up(4 * N * N, 64)
     softmax = takes(4 * N * N, 4 * N)
@@ -89,49 +94,51 @@ def everything() -> Summary:
             Guard(condition=le(K, 1 << 57), check=le(K, 1 << 57), after=CAST),
         ),
     )
-    around = Outside(
-        returned=(Returned(nbytes=4 * N * N, allocations=frozenset()),),
-        made=(Made(by="layer", nbytes=32 * N), Made(by="relax.run.nonzero", nbytes=None)),
-        calls=(softmax, softmax, takes(8 * N, parallel=True), Scratch(problem="it cannot be read")),
+    around = NonArenaMemory(
+        returned=(ResultTensor(nbytes=4 * N * N, allocations=frozenset()),),
+        made=(CalleeTensor(by="layer", nbytes=32 * N), CalleeTensor(by="relax.run.nonzero", nbytes=None)),
+        calls=(softmax, softmax, takes(8 * N, parallel=True), KernelWorkspace(problem="it cannot be read")),
         kernels=(
-            KernelUse(kernel="softmax", scratch=softmax, calls=2),
-            KernelUse(kernel="rows", scratch=takes(8 * N, parallel=True)),
-            KernelUse(kernel="strange", scratch=Scratch(problem="it cannot be read")),
+            KernelWorkspaceUse(kernel="softmax", scratch=softmax, calls=2),
+            KernelWorkspaceUse(kernel="rows", scratch=takes(8 * N, parallel=True)),
+            KernelWorkspaceUse(kernel="strange", scratch=KernelWorkspace(problem="it cannot be read")),
         ),
         packed=("keep", "relax.run.nonzero"),
     )
-    compared = Comparison(
+    compared = TvmComparison(
         bounded=TvmPlan(storages=(constant(65536), constant(4096)), fresh=(64 * N,)),
         unbounded=TvmPlan(problem="StaticPlanBlockMemory fails: Check failed"),
     )
-    return summarise(plan, function(n=64), around, comparison=compared)
+    return function_report(plan, function(n=64), around, comparison=compared)
 
 
-def large() -> Summary:
+def large() -> FunctionReport:
     """More of everything than a person wants to read."""
     sizes = [64 * N * (i % 7 + 1) + 64 * (i % 5) for i in range(40)]
     stacked = [sum(sizes[:i], start=parse_expr("0")) for i in range(40)]
     placements = [placed(i, size, stacked[i], (i, i + 3)) for i, size in enumerate(sizes)]
     plan = Plan(function="main", arenas=(arena(sum(sizes, start=parse_expr("0")), *placements),))
-    kernels = [KernelUse(kernel=f"kernel{i}", scratch=takes(constant(5000 * i + 5000))) for i in range(15)]
-    return summarise(
+    kernels = [
+        KernelWorkspaceUse(kernel=f"kernel{i}", scratch=takes(constant(5000 * i + 5000))) for i in range(15)
+    ]
+    return function_report(
         plan,
         function(),
-        Outside(kernels=tuple(kernels), calls=tuple(use.scratch for use in kernels)),
+        NonArenaMemory(kernels=tuple(kernels), calls=tuple(use.scratch for use in kernels)),
         wanted=[{"n": 5}],
     )
 
 
-def refused() -> Summary:
+def refused() -> FunctionReport:
     """A guard that refuses one of the bindings shown, and nothing outside the arena."""
     plan = Plan(
         function="main",
         arenas=(arena(64 * N, placed(0, 64 * N, 0, (0, 2))),),
         guards=(Guard(condition=le(N, 100), check=le(N, 100)),),
     )
-    return summarise(plan, function(), Outside(), wanted=[{"n": 100}, {"n": 101}])
+    return function_report(plan, function(), NonArenaMemory(), wanted=[{"n": 100}, {"n": 101}])
 
 
-def static() -> Summary:
+def static() -> FunctionReport:
     """No symbols, nothing planned, nothing outside."""
-    return summarise(Plan(function="main"), function(), Outside())
+    return function_report(Plan(function="main"), function(), NonArenaMemory())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.report.amounts import human_bytes, percent, times
+from symalloc.report.quantities import human_bytes, percent, times
 
 
 @pytest.mark.parametrize(

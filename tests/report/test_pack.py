@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from symalloc.planner.packing.pack import Packing, pack_problem
-from symalloc.planner.packing.problem import Problem, problem_of, read_csv
-from symalloc.planner.search.search import Effort
-from symalloc.report.pack import overrun_text, packing_as_csv, packings_as_json, packings_as_text
+from symalloc.planner.packing.pack_problem import Packing, pack_problem
+from symalloc.planner.packing.packing_problem import PackingProblem, problem_of, read_csv
+from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
 SYMBOLIC = problem_of(
     {
@@ -22,8 +22,8 @@ SYMBOLIC = problem_of(
 TABLE = read_csv("lower,id,upper,size\n0,x,2,4\n1,y,3,8\n2,z,4,4\n", "t")
 
 
-def packed(problem: Problem, capacity: int | None = None) -> Packing:
-    return pack_problem(problem, effort=Effort.of("quick"), capacity=capacity)
+def packed(problem: PackingProblem, capacity: int | None = None) -> Packing:
+    return pack_problem(problem, effort=SearchBudget.of("quick"), capacity=capacity)
 
 
 def test_the_table_has_a_row_for_each_problem() -> None:

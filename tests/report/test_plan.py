@@ -7,9 +7,9 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from symalloc.planner.account.summary import Summary
-from symalloc.report.plan import plans_as_text
+from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.report.plan_json import plan_schema_text, plans_as_json
+from symalloc.report.plan_text import plans_as_text
 from tests.report import plan_samples
 
 Golden = Callable[[str, str], None]
@@ -60,7 +60,7 @@ def test_functions_stand_apart() -> None:
 
 
 def test_figures_belong_together() -> None:
-    summary: Summary = plan_samples.small()
+    summary: FunctionReport = plan_samples.small()
     for sample in summary.samples:
         n = sample.binding["n"]
         assert (sample.arena, sample.floor, sample.unshared, sample.returned) == (

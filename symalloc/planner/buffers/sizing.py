@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from symalloc.planner.buffers.known import Definition, Known
-from symalloc.planner.model import ALIGNMENT
+from symalloc.planner.buffers.symbol_definitions import KnownSymbols, SymbolDefinition
+from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.program.types import ScalarType
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -16,21 +16,19 @@ from symalloc.size.condition import And, Condition, Or, Relation, ge
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import maximum, round_up
 
-__all__ = ["Sized", "Sizes", "divisors", "parts", "reckoned"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
     """`size` bytes, rounded up to the alignment and never negative; known behind `needs`, or at entry."""
 
     size: Expr
-    needs: Definition | None
+    needs: SymbolDefinition | None
 
 
 class Sizes:
     """Finds what each number of bytes needs; remembers the answers, for layers repeat."""
 
-    def __init__(self, known: Known, domain: Domain, prover: Prover) -> None:
+    def __init__(self, known: KnownSymbols, domain: Domain, prover: Prover) -> None:
         self.known, self.domain, self.prover = known, domain, prover
         self._found: dict[Expr, Sized | str] = {}
 
@@ -44,7 +42,7 @@ class Sizes:
         return found
 
     def _sized(self, nbytes: Expr) -> Sized | str:
-        needs: Definition | None = None
+        needs: SymbolDefinition | None = None
         for name in sorted(nbytes.symbols):
             where = self.known.later.get(name)
             reason = self._unusable(name, where)
@@ -57,7 +55,7 @@ class Sizes:
                 return f"its size divides by `{divisor}`, which may be zero"
         return Sized(size=self._reserved(nbytes), needs=needs)
 
-    def _unusable(self, name: str, where: Definition | None) -> str | None:
+    def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
         """Why nothing can be sized by a symbol."""
         if where is not None and isinstance(where.var.type, ScalarType):
             return "which is a scalar that the function itself computes"

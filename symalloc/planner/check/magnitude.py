@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import lcm
 
-from symalloc.planner.check.sight import Sight
+from symalloc.planner.check.syntactic import SyntacticOrder
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
 from symalloc.size.expr import ZERO, Expr, symbol
 from symalloc.size.monomials import multiply
 from symalloc.size.operations import maximum
-
-__all__ = ["Magnitudes"]
 
 _Terms = Mapping[Monomial, Fraction]
 
@@ -25,7 +23,7 @@ class Magnitudes:
 
     __slots__ = ("_known", "_sight")
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, sight: SyntacticOrder) -> None:
         self._sight = sight
         self._known: dict[Expr, _Terms] = {}
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import Var
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
 from symalloc.size.condition import And, Condition, Or, Relation, disjunction, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant
-
-__all__ = ["Names", "Obligation", "Side", "obligations", "operands"]
 
 Names = tuple[str, ...]
 Side = tuple[Expr, Expr]
@@ -48,7 +46,7 @@ class Obligation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Class:
+class _PlacementClass:
     """What the obligations of a placement depend on."""
 
     offset: Expr
@@ -69,20 +67,20 @@ def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
         yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
 
 
-def _class_of(placement: Placement) -> _Class:
+def _class_of(placement: Placement) -> _PlacementClass:
     buffer = placement.buffer
-    return _Class(placement.offset, buffer.size, buffer.nbytes, buffer.alignment)
+    return _PlacementClass(placement.offset, buffer.size, buffer.nbytes, buffer.alignment)
 
 
-def _alone(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
-    members: dict[_Class, list[Names]] = {}
+def _alone(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
+    members: dict[_PlacementClass, list[Names]] = {}
     for placement, kind in zip(arena.placements, classes, strict=True):
         members.setdefault(kind, []).append((placement.buffer.name,))
     for kind, names in members.items():
         yield from _of_class(kind, arena.size, tuple(names))
 
 
-def _of_class(kind: _Class, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
+def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
     offset, size, step = kind.offset, kind.size, kind.alignment
 
     def obligation(word: str, problem: str, low: Expr, high: Expr) -> Obligation:
@@ -95,9 +93,9 @@ def _of_class(kind: _Class, arena: Expr, where: tuple[Names, ...]) -> Iterator[O
     yield obligation("inside", "it ends behind its arena", offset + size, arena)
 
 
-def _pairs(placements: Sequence[Placement], classes: Sequence[_Class]) -> Iterator[Obligation]:
+def _pairs(placements: Sequence[Placement], classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
     """One obligation for each pair of classes of which two members are live together."""
-    numbers: dict[_Class, int] = {}
+    numbers: dict[_PlacementClass, int] = {}
     index = [numbers.setdefault(kind, len(numbers)) for kind in classes]
     met: dict[tuple[int, int], list[Names]] = {}
     for left, right in _live_together([p.buffer for p in placements]):
@@ -109,7 +107,7 @@ def _pairs(placements: Sequence[Placement], classes: Sequence[_Class]) -> Iterat
         yield _apart(kinds[left], kinds[right], tuple(where))
 
 
-def _apart(left: _Class, right: _Class, where: tuple[Names, ...]) -> Obligation:
+def _apart(left: _PlacementClass, right: _PlacementClass, where: tuple[Names, ...]) -> Obligation:
     """Two that are live together: one ends where the other begins or before, or one of them is empty."""
     return Obligation(
         kind="apart",
@@ -147,7 +145,7 @@ def _together(left: Buffer, right: Buffer) -> bool:
 # -- 64 bits -----------------------------------------------------------------------------------------------
 
 
-def _machine(arena: Arena, classes: Sequence[_Class]) -> Iterator[Obligation]:
+def _machine(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
     values = dict.fromkeys([arena.size, *(kind.offset for kind in classes)])
     every = _with_inner(values)
     for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):

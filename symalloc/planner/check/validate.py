@@ -10,32 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symalloc.planner.check.fault import Fault, PlanRefusedError
-from symalloc.planner.check.judge import Judge
+from symalloc.planner.check.obligation_prover import ObligationProver
 from symalloc.planner.check.obligations import Obligation, obligations
-from symalloc.planner.model import Plan
+from symalloc.planner.check.plan_fault import PlanFault
+from symalloc.planner.memory_plan import Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 
-__all__ = ["Fault", "PlanRefusedError", "validate"]
 
-
-def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[Fault, ...]:
+def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[PlanFault, ...]:
     """Every fault of `plan` over `domain`; empty where all of it is proved.
 
     `machine` is that of `obligations`.
     """
-    judge = Judge.of(plan, domain, prover)
+    judge = ObligationProver.of(plan, domain, prover)
     asked = obligations(plan, machine=machine)
     return tuple(fault for obligation in asked for fault in _faults(obligation, judge))
 
 
-def _faults(obligation: Obligation, judge: Judge) -> Iterator[Fault]:
+def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:
     """A fault for everything that an obligation which is not proved speaks of."""
     proof = judge.proof(obligation)
     if proof.verdict is Verdict.ALWAYS_VALID:
         return
     claim = obligation.claim
     for names in obligation.where:
-        yield Fault(problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample)
+        yield PlanFault(
+            problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample
+        )

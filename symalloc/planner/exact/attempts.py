@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from time import monotonic
 
+from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
 from symalloc.planner.exact.native import NativeSearch, fits
-from symalloc.planner.exact.problem import Instance
-from symalloc.planner.exact.search import Outcome, Rule, Search
-
-__all__ = ["Attempts", "luby"]
+from symalloc.planner.exact.static_problem import CliqueInstance
 
 STEPS = 800  # of the shortest attempt
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
@@ -25,21 +23,23 @@ class Attempts:
     """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts."""
 
     def __init__(
-        self, instance: Instance, capacity: int, seed: int, library: ctypes.CDLL | None = None
+        self, instance: CliqueInstance, capacity: int, seed: int, library: ctypes.CDLL | None = None
     ) -> None:
         """On `library` (from `exact_native.load_library`), where there is one and the numbers fit it."""
-        self.search: Search | NativeSearch = (
-            Search(instance, capacity)
+        self.search: CapacitySearch | NativeSearch = (
+            CapacitySearch(instance, capacity)
             if library is None or not fits(instance, capacity)
             else NativeSearch(library, instance, capacity)
         )
         self._plans = _plans(instance, Random(seed))
 
-    def run(self, *, limit: int | None, until: float) -> Outcome:
+    def run(self, *, limit: int | None, until: float) -> SearchOutcome:
         """Goes on for about `limit` more steps (no end where None), or until the monotonic clock says so."""
         end = None if limit is None else self.search.steps + limit
-        outcome = Outcome.CUT
-        while outcome is Outcome.CUT and monotonic() < until and (end is None or self.search.steps < end):
+        outcome = SearchOutcome.CUT
+        while (
+            outcome is SearchOutcome.CUT and monotonic() < until and (end is None or self.search.steps < end)
+        ):
             priorities, rule, steps = next(self._plans)
             outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps, until=until)
         return outcome
@@ -52,7 +52,7 @@ def luby(number: int) -> int:
     return (number + 1) >> 1
 
 
-def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[int], Rule, int]]:
+def _plans(instance: CliqueInstance, chance: Random) -> Iterator[tuple[list[int], Rule, int]]:
     """Priorities, rule and number of steps of one attempt after another."""
     orders, number = _orders(instance), 0
     while True:
@@ -64,7 +64,7 @@ def _plans(instance: Instance, chance: Random) -> Iterator[tuple[list[int], Rule
         number += 1
 
 
-def _orders(instance: Instance) -> list[list[int]]:
+def _orders(instance: CliqueInstance) -> list[list[int]]:
     """Ranks by area, by how many cliques a buffer is in, by the fullest clique it is in, and by size."""
     sizes, durations = instance.sizes, instance.durations
     full = [sum(sizes[i] for i in members) for members in instance.members]

@@ -16,16 +16,14 @@ from time import monotonic
 from typing import Any
 from weakref import finalize
 
-from symalloc.planner.exact.problem import Instance
-from symalloc.planner.exact.search import FORGET, Outcome, Rule
-
-__all__ = ["NativeSearch", "fits", "installed_library", "load_library"]
+from symalloc.planner.exact.capacity_search import FORGET, Rule, SearchOutcome
+from symalloc.planner.exact.static_problem import CliqueInstance
 
 LIBRARY = "libsymalloc_packer.so"
 SLICE = 500  # steps between two looks at the clock; Python hears of an interrupt only then
 LARGEST = 1 << 60  # bytes; sums of sizes below it stay within 64 bits
 RULES: dict[Rule, int] = {"lowest": 0, "contested": 1}
-OUTCOMES = (Outcome.CUT, Outcome.FOUND, Outcome.NONE)
+OUTCOMES = (SearchOutcome.CUT, SearchOutcome.FOUND, SearchOutcome.NONE)
 
 
 class _Problem(ctypes.Structure):
@@ -64,7 +62,7 @@ def load_library(path: Path | None = None) -> ctypes.CDLL | None:
     return library
 
 
-def fits(instance: Instance, capacity: int) -> bool:
+def fits(instance: CliqueInstance, capacity: int) -> bool:
     """Whether all numbers of the problem fit the library's; `capacity` is in bytes."""
     return sum(instance.nbytes) + sum(instance.alignments) * instance.unit + capacity < LARGEST
 
@@ -72,7 +70,7 @@ def fits(instance: Instance, capacity: int) -> bool:
 class NativeSearch:
     """What `exact_search.Search` is, on `library`; raises MemoryError where there is no memory for it."""
 
-    def __init__(self, library: ctypes.CDLL, instance: Instance, capacity: int) -> None:
+    def __init__(self, library: ctypes.CDLL, instance: CliqueInstance, capacity: int) -> None:
         """`capacity` is in bytes and holds each buffer by itself."""
         self.instance = instance
         self.steps = 0
@@ -89,16 +87,16 @@ class NativeSearch:
         self._library.packer_offsets(self._search, offsets)
         return {id_: self.instance.unit * at for id_, at in zip(self.instance.ids, offsets, strict=True)}
 
-    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int, until: float) -> Outcome:
+    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int, until: float) -> SearchOutcome:
         """As `Search.attempt`."""
         last = self.steps + limit
         _checked(self._library.packer_begin(self._search, _int32(priorities), RULES[rule], FORGET))
         outcome = self._go(last)
-        while outcome is Outcome.CUT and self.steps < last and monotonic() <= until:
+        while outcome is SearchOutcome.CUT and self.steps < last and monotonic() <= until:
             outcome = self._go(last)
         return outcome
 
-    def _go(self, last: int) -> Outcome:
+    def _go(self, last: int) -> SearchOutcome:
         """Goes on for one slice, or until `steps` is `last`."""
         steps = min(SLICE, last - self.steps)
         outcome = OUTCOMES[_checked(self._library.packer_go(self._search, steps))]
@@ -106,7 +104,7 @@ class NativeSearch:
         return outcome
 
 
-def _problem(instance: Instance, capacity: int) -> _Problem:
+def _problem(instance: CliqueInstance, capacity: int) -> _Problem:
     return _Problem(
         -(-capacity // instance.unit),
         len(instance.ids),

@@ -8,18 +8,23 @@ from math import gcd
 from time import monotonic
 
 from symalloc.planner.exact.attempts import Attempts
-from symalloc.planner.exact.greedy import greedy
+from symalloc.planner.exact.capacity_search import SearchOutcome
+from symalloc.planner.exact.first_fit import greedy
 from symalloc.planner.exact.native import load_library
-from symalloc.planner.exact.problem import Instance, StaticBuffer, cliques, floor_of, height_of, instance_of
-from symalloc.planner.exact.search import Outcome
-
-__all__ = ["Exact", "StaticBuffer", "pack_exactly"]
+from symalloc.planner.exact.static_problem import (
+    CliqueInstance,
+    StaticBuffer,
+    clique_instance,
+    cliques,
+    floor_of,
+    height_of,
+)
 
 ROUND = 1600  # steps of the first round on each height tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exact:
+class ExactPacking:
     """The answer to a static packing problem.
 
     `offsets` are bytes by id, None where nothing was found within the capacity.  `height` is theirs, in
@@ -42,7 +47,7 @@ def pack_exactly(
     seconds: float,
     seed: int = 0,
     steps: int | None = None,
-) -> Exact:
+) -> ExactPacking:
     """Packs `buffers` within `capacity` bytes, or, where that is None, as low as it can.
 
     `neighbours` is `interference(buffers)`.  The search ends when the answer is final, after about `steps`
@@ -52,11 +57,11 @@ def pack_exactly(
     together = cliques(buffers)
     floor = floor_of(buffers, together)
     if capacity is not None and capacity < floor:
-        return Exact(offsets=None, height=floor, optimal=True, steps=0)
+        return ExactPacking(offsets=None, height=floor, optimal=True, steps=0)
     grain = gcd(*(b.size for b in buffers), *(b.alignment for b in buffers)) or 1
-    run = _Run(
+    run = _PackingRun(
         buffers=buffers,
-        instance=instance_of(buffers, together),
+        instance=clique_instance(buffers, together),
         seed=seed,
         until=monotonic() + seconds,
         most=steps,
@@ -68,7 +73,7 @@ def pack_exactly(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class _PackingRun:
     """One call of `pack_exactly`.
 
     Invariant:  `best` is the lowest packing so far, `height` its height; no packing is lower than `floor`;
@@ -76,7 +81,7 @@ class _Run:
     """
 
     buffers: Sequence[StaticBuffer]
-    instance: Instance
+    instance: CliqueInstance
     seed: int
     until: float
     most: int | None
@@ -94,17 +99,17 @@ class _Run:
             if self.height <= enough:
                 break
 
-    def within(self, capacity: int) -> Exact:
+    def within(self, capacity: int) -> ExactPacking:
         """Searches for a packing within `capacity` bytes."""
         if self.height > capacity:
             outcome = self.attempt(self.attempts(capacity), None)
-            if outcome is not Outcome.FOUND:
-                proved = outcome is Outcome.NONE
+            if outcome is not SearchOutcome.FOUND:
+                proved = outcome is SearchOutcome.NONE
                 floor = max(self.floor, capacity + 1) if proved else self.floor
-                return Exact(offsets=None, height=floor, optimal=proved, steps=self.steps)
-        return Exact(offsets=self.best, height=self.height, optimal=True, steps=self.steps)
+                return ExactPacking(offsets=None, height=floor, optimal=proved, steps=self.steps)
+        return ExactPacking(offsets=self.best, height=self.height, optimal=True, steps=self.steps)
 
-    def lowest(self) -> Exact:
+    def lowest(self) -> ExactPacking:
         """Searches for the lowest packing: tries heights between the floor and the best in rounds, each with
         twice the steps of the one before where that found nothing.
         """
@@ -115,13 +120,13 @@ class _Run:
                 if height not in open_:
                     open_[height] = self.attempts(height)
                 outcome = self.attempt(open_[height], limit)
-                if outcome is Outcome.NONE:
+                if outcome is SearchOutcome.NONE:
                     self.floor = height + self.grain
-                if outcome is not Outcome.CUT:
+                if outcome is not SearchOutcome.CUT:
                     break
             else:
                 limit *= 2
-        return Exact(
+        return ExactPacking(
             offsets=self.best, height=self.height, optimal=self.floor >= self.height, steps=self.steps
         )
 
@@ -132,14 +137,14 @@ class _Run:
         gap = (self.height - self.floor) // self.grain
         return dict.fromkeys(self.floor + gap // part * self.grain for part in (gap + 1, 8, 4, 2))
 
-    def attempt(self, attempts: Attempts, limit: int | None) -> Outcome:
+    def attempt(self, attempts: Attempts, limit: int | None) -> SearchOutcome:
         """Goes on with `attempts` for `limit` steps and takes what it finds."""
         before = attempts.search.steps
         left = None if self.most is None else self.most - self.steps
         limit = min((n for n in (limit, left) if n is not None), default=None)
         outcome = attempts.run(limit=limit, until=self.until)
         self.steps += attempts.search.steps - before
-        if outcome is Outcome.FOUND:
+        if outcome is SearchOutcome.FOUND:
             self.take({b.id: 0 for b in self.buffers} | attempts.search.offsets)
         return outcome
 

@@ -17,16 +17,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, itemgetter
 
-from symalloc.planner.exact.problem import Instance
-
-__all__ = ["ABSENT", "Snapshot", "State"]
+from symalloc.planner.exact.static_problem import CliqueInstance
 
 ABSENT = 1 << 62  # above every offset: the top of a buffer that is not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What `State.restore` needs."""
+class SavedState:
+    """What `SearchState.restore` needs."""
 
     lowest: list[int]
     ends: list[int]
@@ -38,7 +36,7 @@ class Snapshot:
     placed: int
 
 
-class State:
+class SearchState:
     """Lower bounds of the offsets of those left to place, in units, and per clique what they amount to.
 
     Invariant:  once `propagate` has returned True, no offset of a packing that is still possible is below
@@ -47,7 +45,7 @@ class State:
     `choices` how many of them may come next from below.
     """
 
-    def __init__(self, instance: Instance, capacity: int) -> None:
+    def __init__(self, instance: CliqueInstance, capacity: int) -> None:
         """Nothing placed yet; `capacity` is in bytes and holds each buffer by itself."""
         self.instance = instance
         self.capacity = -(-capacity // instance.unit)
@@ -71,9 +69,9 @@ class State:
         self.choices = [0] * count
         self._changed = set(range(count))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SavedState:
         """The state as it is; only what is propagated may be kept."""
-        return Snapshot(
+        return SavedState(
             lowest=self.lowest[:],
             ends=self.ends[:],
             left=self.left[:],
@@ -84,7 +82,7 @@ class State:
             placed=len(self.trail),
         )
 
-    def restore(self, kept: Snapshot) -> None:
+    def restore(self, kept: SavedState) -> None:
         """Goes back to `kept`, which was taken on the way here."""
         self.lowest = kept.lowest[:]
         self.ends = kept.ends[:]

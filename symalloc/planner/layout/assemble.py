@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from symalloc.planner.layout.dominance import PATIENCE, Dominance
+from symalloc.planner.layout.merge_offsets import merge_offsets
 from symalloc.planner.layout.offsets import arena_size, offsets
-from symalloc.planner.layout.unify import unify
-from symalloc.planner.model import Buffer, Placement
+from symalloc.planner.memory_plan import Buffer, Placement
 from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
 from symalloc.size.operations import maximum, select
-
-__all__ = ["Layout", "Regimes", "assemble"]
 
 Regimes: TypeAlias = Sequence[tuple[Condition | None, Stacking]]  # the last one has no condition
 
@@ -77,6 +75,6 @@ def _layout(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance)
     """The arena's size, and the offsets in the order of `buffers`; equal offsets are one object."""
     placed = offsets(buffers, stacking, dominance)
     size = arena_size(buffers, placed, dominance)
-    unified = unify(buffers, stacking, placed, size, dominance)
+    unified = merge_offsets(buffers, stacking, placed, size, dominance)
     built = {alternatives: maximum(*alternatives) for alternatives in set(unified.values())}
     return maximum(*size), [built[unified[b.id]] for b in buffers]

@@ -12,8 +12,6 @@ from symalloc.size.condition import Condition, Relation, eq, le
 from symalloc.size.expr import Expr
 from symalloc.size.operations import round_up
 
-__all__ = ["Dominance", "samples"]
-
 EXTENTS = (1, 7, 192, 4096)
 PATIENCE = 24
 OPEN = 4

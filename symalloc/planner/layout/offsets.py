@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from symalloc.planner.layout.dominance import Dominance
-from symalloc.planner.model import Buffer
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import maximum
-
-__all__ = ["Alternatives", "arena_size", "offsets", "prune", "tops"]
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from symalloc.planner.exact.solve import StaticBuffer, pack_exactly
+from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.exact.static_problem import StaticBuffer
 from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.model import Buffer
-from symalloc.planner.search.search import Effort, search
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
+from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.size.expr import Expr, constant
-
-__all__ = ["pack_static"]
 
 
 def pack_static(
     buffers: Sequence[Buffer],
     rounded: Sequence[Buffer],
     neighbours: Mapping[int, frozenset[int]],
-    effort: Effort,
+    effort: SearchBudget,
     capacity: int | None,
 ) -> tuple[Mapping[int, Expr], Expr]:
     """Offsets by id and the height of the packing, in bytes; `rounded` has the sizes that piles need.
@@ -48,12 +47,12 @@ def _attempts(
     buffers: Sequence[Buffer],
     rounded: Sequence[Buffer],
     neighbours: Mapping[int, frozenset[int]],
-    effort: Effort,
+    effort: SearchBudget,
     capacity: int | None,
 ) -> Iterator[Callable[[], Mapping[int, int] | None]]:
     sums = live_sums(rounded)
 
-    def stacked(how: Effort) -> Mapping[int, int]:
+    def stacked(how: SearchBudget) -> Mapping[int, int]:
         found = search(rounded, neighbours, {}, replace(how, exact_seconds=0.0), sums)
         return _pile(buffers, found.regimes[-1][1])
 

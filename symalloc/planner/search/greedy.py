@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from symalloc.planner.search.instance import Instance
-
-__all__ = ["HEURISTICS", "by_offset", "place"]
+from symalloc.planner.search.search_instance import SearchInstance
 
 UNPLACED = -1  # no buffer ends there
 
-Key: TypeAlias = Callable[[Instance, Sequence[int], int], float]
+Key: TypeAlias = Callable[[SearchInstance, Sequence[int], int], float]
 
 
-def _area(problem: Instance, sizes: Sequence[int], i: int) -> float:
+def _area(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
     return -sizes[i] * problem.spans[i]
 
 
-def _conflict(problem: Instance, sizes: Sequence[int], i: int) -> float:
+def _conflict(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
     return -sizes[i] * sum(sizes[j] for j in problem.adjacent[i])
 
 
@@ -48,7 +46,7 @@ HEURISTICS = (
 )
 
 
-def place(problem: Instance, sizes: Sequence[int], order: str, *, best_fit: bool) -> list[int]:
+def place(problem: SearchInstance, sizes: Sequence[int], order: str, *, best_fit: bool) -> list[int]:
     """The offset of each buffer of `problem` with these sizes, in bytes."""
     key = ORDERS[order]
     sequence = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))

@@ -19,8 +19,6 @@ from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.expr import Expr
 
-__all__ = ["Grid", "Ranges", "Values", "evaluate", "holds", "score_grid"]
-
 Values: TypeAlias = NDArray[np.float64]
 Truths: TypeAlias = NDArray[np.bool_]
 Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.planner.search.grid import Values, holds
-from symalloc.planner.search.instance import Instance
 from symalloc.planner.search.score import Score, score
+from symalloc.planner.search.search_instance import SearchInstance
 from symalloc.size.condition import Condition, le
 from symalloc.size.expr import symbol
-
-__all__ = ["Split", "split"]
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -36,7 +34,7 @@ class Split:
     score: Score
 
 
-def split(problem: Instance, candidates: Sequence[Values], most: int) -> Split:
+def split(problem: SearchInstance, candidates: Sequence[Values], most: int) -> Split:
     """The best use found of at most `most` candidates (each given by its ratios over the grid).
 
     A condition compares a symbol with a constant or two sizes.
@@ -99,7 +97,7 @@ def _best(table: Values, mask: Mask) -> int:
     return int(np.lexsort((mean, worst))[0])
 
 
-def _conditions(problem: Instance) -> Iterator[tuple[Condition, Mask]]:
+def _conditions(problem: SearchInstance) -> Iterator[tuple[Condition, Mask]]:
     """Conditions that tell points of the grid apart, with the points where they hold; simple ones first."""
     columns, count = problem.grid.columns, len(problem.grid)
     seen: set[bytes] = set()
@@ -112,7 +110,7 @@ def _conditions(problem: Instance) -> Iterator[tuple[Condition, Mask]]:
                 return
 
 
-def _tests(problem: Instance) -> Iterator[Condition]:
+def _tests(problem: SearchInstance) -> Iterator[Condition]:
     for index, name in enumerate(problem.grid.names):
         for extent in sorted({point[index] for point in problem.grid.points}):
             yield le(symbol(name), extent)

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from symalloc.planner.search.grid import TYPICAL, Ranges
-from symalloc.planner.search.instance import Instance
-
-__all__ = ["representatives"]
+from symalloc.planner.search.search_instance import SearchInstance
 
 
-def representatives(problem: Instance, ranges: Ranges, most: int) -> list[int]:
+def representatives(problem: SearchInstance, ranges: Ranges, most: int) -> list[int]:
     """At most `most` points of the grid, at least one.
 
     First a typical one within the declared bounds, then those where one symbol is typical and the others are
@@ -34,7 +32,7 @@ def _typical(low: int, high: int | None) -> int:
     return max(min(TYPICAL, TYPICAL if high is None else high), low)
 
 
-def _groups(problem: Instance) -> Sequence[list[int]]:
+def _groups(problem: SearchInstance) -> Sequence[list[int]]:
     """The points of the grid by the order of the sizes there, most frequent first."""
     groups: dict[bytes, list[int]] = {}
     for point, order in enumerate(np.argsort(problem.values, axis=0, kind="stable").T):

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from symalloc.planner.search.grid import Values
-from symalloc.planner.search.instance import Instance
-
-__all__ = ["Score", "heights", "ratios", "score"]
+from symalloc.planner.search.search_instance import SearchInstance
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,7 +22,7 @@ class Score:
     mean: float
 
 
-def ratios(problem: Instance, order: Sequence[int]) -> Values:
+def ratios(problem: SearchInstance, order: Sequence[int]) -> Values:
     """Height over floor at each point of the grid."""
     return np.maximum(heights(problem, order) / problem.floors, 1.0)
 
@@ -34,7 +32,7 @@ def score(values: Values) -> Score:
     return Score(round(float(values.max()), 9), round(float(values.mean()), 9))
 
 
-def heights(problem: Instance, order: Sequence[int]) -> Values:
+def heights(problem: SearchInstance, order: Sequence[int]) -> Values:
     """The height of the stacking at each point of the grid, in bytes.
 
     Buffers of one size that lie on the same ends end together: layers repeat, so there are few different

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Stacking", "stacking"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stacking:

@@ -15,11 +15,11 @@ from symalloc.analysis.overwrites import Paths
 from symalloc.analysis.regions import Cell, Kind, Region, indices
 from symalloc.analysis.summaries import Analysis
 from symalloc.analysis.takeover import Clash, clashes, keepers, meetings
-from symalloc.planner.buffers.known import known_symbols
 from symalloc.planner.buffers.sizing import Sized, Sizes
-from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.guards import overflow_guards
-from symalloc.planner.model import Guard
+from symalloc.planner.buffers.symbol_definitions import known_symbols
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.memory_plan import Guard
+from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.program.flow import Mark
 from symalloc.program.model import (
     AllocFresh,

@@ -20,7 +20,7 @@ from tvm.ir import Call, GlobalVar
 from symalloc.analysis.call_graph import call_graph
 from symalloc.analysis.donation import Donation, function_meant
 from symalloc.analysis.summaries import Analysis, analyse
-from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.options import GuardKind
 from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
 from symalloc.prover.prover import Prover

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from symalloc.planner.model import Plan
+from symalloc.planner.memory_plan import Plan
 from symalloc.program.model import Block, If, Instruction, Var
 
 __all__ = ["first_uses"]

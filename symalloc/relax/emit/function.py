@@ -18,7 +18,7 @@ from tvm import DataType, relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
-from symalloc.planner.model import Arena, Guard, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Guard, Placement, Plan
 from symalloc.program.model import (
     AllocFresh,
     Block,

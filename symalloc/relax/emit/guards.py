@@ -13,7 +13,7 @@ from typing import Any
 from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
 
-from symalloc.planner.model import Guard
+from symalloc.planner.memory_plan import Guard
 from symalloc.planner.options import GuardKind
 from symalloc.relax.emit.tir_emit import PrimBuilder
 from symalloc.size.condition import Condition, conjunction

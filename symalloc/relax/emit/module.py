@@ -11,7 +11,7 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar
 from tvm.relax.utils import copy_with_new_vars
 
-from symalloc.planner.model import Arena, Plan
+from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.options import GuardKind
 from symalloc.program.model import Function, Program, Var
 from symalloc.relax.emit.function import EmissionError, Surroundings, emit_function

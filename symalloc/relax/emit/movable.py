@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
-from symalloc.planner.model import ALIGNMENT
+from symalloc.planner.memory_plan import ALIGNMENT
 
 __all__ = ["movable", "with_offsets"]
 

@@ -9,8 +9,8 @@ from tvm import relax
 from tvm.relax import transform
 
 from symalloc.analysis.summaries import Analysis, analyse
-from symalloc.planner.account.comparison import Comparison, TvmPlan
-from symalloc.planner.account.outside import outside, values_at_call
+from symalloc.planner.memory_report.non_arena import non_arena_memory, values_at_call
+from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.allocations import allocations
 from symalloc.program.flow import Mark
 from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program
@@ -25,13 +25,13 @@ __all__ = ["compare_with_tvm"]
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 
 
-def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, Comparison]:
+def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
     """TVM's plans by function, for a module as CallTIRRewrite leaves it."""
     declared = {v.name_hint for v, f in lowered.functions.items() if _declares_bounds(f)}
     unbounded = _plans(_without_bounds(lowered))
     bounded = _plans(lowered) if declared else unbounded
     return {
-        name: Comparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
+        name: TvmComparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
         for name, plan in unbounded.items()
     }
 
@@ -66,7 +66,7 @@ def _plan(program: Program, analyses: Mapping[str, Analysis], name: str, callers
     """The plan of the function `name`; recursion is not followed."""
     analysis = analyses[name]
     body = analysis.flow.function.body
-    around = outside(program, analysis, {})
+    around = non_arena_memory(program, analysis, {})
     returned = frozenset(v for r in around.returned for v in r.allocations)
     left = (a for a in allocations(body) if a.var not in returned)
     made = (m.nbytes for m in around.made if m.by in program.functions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tvm
 
-from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.options import PlanOptions
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.result import PipelineName, RunError

@@ -9,12 +9,12 @@ import tvm
 from tvm.relax import transform
 
 from symalloc.analysis.summaries import analyse
-from symalloc.planner.account.comparison import Comparison, TvmPlan
-from symalloc.planner.account.outside import Outside, outside
-from symalloc.planner.account.reserved import reserved_sums
-from symalloc.planner.account.sampling import SampleError, check_wanted
-from symalloc.planner.account.summary import Summary, plan_symbols, summarise
-from symalloc.planner.model import Plan
+from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.arena_lifetimes import reserved_sums
+from symalloc.planner.memory_report.function_report import FunctionReport, function_report, plan_symbols
+from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
+from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
+from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Function, Origin
 from symalloc.relax.extract import extract, locate
@@ -38,7 +38,7 @@ def plan_file(
     options: PlanOptions,
     form: Form | None,
     samples: Sequence[Mapping[str, int]],
-    comparison: Mapping[str, Comparison] | str | None,
+    comparison: Mapping[str, TvmComparison] | str | None,
 ) -> PlannedFile:
     """Loads a module, lowers and plans it; raises RunError.
 
@@ -59,7 +59,7 @@ def plan_file(
     )
 
 
-def compare_file(request: PlanRequest) -> dict[str, Comparison]:
+def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
     return compare_with_tvm(_lowered(request)[1])
 
@@ -81,8 +81,8 @@ def summaries(
     target: str,
     *,
     samples: Sequence[Mapping[str, int]] = (),
-    comparison: Mapping[str, Comparison] = {},
-) -> tuple[Summary, ...]:
+    comparison: Mapping[str, TvmComparison] = {},
+) -> tuple[FunctionReport, ...]:
     """What there is to say about each plan of `planned`, which was `lowered` for `target`.
 
     Raises RunError for a sample that does not fit.
@@ -90,7 +90,7 @@ def summaries(
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
     analyses = analyse(program)
-    around = {name: outside(program, analyses[name], scratch) for name in planned.plans}
+    around = {name: non_arena_memory(program, analyses[name], scratch) for name in planned.plans}
     try:
         check_wanted(
             samples,
@@ -98,7 +98,7 @@ def summaries(
             later=frozenset().union(*(plan_symbols(p, around[n]) for n, p in planned.plans.items())),
         )
         return tuple(
-            summarise(
+            function_report(
                 plan,
                 program.functions[name],
                 around[name],
@@ -112,17 +112,17 @@ def summaries(
         raise RunError(f"--sample: {error}") from None
 
 
-def _needed(plan: Plan, function: Function, around: Outside) -> list[str]:
+def _needed(plan: Plan, function: Function, around: NonArenaMemory) -> list[str]:
     """The symbols that the sizes of a function depend on and that are known at entry."""
     known = (Origin.DIMENSION, Origin.SCALAR)
     return [name for name in plan_symbols(plan, around) if function.symbols.get(name) in known]
 
 
 def _compared(
-    found: Mapping[str, Comparison] | str | None, planned: PlannedModule
-) -> Mapping[str, Comparison]:
+    found: Mapping[str, TvmComparison] | str | None, planned: PlannedModule
+) -> Mapping[str, TvmComparison]:
     if isinstance(found, str):
-        return dict.fromkeys(planned.plans, Comparison(bounded=None, unbounded=TvmPlan(problem=found)))
+        return dict.fromkeys(planned.plans, TvmComparison(bounded=None, unbounded=TvmPlan(problem=found)))
     return found or {}
 
 

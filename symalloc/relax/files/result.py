@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symalloc.planner.account.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
-from symalloc.planner.account.summary import Summary
+from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.program.model import Program
 
 __all__ = [
@@ -57,4 +57,4 @@ class PlannedFile:
     text: str
     program: Program
     original: Program
-    summaries: tuple[Summary, ...]
+    summaries: tuple[FunctionReport, ...]

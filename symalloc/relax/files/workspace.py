@@ -17,7 +17,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.build import split_host_device_mods
 
-from symalloc.planner.account.workspace import GiveBack, Scratch, Take
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc, WorkspaceFree
 from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.tvm_error import error_text
@@ -33,7 +33,7 @@ SHAPE, VALUE, ELEMENT = 2, 15, 17
 
 def kernel_scratch(
     module: tvm.IRModule, kernels: Mapping[str, Kernel], target: str | tvm.target.Target
-) -> dict[str, Scratch]:
+) -> dict[str, KernelWorkspace]:
     """The scratch of each PrimFunc of `module` that is among `kernels`, over the symbols that those have.
 
     What cannot be lowered or read has a `problem`.
@@ -81,16 +81,16 @@ def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def _scratch(lowered: Any, kernel: Kernel) -> Scratch:
+def _scratch(lowered: Any, kernel: Kernel) -> KernelWorkspace:
     if isinstance(lowered, str):
-        return Scratch(problem=f"TVM cannot lower it: {lowered}")
+        return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
     try:
         return _read(lowered, kernel)
     except NotASizeError as error:
-        return Scratch(problem=str(error))
+        return KernelWorkspace(problem=str(error))
 
 
-def _read(function: Any, kernel: Kernel) -> Scratch:
+def _read(function: Any, kernel: Kernel) -> KernelWorkspace:
     reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
     callbacks = (
         (tirx.Bind, reader.bind),
@@ -99,7 +99,7 @@ def _read(function: Any, kernel: Kernel) -> Scratch:
         (tirx.For, reader.loop),
     )
     tvm_ffi.structural_walk(function.body, callbacks, order="pre")
-    return Scratch(steps=tuple(reader.steps), parallel=reader.parallel)
+    return KernelWorkspace(steps=tuple(reader.steps), parallel=reader.parallel)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class _Reader:
     arguments: int
     bound: dict[int, Any] = field(default_factory=dict)
     slots: dict[int, int] = field(default_factory=dict)
-    steps: list[Take | GiveBack] = field(default_factory=list)
+    steps: list[WorkspaceAlloc | WorkspaceFree] = field(default_factory=list)
     parallel: bool = False
     form: TirForm = field(init=False)
 
@@ -131,7 +131,7 @@ class _Reader:
         """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
         if _is_call(node.data, ALLOC):
             slot = self.slots[node.buffer.__chandle__()] = len(self.slots)
-            self.steps.append(Take(slot=slot, size=self.size(node.data.args[2])))
+            self.steps.append(WorkspaceAlloc(slot=slot, size=self.size(node.data.args[2])))
 
     def call(self, node: Any) -> None:
         if not _is_call(node, FREE):
@@ -140,7 +140,7 @@ class _Reader:
         owner = data.args[0] if type(data) is ir.Call else data
         slot = self.slots.get(owner.__chandle__())
         if slot is not None:
-            self.steps.append(GiveBack(slot=slot))
+            self.steps.append(WorkspaceFree(slot=slot))
 
     def size(self, node: Any) -> Expr:
         """A byte count: a product in uint64 over what is computed in signed integers."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import tvm
 import tvm_ffi
 
-from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.model import Plan
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.memory_plan import Plan
 from symalloc.planner.options import PlanOptions
-from symalloc.planner.planner import plan_program
+from symalloc.planner.plan_functions import plan_program
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prover.prover import Prover

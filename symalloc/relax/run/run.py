@@ -16,9 +16,9 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.donation import donated, function_meant
-from symalloc.planner.account.sampling import total
-from symalloc.planner.account.summary import floors, highest
-from symalloc.planner.model import Plan
+from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.function_report import floors, highest
+from symalloc.planner.memory_report.sample_bindings import total
 from symalloc.planner.options import PlanOptions
 from symalloc.pool.native import NativePool
 from symalloc.relax.extract import extract

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from symalloc.analysis.summaries import analyse
-from symalloc.planner.account.reserved import reserved_sums, undominated
-from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_report.arena_lifetimes import reserved_sums, undominated
 from symalloc.program.model import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.planner.account.sampling import SampleError, check_wanted, chosen, evaluated, standard, total
+from symalloc.planner.memory_report.sample_bindings import (
+    SampleError,
+    check_wanted,
+    chosen,
+    evaluated,
+    standard,
+    total,
+)
 from symalloc.program.model import Block, Function, Origin, TupleValue
 from symalloc.program.types import TupleType
 from symalloc.size.parse import parse_expr

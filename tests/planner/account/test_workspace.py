@@ -4,25 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symalloc.planner.account.workspace import PAGE, GiveBack, Scratch, Take, pool_bytes
+from symalloc.planner.memory_report.kernel_workspace import (
+    PAGE,
+    KernelWorkspace,
+    WorkspaceAlloc,
+    WorkspaceFree,
+    workspace_pool_bytes,
+)
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.parse import parse_expr
 
 N = symbol("n")
 
 
-def scratch(*steps: Expr | int) -> Scratch:
+def scratch(*steps: Expr | int) -> KernelWorkspace:
     """Takes each expression, as slots 0, 1, …; gives back the slot that a number names."""
     taken = iter(range(len(steps)))
-    return Scratch(
+    return KernelWorkspace(
         steps=tuple(
-            GiveBack(slot=step) if isinstance(step, int) else Take(slot=next(taken), size=step)
+            WorkspaceFree(slot=step) if isinstance(step, int) else WorkspaceAlloc(slot=next(taken), size=step)
             for step in steps
         )
     )
 
 
-def nested(*pages: int) -> Scratch:
+def nested(*pages: int) -> KernelWorkspace:
     """Takes so many pages one after the other, and gives them all back, last first."""
     return scratch(*(constant(PAGE * n) for n in pages), *reversed(range(len(pages))))
 
@@ -30,7 +36,7 @@ def nested(*pages: int) -> Scratch:
 def test_the_peak_counts_what_is_held_at_once() -> None:
     assert scratch(4 * N, 8 * N, 0, 16 * N, 1, 2).peak == 24 * N
     assert str(scratch(4 * N, 0, symbol("m"), 1).peak) == "max(m, 4*n)"
-    assert Scratch().peak == constant(0)
+    assert KernelWorkspace().peak == constant(0)
 
 
 def test_a_call_gives_the_kernel_its_sizes() -> None:
@@ -51,12 +57,12 @@ def test_a_call_gives_the_kernel_its_sizes() -> None:
         ([nested(1, 1), nested(4, 1), nested(1, 4)], 5),
     ],
 )
-def test_the_pool_follows_tvm(calls: list[Scratch], pages: int) -> None:
-    assert pool_bytes(calls, {}) == pages * PAGE
+def test_the_pool_follows_tvm(calls: list[KernelWorkspace], pages: int) -> None:
+    assert workspace_pool_bytes(calls, {}) == pages * PAGE
 
 
 def test_requests_are_whole_pages() -> None:
-    assert [pool_bytes([scratch(4 * N, 0)], {"n": n}) for n in (0, 1, 1024, 1025)] == [
+    assert [workspace_pool_bytes([scratch(4 * N, 0)], {"n": n}) for n in (0, 1, 1024, 1025)] == [
         PAGE,
         PAGE,
         PAGE,
@@ -66,7 +72,7 @@ def test_requests_are_whole_pages() -> None:
 
 @given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), max_size=6))
 def test_the_pool_holds_every_call_and_at_most_all_of_them(calls: list[list[int]]) -> None:
-    held = pool_bytes([nested(*pages) for pages in calls], {})
+    held = workspace_pool_bytes([nested(*pages) for pages in calls], {})
     assert held >= PAGE * max((sum(pages) for pages in calls), default=0)
     assert held <= PAGE * sum(map(sum, calls))
-    assert held == pool_bytes([nested(*pages) for pages in [*calls, *calls]], {})
+    assert held == workspace_pool_bytes([nested(*pages) for pages in [*calls, *calls]], {})

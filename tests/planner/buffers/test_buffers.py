@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.planner.buffers.buffers import buffers
+from symalloc.planner.buffers.candidates import find_buffers
 from symalloc.planner.interference import interference
-from symalloc.planner.model import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.program.model import (
     Alias,
     AllocFresh,
@@ -75,7 +75,7 @@ def split(
 ) -> tuple[dict[str, Buffer], dict[str, Unplanned]]:
     main = function(*body, result=result)
     program = Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
-    found, left = buffers(main, program, Domain(), Prover())
+    found, left = find_buffers(main, program, Domain(), Prover())
     return {b.name: b for b in found}, {u.name: u for u in left}
 
 
@@ -254,7 +254,7 @@ def test_a_planned_callee_works_in_memory_of_the_caller() -> None:
     inside = call("inner", a.var)
     body = (a, kernel(X, a.var), inside, b, kernel(X, b.var))
     program = Program(name="m", functions={f.name: f for f in (function(*body), callee)}, kernels={})
-    found, left = buffers(program.functions["main"], program, Domain(), Prover(), {"inner": plan})
+    found, left = find_buffers(program.functions["main"], program, Domain(), Prover(), {"inner": plan})
     assert not left
     lent = [one for one in found if one.callee == "inner"]
     assert [(one.device, str(one.size), one.var) for one in lent] == [
@@ -269,7 +269,7 @@ def test_a_callee_whose_arguments_do_not_tell_its_size_keeps_its_own_memory() ->
     unknown = Var("u", TensorType(shape=None, dtype=FLOAT, ndim=1))
     main = function(call("inner", unknown), params=(unknown,))
     program = Program(name="m", functions={f.name: f for f in (main, callee)}, kernels={})
-    found, left = buffers(main, program, Domain(), Prover(), {"inner": plan})
+    found, left = find_buffers(main, program, Domain(), Prover(), {"inner": plan})
     assert not found
     assert [(u.name, u.reason) for u in left] == [("inner()", "the arguments do not tell how much it needs")]
 
@@ -386,7 +386,7 @@ def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> N
     main, callee = function(*body), replace(function(again), name="again")
     program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
     empty = {"again": Plan(function="again", arenas=(), representative={})}
-    found, left = buffers(main, program, Domain(), Prover(), empty)
+    found, left = find_buffers(main, program, Domain(), Prover(), empty)
     assert [one.name for one in found] == ["early"]
     assert [one.name for one in left] == ["late"]
 
@@ -398,7 +398,9 @@ def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(ki
     a = alloc("a", symbol("s"))
     main = function(a, kernel(X, a.var), params=(X, Var("given", kind)))
     domain = Domain(lower={"s": INT64_MIN})
-    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
+    found, left = find_buffers(
+        main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover()
+    )
     assert not left
     (one,) = found
     assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
@@ -408,7 +410,9 @@ def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
     a, given = alloc("a", symbol("s")), Var("given", ScalarType(value=symbol("s"), dtype=None))
     main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
     domain = Domain(lower={"s": INT64_MIN})
-    found, left = buffers(main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover())
+    found, left = find_buffers(
+        main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover()
+    )
     assert not found
     assert left[0].reason == "its size depends on `s`, which is a scalar that the function itself computes"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.planner.check.certificate import INDEX, plan_certificate, write_certificate
 from symalloc.planner.check.obligations import obligations
-from symalloc.planner.guards import guards
+from symalloc.planner.check.plan_certificate import INDEX, plan_certificate, write_certificate
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.model import Arena, Buffer, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

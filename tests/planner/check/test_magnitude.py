@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.magnitude import Magnitudes
-from symalloc.planner.check.sight import Sight
+from symalloc.planner.check.syntactic import SyntacticOrder
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.size.atoms import Symbol
 from symalloc.size.condition import gt
@@ -38,7 +38,7 @@ def test_no_value_exceeds_its_magnitude(domain: Domain, expr: Expr, b: int, n: i
     if domain is not SIGNED:
         binding = {name: abs(value) for name, value in binding.items()}
     binding["b"] = abs(b)
-    polynomial, scale = Magnitudes(Sight(domain)).scaled(expr)
+    polynomial, scale = Magnitudes(SyntacticOrder(domain)).scaled(expr)
     assert all(c > 0 for c in polynomial.terms.values())
     assert all(
         isinstance(atom, Symbol) == (domain is not SIGNED or atom.key == "b") for atom in polynomial.atoms
@@ -52,10 +52,10 @@ def test_no_value_exceeds_its_magnitude(domain: Domain, expr: Expr, b: int, n: i
 
 
 def test_a_magnitude_is_seen_to_be_no_negative_number() -> None:
-    sight = Sight(SIGNED)
+    sight = SyntacticOrder(SIGNED)
     assert sight.at_most(constant(0), maximum(N, -N)) and not sight.at_most(constant(0), maximum(N, -M))
 
 
 def test_rounding_costs_less_than_a_unit() -> None:
-    polynomial, scale = Magnitudes(Sight(Domain())).scaled(round_up(4 * N, 64))
+    polynomial, scale = Magnitudes(SyntacticOrder(Domain())).scaled(round_up(4 * N, 64))
     assert str(polynomial) == "4*n + 63" and scale == 1

@@ -6,7 +6,7 @@ import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.sight import Sight, alternatives, candidates
+from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.domain import Domain
 from symalloc.prover.z3_form import Translator
 from symalloc.size.condition import le
@@ -52,7 +52,7 @@ def points(domain: Domain) -> list[dict[str, int]]:
 @given(exprs, exprs, domains)
 def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain) -> None:
     """`low + rest` has terms in common with `low`: much of it is seen where `rest` is never negative."""
-    sight = Sight(domain)
+    sight = SyntacticOrder(domain)
     for high in (low + rest, rest):
         if sight.at_most(low, high):
             assert all(low.evaluate(p) <= high.evaluate(p) for p in points(domain))
@@ -61,7 +61,7 @@ def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(exprs, exprs, domains)
 def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Domain) -> None:
-    if not Sight(domain).at_most(low, low + rest):
+    if not SyntacticOrder(domain).at_most(low, low + rest):
         return
     translator, solver = Translator(), z3.SimpleSolver()
     solver.set("timeout", 300)
@@ -81,7 +81,7 @@ def test_alternatives_have_the_value_as_their_maximum(expr: Expr) -> None:
 
 
 def test_the_usual_questions_are_seen() -> None:
-    sight = Sight(Domain())
+    sight = SyntacticOrder(Domain())
     high = maximum(1024 * N * M, 512 * N * M + round_up(4 * N, 64))
     assert sight.at_most(512 * N * M + round_up(4 * N, 64), high)
     assert sight.at_most(high, high + 256 * M)
@@ -92,7 +92,7 @@ def test_the_usual_questions_are_seen() -> None:
 
 
 def test_rounding_is_seen() -> None:
-    sight = Sight(Domain())
+    sight = SyntacticOrder(Domain())
     packed = floordiv(N + 7, 8)
     assert sight.at_most(packed, round_up(packed, 64))
     assert sight.at_most(round_up(4 * N, 64), 4 * N + 63)
@@ -101,5 +101,5 @@ def test_rounding_is_seen() -> None:
 
 
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
-    assert not Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
-    assert Sight(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)
+    assert not SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
+    assert SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.planner.check.validate import Fault, PlanRefusedError, validate
-from symalloc.planner.guards import overflow_guards
-from symalloc.planner.model import Arena, Buffer, Guard, Placement, Plan
+from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
+from symalloc.planner.check.validate import validate
+from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
+from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr, constant, symbol
@@ -39,7 +40,7 @@ def plan(*offsets: Expr | int, size: Expr, guarded: bool = True) -> Plan:
 GOOD = plan(0, 64 * N, 0, size=64 * N + 128 * M)
 
 
-def faults(wrong: Plan) -> dict[tuple[str, ...], Fault]:
+def faults(wrong: Plan) -> dict[tuple[str, ...], PlanFault]:
     return {f.buffers: f for f in validate(wrong, DOMAIN, PROVER)}
 
 

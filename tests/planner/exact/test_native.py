@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.exact.attempts import Attempts
+from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
 from symalloc.planner.exact.native import NativeSearch, fits, installed_library, load_library
-from symalloc.planner.exact.problem import Instance, StaticBuffer, cliques, instance_of
-from symalloc.planner.exact.search import Outcome, Rule, Search
+from symalloc.planner.exact.static_problem import CliqueInstance, StaticBuffer, clique_instance, cliques
 from tests.planner.exact.test_solve import Problem, assert_sound, perfect, problems
 from tests.pool.library import ROOT, built
 
@@ -37,14 +37,14 @@ def _built() -> Path:
         return built("symalloc_packer", folder) / "libsymalloc_packer.so"
 
 
-def instance(problem: Problem) -> Instance:
-    return instance_of(problem, cliques(problem))
+def instance(problem: Problem) -> CliqueInstance:
+    return clique_instance(problem, cliques(problem))
 
 
 def assert_alike(library: ctypes.CDLL, problem: Problem, capacity: int, limits: list[int]) -> None:
     """One attempt after another in both: the same outcome, steps and lowest offsets after each."""
     given = instance(problem)
-    reference, native = Search(given, capacity), NativeSearch(library, given, capacity)
+    reference, native = CapacitySearch(given, capacity), NativeSearch(library, given, capacity)
     rules: tuple[Rule, ...] = ("lowest", "contested")
     chance = Random(len(problem))
     for number, limit in enumerate(limits):
@@ -57,7 +57,7 @@ def assert_alike(library: ctypes.CDLL, problem: Problem, capacity: int, limits: 
         ]
         assert outcomes[0] is outcomes[1]
         assert (native.steps, native.offsets) == (reference.steps, reference.offsets)
-        if outcomes[0] is Outcome.FOUND:
+        if outcomes[0] is SearchOutcome.FOUND:
             break
 
 
@@ -81,7 +81,7 @@ def test_attempts_and_their_schedule_are_the_same(library: ctypes.CDLL) -> None:
     problem = perfect(2, count=150, positions=70, height=700)
     native, reference = (Attempts(instance(problem), 700, 3, where) for where in (library, None))
     assert isinstance(native.search, NativeSearch)
-    assert isinstance(reference.search, Search)
+    assert isinstance(reference.search, CapacitySearch)
     outcomes = [attempts.run(limit=3000, until=ENDLESS) for attempts in (native, reference)]
     assert outcomes[0] is outcomes[1]
     assert native.search.steps == reference.search.steps
@@ -94,19 +94,19 @@ def test_problems_deeper_than_a_stack(library: ctypes.CDLL) -> None:
     problem = tuple(StaticBuffer(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
     search = NativeSearch(library, instance(problem), 5)
     outcome = search.attempt(priorities=range(count), rule="lowest", limit=2000, until=ENDLESS)
-    assert outcome is Outcome.CUT
+    assert outcome is SearchOutcome.CUT
     assert search.steps == 2000
 
 
 def test_what_is_found_is_sound(library: ctypes.CDLL) -> None:
     problem = perfect(1, count=200, positions=100, height=1000)
     search = NativeSearch(library, instance(problem), 1000)
-    chance, outcome = Random(0), Outcome.CUT
-    while outcome is Outcome.CUT:
+    chance, outcome = Random(0), SearchOutcome.CUT
+    while outcome is SearchOutcome.CUT:
         priorities = list(range(len(problem)))
         chance.shuffle(priorities)
         outcome = search.attempt(priorities=priorities, rule="lowest", limit=20_000, until=ENDLESS)
-    assert outcome is Outcome.FOUND
+    assert outcome is SearchOutcome.FOUND
     assert_sound(problem, search.offsets)
     assert max(search.offsets[b.id] + b.size for b in problem) == 1000
 
@@ -117,7 +117,7 @@ def test_the_time_allowed_ends_an_attempt(library: ctypes.CDLL) -> None:
     outcome = search.attempt(
         priorities=range(len(problem)), rule="lowest", limit=1 << 40, until=monotonic() - 1
     )
-    assert outcome is Outcome.CUT
+    assert outcome is SearchOutcome.CUT
     assert search.steps <= 500
 
 
@@ -141,8 +141,8 @@ def test_what_goes_beyond_64_bits_is_left_to_python(library: ctypes.CDLL) -> Non
     problem = tuple(StaticBuffer(id=i, size=1 << 62, live=((0, 1 + i),)) for i in range(3))
     assert not fits(instance(problem), 3 << 62)
     attempts = Attempts(instance(problem), 3 << 62, 0, library)
-    assert isinstance(attempts.search, Search)
-    assert attempts.run(limit=None, until=ENDLESS) is Outcome.FOUND
+    assert isinstance(attempts.search, CapacitySearch)
+    assert attempts.run(limit=None, until=ENDLESS) is SearchOutcome.FOUND
 
 
 def test_a_library_that_cannot_be_loaded_is_missing(tmp_path: Path) -> None:

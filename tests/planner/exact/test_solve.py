@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.exact.attempts import Attempts, luby
-from symalloc.planner.exact.problem import align_up, cliques, instance_of
-from symalloc.planner.exact.search import Outcome
-from symalloc.planner.exact.solve import StaticBuffer, pack_exactly
+from symalloc.planner.exact.capacity_search import SearchOutcome
+from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.exact.static_problem import StaticBuffer, align_up, clique_instance, cliques
 
 Problem = tuple[StaticBuffer, ...]
 
@@ -95,10 +95,10 @@ def perfect(seed: int, count: int, positions: int, height: int) -> Problem:
 
 
 def attempts(problem: Problem, capacity: int) -> Attempts:
-    return Attempts(instance_of(problem, cliques(problem)), capacity, seed=0)
+    return Attempts(clique_instance(problem, cliques(problem)), capacity, seed=0)
 
 
-def run(found: Attempts) -> Outcome:
+def run(found: Attempts) -> SearchOutcome:
     return found.run(limit=None, until=monotonic() + 60)
 
 
@@ -125,11 +125,11 @@ def test_search_alone_decides_both_sides_of_the_lowest_height(problem: Problem) 
     sized = tuple(b for b in problem if b.size)
     height = lowest(sized)
     search = attempts(sized, height)
-    assert run(search) is Outcome.FOUND
+    assert run(search) is SearchOutcome.FOUND
     assert_sound(sized, search.search.offsets)
     assert all(search.search.offsets[b.id] + b.size <= height for b in sized)
     if height > max((b.size for b in sized), default=height):
-        assert run(attempts(sized, height - 1)) is Outcome.NONE
+        assert run(attempts(sized, height - 1)) is SearchOutcome.NONE
 
 
 @settings(deadline=None)
@@ -149,7 +149,7 @@ def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int)
 def test_rectangles_cut_without_waste_are_put_together_again(seed: int) -> None:
     problem = perfect(seed, count=60, positions=30, height=256)
     search = attempts(problem, 256)
-    assert run(search) is Outcome.FOUND
+    assert run(search) is SearchOutcome.FOUND
     assert_sound(problem, search.search.offsets)
     assert all(search.search.offsets[b.id] + b.size <= 256 for b in problem)
 
@@ -193,7 +193,7 @@ def test_problems_deeper_than_the_stack_of_python() -> None:
     count = 1100
     problem = tuple(StaticBuffer(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
     search = attempts(problem, 5)
-    assert run(search) is Outcome.FOUND
+    assert run(search) is SearchOutcome.FOUND
     assert max(search.search.offsets[b.id] + b.size for b in problem) <= 5
 
 

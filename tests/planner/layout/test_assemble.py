@@ -9,7 +9,7 @@ import pytest
 from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import Layout, assemble
-from symalloc.planner.model import Arena, Buffer, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.search.stacking import Stacking, stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.model import Buffer
-from symalloc.planner.packing.pack import Packing, pack_problem
-from symalloc.planner.packing.problem import Problem, ProblemError, problem_of
-from symalloc.planner.search.search import Effort
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.packing.pack_problem import Packing, pack_problem
+from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError, problem_of
+from symalloc.planner.search.stacking_search import SearchBudget
 from symalloc.size.atoms import Select
 from tests.planner.brute_stackings import all_heights, floor_at
 
 SIZES = ("4*n", "n*n*2", "64*n", "96*n*m", "m*640", "4096", "32", "0", "max(n, m)*64", "(n+1)//2*128")
 POINTS = [{"n": n, "m": m} for n in (1, 2, 33, 4096) for m in (1, 3, 700)]
-QUICK = Effort.of("quick")
+QUICK = SearchBudget.of("quick")
 
 
 def problem(
     rows: list[tuple[str | int, int, int]], alignment: int = 64, symbols: dict[str, Any] | None = None
-) -> Problem:
+) -> PackingProblem:
     return problem_of(
         {
             "symbols": {"n": {}, "m": {}} if symbols is None else symbols,
@@ -37,7 +37,7 @@ def problem(
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> PackingProblem:
     rows = []
     for _ in range(draw(st.integers(1, 9))):
         lower = draw(st.integers(0, 8))
@@ -61,7 +61,7 @@ def check(packing: Packing, binding: dict[str, int]) -> None:
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(problems())
-def test_a_packing_is_right_at_every_binding(found: Problem) -> None:
+def test_a_packing_is_right_at_every_binding(found: PackingProblem) -> None:
     packing = pack_problem(found, effort=QUICK)
     for binding in POINTS:
         check(packing, binding)
@@ -72,7 +72,7 @@ def test_a_packing_is_right_at_every_binding(found: Problem) -> None:
         assert ratio.bytes == packing.arena.evaluate(binding)
 
 
-def as_buffers(found: Problem) -> list[Buffer]:
+def as_buffers(found: PackingProblem) -> list[Buffer]:
     return [
         Buffer(id=i, name=b.id, size=b.size, live=((b.lower, b.upper),)) for i, b in enumerate(found.buffers)
     ]
@@ -121,7 +121,7 @@ CROSSED: list[tuple[str | int, int, int]] = [
     ("4096", 0, 3),
     ("64*n", 0, 2),
 ]
-GREEDY = Effort(seconds=60.0, work=0, heuristics=2, points=6, target=1.0)
+GREEDY = SearchBudget(seconds=60.0, work=0, heuristics=2, points=6, target=1.0)
 
 
 def test_where_no_stacking_is_good_everywhere_the_shape_chooses() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from symalloc.planner.packing.problem import Problem, ProblemError, problem_of, read_csv, read_json
+from symalloc.planner.packing.packing_problem import (
+    PackingProblem,
+    ProblemError,
+    problem_of,
+    read_csv,
+    read_json,
+)
 from symalloc.size.expr import constant, symbol
 
 N = symbol("n")
@@ -122,6 +128,6 @@ def test_what_is_wrong_with_a_table_is_said_with_its_line(text: str, said: str) 
 
 
 def test_the_header_alone_is_a_problem_without_buffers() -> None:
-    assert read_csv("id,lower,upper,size\n", "file") == Problem(
+    assert read_csv("id,lower,upper,size\n", "file") == PackingProblem(
         name="file", buffers=(), table=(("id", "lower", "upper", "size"),)
     )

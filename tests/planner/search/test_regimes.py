@@ -7,21 +7,23 @@ import pytest
 
 from symalloc.planner.floor import live_sums
 from symalloc.planner.interference import interference
-from symalloc.planner.model import Buffer
-from symalloc.planner.search.instance import Instance
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.regimes import split
 from symalloc.planner.search.score import Score
+from symalloc.planner.search.search_instance import SearchInstance
 from symalloc.size.expr import Expr, symbol
 
 N, M = symbol("n"), symbol("m")
 
 
-def instance(*sizes: Expr) -> Instance:
+def instance(*sizes: Expr) -> SearchInstance:
     buffers = tuple(Buffer(id=i, name=str(i), size=s, live=((i, i + 2),)) for i, s in enumerate(sizes))
-    return Instance.of(buffers, interference(buffers), {}, live_sums(buffers))
+    return SearchInstance.of(buffers, interference(buffers), {}, live_sums(buffers))
 
 
-def good_where(problem: Instance, truth: list[bool]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def good_where(
+    problem: SearchInstance, truth: list[bool]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     return np.where(truth, 1.0, 1.5)
 
 

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from symalloc.planner.floor import live_sums
 from symalloc.planner.interference import interference
-from symalloc.planner.model import Buffer
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
-from symalloc.planner.search.instance import Instance
-from symalloc.planner.search.local import improve
+from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.representatives import representatives
 from symalloc.planner.search.score import Score, heights, ratios, score
+from symalloc.planner.search.search_instance import SearchInstance
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at, pile, together
 from tests.planner.search.test_search import problems
 
 
-def instance(buffers: tuple[Buffer, ...]) -> Instance:
-    return Instance.of(buffers, interference(buffers), {}, live_sums(buffers))
+def instance(buffers: tuple[Buffer, ...]) -> SearchInstance:
+    return SearchInstance.of(buffers, interference(buffers), {}, live_sums(buffers))
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

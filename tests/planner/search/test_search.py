@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from symalloc.planner.floor import live_sums
 from symalloc.planner.interference import interference
-from symalloc.planner.model import Buffer
-from symalloc.planner.search.search import Effort, Found, search
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.search.stacking_search import SearchBudget, SearchResult, search
 from symalloc.size.expr import Expr, constant, symbol
 from tests.planner.brute_stackings import all_heights, floor_at
 
@@ -38,11 +38,11 @@ def problems(draw: st.DrawFn, sizes: tuple[Expr, ...] = SIZES, most: int = 6) ->
     )
 
 
-def found_for(buffers: tuple[Buffer, ...], effort: Effort) -> Found:
+def found_for(buffers: tuple[Buffer, ...], effort: SearchBudget) -> SearchResult:
     return search(buffers, interference(buffers), {}, effort, live_sums(buffers))
 
 
-def height(found: Found, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
+def height(found: SearchResult, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
     """The height at `binding`, from the order and the lists below that the answer holds."""
     sizes = {b.id: b.size.evaluate(binding) for b in buffers}
     chosen = next(s for c, s in found.regimes if c is None or c.evaluate(binding))
@@ -59,7 +59,7 @@ def sizes_of(multiples: list[int]) -> tuple[Expr, ...]:
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(problems(sizes=sizes_of([1, 2, 3, 5, 7, 11]), most=6))
 def test_a_static_problem_gets_the_lowest_of_all_stackings(buffers: tuple[Buffer, ...]) -> None:
-    found = found_for(buffers, Effort.of("normal"))
+    found = found_for(buffers, SearchBudget.of("normal"))
     lowest = min(all_heights(buffers, [{}]))[0]
     assert height(found, buffers, {}) == lowest
     assert found.score.worst == pytest.approx(lowest / floor_at(buffers, {}))
@@ -69,7 +69,7 @@ def test_a_static_problem_gets_the_lowest_of_all_stackings(buffers: tuple[Buffer
 @given(problems())
 def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tuple[Buffer, ...]) -> None:
     floors = tuple(floor_at(buffers, p) for p in POINTS)
-    found = found_for(buffers, Effort.of("normal"))
+    found = found_for(buffers, SearchBudget.of("normal"))
     if any(heights == floors for heights in all_heights(buffers, POINTS)):
         assert tuple(height(found, buffers, p) for p in POINTS) == floors
 
@@ -78,7 +78,7 @@ def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tup
 @given(problems(most=12))
 def test_an_answer_names_each_buffer_once_and_orders_each_pair(buffers: tuple[Buffer, ...]) -> None:
     neighbours = interference(buffers)
-    for _, stacking in found_for(buffers, Effort.of("quick")).regimes:
+    for _, stacking in found_for(buffers, SearchBudget.of("quick")).regimes:
         assert sorted(stacking.order) == [b.id for b in buffers]
         rank = {i: position for position, i in enumerate(stacking.order)}
         for i, others in neighbours.items():
@@ -88,12 +88,12 @@ def test_an_answer_names_each_buffer_once_and_orders_each_pair(buffers: tuple[Bu
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(problems(most=10), st.integers(0, 3))
 def test_the_same_seed_gives_the_same_answer(buffers: tuple[Buffer, ...], seed: int) -> None:
-    effort = replace(Effort.of("quick", seed=seed), seconds=600.0)
+    effort = replace(SearchBudget.of("quick", seed=seed), seconds=600.0)
     assert found_for(buffers, effort).regimes == found_for(buffers, effort).regimes
 
 
 def test_no_buffers_make_an_empty_stacking() -> None:
-    found = found_for((), Effort.of("quick"))
+    found = found_for((), SearchBudget.of("quick"))
     assert [s.order for _, s in found.regimes] == [()]
 
 
@@ -120,8 +120,8 @@ def test_sizes_that_grow_alike_are_packed_exactly_before_anything_is_improved() 
         Buffer(id=i, name=f"b{i}", size=64 * (top - bottom) * N, live=((begin, end),))
         for i, (begin, end, bottom, top) in enumerate(cut)
     )
-    greedy = found_for(buffers, Effort(seconds=60.0, work=0, exact_seconds=0.0))
+    greedy = found_for(buffers, SearchBudget(seconds=60.0, work=0, exact_seconds=0.0))
     assert greedy.score.worst > 1
-    found = found_for(buffers, Effort(seconds=60.0, work=1_000_000, exact_seconds=30.0))
+    found = found_for(buffers, SearchBudget(seconds=60.0, work=1_000_000, exact_seconds=30.0))
     assert found.score.worst == 1
     assert found.steps < 10_000  # local search takes more, and stays above 1

@@ -10,8 +10,8 @@ import pytest
 
 from symalloc.analysis.donation import Donation
 from symalloc.analysis.summaries import analyse
-from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import (
     AllocFresh,
     Function,

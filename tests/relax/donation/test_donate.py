@@ -18,8 +18,8 @@ from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.summaries import analyse
 from symalloc.errors import UsageError
 from symalloc.linter.run import Linter, Settings
-from symalloc.planner.account.outside import Carried, outside
-from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.options import PlanOptions
 from symalloc.relax.extract import extract
 from symalloc.relax.files.emit import Form, written
@@ -67,8 +67,8 @@ def address(tensor: Any) -> int:
     return int(np.from_dlpack(tensor).ctypes.data)
 
 
-def carried(found: PlannedModule) -> tuple[Carried, ...]:
-    return outside(found.program, analyse(found.program)["main"], {}).carried
+def carried(found: PlannedModule) -> tuple[DonatedResult, ...]:
+    return non_arena_memory(found.program, analyse(found.program)["main"], {}).carried
 
 
 CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (
@@ -185,10 +185,10 @@ def test_what_is_saved() -> None:
     before, after = planned(module("Optimizer")), planned(module("Optimizer"), "updated=w")
     assert carried(before) == ()
     assert carried(after) == (
-        Carried(output="0", input="w", nbytes=parse_expr("32*n"), room=parse_expr("32*n")),
+        DonatedResult(output="0", input="w", nbytes=parse_expr("32*n"), room=parse_expr("32*n")),
     )
     sizes = [
-        [str(r.nbytes) for r in outside(p.program, analyse(p.program)["main"], {}).returned]
+        [str(r.nbytes) for r in non_arena_memory(p.program, analyse(p.program)["main"], {}).returned]
         for p in (before, after)
     ]
     assert sizes == [["32*n", "32*n"], ["32*n"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.planner.model import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import AllocFresh, Block, If, Text, Var
 from symalloc.program.types import DType, OpaqueType
 from symalloc.relax.emit.first_uses import first_uses

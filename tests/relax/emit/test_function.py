@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.planner.planner import plan_program
+from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.function import EmissionError

@@ -14,9 +14,9 @@ import tvm
 from tvm import relax
 
 from symalloc.linter.run import Linter, Settings
-from symalloc.planner.model import Guard, Plan
+from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.options import PlanOptions
-from symalloc.planner.planner import plan_program
+from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.module import emit_module

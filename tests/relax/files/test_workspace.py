@@ -13,8 +13,8 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.summaries import analyse
-from symalloc.planner.account.outside import Outside, outside
-from symalloc.planner.account.workspace import Scratch, pool_bytes
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
+from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.workspace import kernel_scratch
@@ -39,13 +39,15 @@ def lowered(name: str) -> tvm.IRModule:
     return lower(load_one(SCRIPT, module=name), "llvm")
 
 
-def scratch_of(module: tvm.IRModule) -> dict[str, Scratch]:
+def scratch_of(module: tvm.IRModule) -> dict[str, KernelWorkspace]:
     return kernel_scratch(module, extract(module, name="m", stage="CallTIRRewrite").kernels, "llvm")
 
 
-def around(module: tvm.IRModule, function: str = "main") -> Outside:
+def around(module: tvm.IRModule, function: str = "main") -> NonArenaMemory:
     program = extract(module, name="m", stage="CallTIRRewrite")
-    return outside(program, analyse(program)[function], kernel_scratch(module, program.kernels, "llvm"))
+    return non_arena_memory(
+        program, analyse(program)[function], kernel_scratch(module, program.kernels, "llvm")
+    )
 
 
 def test_formulas_are_those_of_the_lowered_kernels() -> None:
@@ -55,7 +57,8 @@ def test_formulas_are_those_of_the_lowered_kernels() -> None:
         "softmax": "0",  # small and static: on the stack
         "softmax1": "4*m*n + 4*m",  # the exponentials; maximum and sum share a row of memory
     }
-    assert [type(step).__name__ for step in found["softmax1"].steps] == ["Take", "Take", *["GiveBack"] * 2]
+    kinds = [type(step).__name__ for step in found["softmax1"].steps]
+    assert kinds == ["WorkspaceAlloc"] * 2 + ["WorkspaceFree"] * 2
 
 
 def test_a_scalar_argument_can_size_scratch() -> None:
@@ -162,7 +165,7 @@ def test_the_pool_is_what_a_thread_keeps(
     for binding in bindings:
         extents = [tuple(e if isinstance(e, int) else binding[e] for e in shape) for shape in shapes]
         arguments = [tvm.runtime.empty(extent, "float32") for extent in extents]
-        expected = pool_bytes(calls, binding)
+        expected = workspace_pool_bytes(calls, binding)
         assert expected > 2**19
         # beside the blocks of the pool the C library keeps a header and an alignment for each, and the thread
         assert expected <= kept_by_a_fresh_thread(machine, arguments) <= expected + 2**16

@@ -16,10 +16,10 @@ from tvm import relax
 from tvm.relax.frontend import nn
 
 from symalloc.linter.run import Linter, Settings
-from symalloc.planner import planner
-from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner import plan_functions
+from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.layout.assemble import Layout
-from symalloc.planner.model import Buffer, Placement
+from symalloc.planner.memory_plan import Buffer, Placement
 from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
@@ -306,7 +306,7 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
         placements = tuple(Placement(buffer=b, offset=ZERO) for b in found)
         return Layout(size=sum((b.size for b in found), ZERO), placements=placements)
 
-    monkeypatch.setattr(planner, "assemble", flat)
+    monkeypatch.setattr(plan_functions, "assemble", flat)
     with pytest.raises(
         PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
     ):

@@ -1,0 +1,33 @@
+"""The memory of callees.
+
+A planned callee works in memory that its caller sets aside: one buffer of the caller for each arena that the
+callee reserves at its entry, live at the call alone.
+"""
+
+from __future__ import annotations
+
+from symalloc.planner.memory_plan import Arena, Plan
+from symalloc.program.casts import extent_pairs
+from symalloc.program.model import CallFunction, Function
+from symalloc.program.operands import type_of
+from symalloc.size.expr import Expr
+
+
+def arenas_handed_down(plan: Plan) -> tuple[Arena, ...]:
+    """The arenas of a callee that its caller may provide, in the order of `plan.arenas`."""
+    return tuple(a for a in plan.arenas if a.after is None and a.placements)
+
+
+def sizes_at_call(callee: Function, plan: Plan, call: CallFunction) -> tuple[Expr, ...] | None:
+    """The bytes of each of those arenas at `call`, in symbols of the caller; None where the arguments do not
+    tell.
+    """
+    bound: dict[str, Expr] = {}
+    for param, argument in zip(callee.params, call.arguments, strict=False):
+        for actual, declared in extent_pairs(type_of(argument), param.type):
+            if declared.as_symbol is not None:
+                bound.setdefault(declared.as_symbol, actual)
+    sizes = [arena.size for arena in arenas_handed_down(plan)]
+    if any(not size.symbols <= bound.keys() for size in sizes):
+        return None
+    return tuple(size.substitute(bound) for size in sizes)

@@ -1,0 +1,88 @@
+"""When each symbol of a function gets its value: at entry, behind an instruction, or inside a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from symalloc.program.flow import Flow, Mark
+from symalloc.program.model import Instruction, MatchCast, Origin, Var
+from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.prover.domain import INT64_MIN, Domain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolDefinition:
+    """A symbol gets its value at step `step`, which binds `var`.
+
+    `nested`: inside a branch of an If.  `signed`: it may be negative, for nothing checks it.
+    """
+
+    step: int
+    var: Var
+    nested: bool
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSymbols:
+    """`entry`: the symbols that the parameters bind; `signed`: those among them that may be negative, for
+    nothing checks them; `later`: what the others are bound by.
+    """
+
+    entry: frozenset[str]
+    signed: frozenset[str]
+    later: Mapping[str, SymbolDefinition]
+
+    @property
+    def domain(self) -> Domain:
+        """What is sure of the symbols without any check: extents of tensors are >= 0."""
+        signed = self.signed.union(name for name, where in self.later.items() if where.signed)
+        return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
+
+
+def known_symbols(flow: Flow) -> KnownSymbols:
+    """When the symbols of a function are known.
+
+    A symbol whose origin the function gives as UNDEFINED counts as unknown, wherever it stands.
+    """
+    function = flow.function
+    usable = {name for name, origin in function.symbols.items() if origin is not Origin.UNDEFINED}
+    tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
+    entry = {name for param in function.params for name in _bare(param.type)} & usable
+    later: dict[str, SymbolDefinition] = {}
+    depth = 0
+    for index, step in enumerate(flow.steps):
+        if step.mark is not Mark.PLAIN:
+            depth += (step.mark is Mark.IF) - (step.mark is Mark.JOIN)
+            continue
+        made = step.instruction
+        if made is None or (type(made) is not MatchCast and type(made.var.type) is not ScalarType):
+            continue
+        for name, signed in _defined(made):
+            if name in usable and name not in entry and name not in later:
+                later[name] = SymbolDefinition(step=index, var=made.var, nested=depth > 0, signed=signed)
+    return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
+
+
+def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
+    """The symbols that an instruction may give a value, and whether that may be negative."""
+    if isinstance(instruction, MatchCast):
+        extents = frozenset(_bare(instruction.target, TensorType))
+        yield from ((name, name not in extents) for name in sorted(instruction.defines))
+    else:
+        yield from ((name, True) for name in _bare(instruction.var.type))
+
+
+def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
+    """The symbols that stand alone as an extent or value in a type, of tensors only where `only` says so."""
+    match kind:
+        case TupleType(fields=fields):
+            for field in fields:
+                yield from _bare(field, only)
+        case TensorType(shape=extents) | ShapeType(values=extents) if extents is not None:
+            if only is None or isinstance(kind, only):
+                yield from (name for name in (extent.as_symbol for extent in extents) if name is not None)
+        case ScalarType(value=value) if value is not None and only is None:
+            if value.as_symbol is not None:
+                yield value.as_symbol

@@ -1,0 +1,192 @@
+"""Proves the obligations of a plan: by sight, then by the prover; choices between regimes one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from symalloc.planner.check.magnitude import Magnitudes
+from symalloc.planner.check.obligations import Obligation, Side, operands
+from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
+from symalloc.planner.memory_plan import Plan
+from symalloc.program.model import Var
+from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.atoms import Atom, Select
+from symalloc.size.condition import Condition, Relation, disjunction, le, negate
+from symalloc.size.defined import divisors
+from symalloc.size.expr import ZERO, Expr
+from symalloc.size.rewrite import rewrite
+
+MOST_REGIMES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
+EXTENTS = (1, 6, 64, 200, 5000)  # at which a question is tried before it is asked
+
+Point = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObligationProver:
+    """Judges `plan` over `domain`, values past 64 bits under the guards that stand before them."""
+
+    plan: Plan
+    domain: Domain
+    prover: Prover
+    sight: SyntacticOrder
+    magnitudes: Magnitudes
+    assumed: dict[tuple[int, str], tuple[Domain, Domain]] = field(default_factory=dict)
+    guarded: dict[Var | None, Domain] = field(default_factory=dict)
+    points: dict[int, list[Point]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
+        """The judge of `plan` over `domain`."""
+        sight = SyntacticOrder(domain)
+        return cls(plan=plan, domain=domain, prover=prover, sight=sight, magnitudes=Magnitudes(sight))
+
+    def proof(self, obligation: Obligation) -> Proof:
+        """The proof of `obligation`; with the smallest counterexample found where it does not hold."""
+        domain = self.domain_of(obligation)
+        bounded = obligation.guarded and self._bounded(obligation, domain)
+        if bounded or self._settled(obligation.sides, domain, MOST_REGIMES):
+            return Proof(verdict=Verdict.ALWAYS_VALID, decided_by="validator")
+        proof = self.prover.prove(obligation.claim, domain)
+        return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
+
+    def domain_of(self, obligation: Obligation) -> Domain:
+        """Where `obligation` must hold."""
+        if not obligation.guarded:
+            return self.domain
+        found = self.guarded.get(obligation.after)
+        if found is None:
+            guards = (g.condition for g in self.plan.guards if g.after in (None, obligation.after))
+            found = self.guarded[obligation.after] = self.domain.assuming(guards)
+        return found
+
+    def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
+        """Whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
+        ((low, high),) = obligation.sides
+        bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
+        excess = bound[0] - bound[1] * INT64_MAX
+        return any(_follows(excess, expr) for expr in self._limits(domain)) or self._proved(
+            le(excess, 0), domain
+        )
+
+    def _limits(self, domain: Domain) -> Iterator[Expr]:
+        """The assumptions `expr <= 0` whose terms, but for the constant one, are never negative."""
+        for assumption in domain.assumptions:
+            if isinstance(assumption, Relation) and assumption.operator == "<=":
+                terms = (Expr({m: 1}) for m in assumption.expr.terms if m)
+                if all(self.sight.at_most(ZERO, term) for term in terms):
+                    yield assumption.expr
+
+    def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
+        """Whether one of `sides` is proved to hold throughout, or in each case of a choice."""
+        if any(self.sight.at_most(low, high) for low, high in sides):
+            return True
+        choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
+        if choice is not None:
+            return splits > 0 and all(
+                self._settled(_chosen(sides, choice.condition, value), case, splits - 1)
+                for value, case in zip((True, False), self._cases(choice.condition, domain), strict=True)
+            )
+        likely = [side for side in sides if self._likely(*side, domain)]
+        if any(self._at_most(low, high, domain) for low, high in likely):
+            return True
+        return len(sides) > 1 and self._proved(disjunction(le(low, high) for low, high in sides), domain)
+
+    def _cases(self, condition: Condition, domain: Domain) -> tuple[Domain, Domain]:
+        """`domain` where `condition` holds, and where it does not."""
+        key = (id(domain), condition.key)
+        found = self.assumed.get(key)
+        if found is None:
+            found = domain.assuming((condition,)), domain.assuming((negate(condition),))
+            self.assumed[key] = found
+        return found
+
+    def _at_most(self, low: Expr, high: Expr, domain: Domain) -> bool:
+        """Whether `low <= high` is proved; maxima are taken apart, so that most questions are about
+        polynomials.
+        """
+        highs = alternatives(high)
+        return all(
+            any(self._likely(a, b, domain) and self._proved(le(a, b), domain) for b in highs)
+            for a in candidates(low)
+        )
+
+    def _likely(self, low: Expr, high: Expr, domain: Domain) -> bool:
+        """Whether `low <= high` at a few points of `domain`: what fails there need not be asked."""
+        return not any(_exceeds(low, high, point) for point in self._points(domain))
+
+    def _points(self, domain: Domain) -> list[Point]:
+        found = self.points.get(id(domain))
+        if found is None:
+            names = _symbols(self.plan).union(*(a.symbols for a in domain.assumptions))
+            tried = [{**dict.fromkeys(names, 1), **self.plan.representative}]
+            tried += [dict.fromkeys(names, extent) for extent in EXTENTS]
+            found = self.points[id(domain)] = [point for point in tried if _inside(domain, point)]
+        return found
+
+    def _proved(self, condition: Condition, domain: Domain) -> bool:
+        verdict = self.prover.prove(condition, domain, explain=False).verdict
+        return verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS)
+
+
+def _chosen(sides: tuple[Side, ...], condition: Condition, value: bool) -> tuple[Side, ...]:
+    """`sides` where `condition` is known to be `value`: every choice by it is replaced by what it chooses."""
+
+    def change(atom: Atom) -> Expr | None:
+        if not isinstance(atom, Select) or atom.condition != condition:
+            return None
+        return atom.then if value else atom.otherwise
+
+    return tuple((rewrite(low, change), rewrite(high, change)) for low, high in sides)
+
+
+def _regime(expr: Expr) -> Select | None:
+    """An outermost choice in `expr` whose condition is defined at every point."""
+    if expr.is_polynomial:
+        return None
+    for atom in sorted(expr.atoms):
+        if isinstance(atom, Select) and not divisors(atom.condition):
+            return atom
+        found = next((c for e in operands(atom) if (c := _regime(e)) is not None), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _follows(low: Expr, known: Expr) -> bool:
+    """Whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
+
+    Both are polynomials over what is >= 0, with no negative term but the constant ones.
+    """
+    if any(c < 0 for m, c in known.terms.items() if m):
+        return False
+    if any(m and m not in known.terms for m in low.terms):
+        return False
+    factor = max((Fraction(c, known.terms[m]) for m, c in low.terms.items() if m), default=Fraction(0))
+    return low.terms.get((), 0) <= factor * known.terms.get((), 0)
+
+
+def _symbols(plan: Plan) -> frozenset[str]:
+    """The symbols that the places of `plan` depend on."""
+    placed = [p for arena in plan.arenas for p in arena.placements]
+    exprs = {e for p in placed for e in (p.offset, p.buffer.size)} | {arena.size for arena in plan.arenas}
+    return frozenset().union(*(e.symbols for e in exprs))
+
+
+def _exceeds(low: Expr, high: Expr, point: Point) -> bool:
+    """Whether `low > high` at `point`; False where a divisor is zero there."""
+    try:
+        return low.evaluate(point) > high.evaluate(point)
+    except ZeroDivisionError:
+        return False
+
+
+def _inside(domain: Domain, point: Point) -> bool:
+    try:
+        return domain.contains(point)
+    except ZeroDivisionError:
+        return False

@@ -1,0 +1,76 @@
+"""Which arenas of a plan are reserved at one moment: late ones need not be there together with early ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from symalloc.analysis.regions import indices
+from symalloc.analysis.summaries import Analysis
+from symalloc.planner.memory_plan import Arena, Plan
+from symalloc.program.model import Var
+from symalloc.size.expr import ZERO, Expr
+
+
+def reserved_sums(plan: Plan, analysis: Analysis) -> tuple[Expr, ...]:
+    """Sums of bytes of arenas that are reserved together: the largest is what a call needs for its arenas.
+
+    An arena is there from its reservation to the last step that touches what lies in it; an If counts with
+    both sides.
+    """
+    arenas = [arena for arena in plan.arenas if arena.placements]
+    if all(arena.after is None for arena in arenas):
+        return (_sum(arenas),)
+    steps = {s.instruction.var: i for i, s in enumerate(analysis.flow.steps) if s.instruction is not None}
+    last = _last_steps(analysis)
+    spans = [(_begin(arena, steps), _end(arena, steps, last)) for arena in arenas]
+    sums = (
+        _sum(arena for arena, (begin, end) in zip(arenas, spans, strict=True) if begin <= moment <= end)
+        for moment, _ in spans
+    )
+    return undominated(sums)
+
+
+def undominated(sums: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Those of `sums` that no other reaches term by term; symbols are taken as >= 0."""
+    kept: list[Expr] = []
+    for candidate in dict.fromkeys(sums):
+        if not any(_reaches(other, candidate) for other in kept):
+            kept = [other for other in kept if not _reaches(candidate, other)] + [candidate]
+    return tuple(kept)
+
+
+def _reaches(high: Expr, low: Expr) -> bool:
+    difference = high - low
+    return difference.is_polynomial and all(c >= 0 for c in difference.terms.values())
+
+
+def _sum(arenas: Iterable[Arena]) -> Expr:
+    return sum((arena.size for arena in arenas), start=ZERO)
+
+
+def _begin(arena: Arena, steps: Mapping[Var, int]) -> int:
+    return -1 if arena.after is None else steps[arena.after]
+
+
+def _end(arena: Arena, steps: Mapping[Var, int], last: Mapping[Var, int]) -> int:
+    """The last step that touches what lies in `arena`; a callee's memory is touched by the call."""
+    owners = (p.buffer.var for p in arena.placements)
+    return max((last.get(var, steps.get(var, -1)) for var in owners if var is not None), default=-1)
+
+
+def _last_steps(analysis: Analysis) -> dict[Var, int]:
+    """The last step that touches each allocation."""
+    found: dict[Var, int] = {}
+    for index, roots in enumerate(_touched(analysis)):
+        for root in roots:
+            variable = analysis.points.regions[root].var
+            if variable is not None:
+                found[variable] = index
+    return found
+
+
+def _touched(analysis: Analysis) -> Iterator[set[int]]:
+    points = analysis.points
+    for effect in analysis.effects:
+        bits = effect.reads | effect.maybe_reads | effect.writes | effect.maybe_writes | effect.fills
+        yield {points.regions[index].root for index in indices(points.real(bits | effect.makes))}

@@ -1,0 +1,243 @@
+"""What there is to say about a plan: its formulas, and bytes beside the floor at sample bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from symalloc.planner.floor import live_sums
+from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.memory_report.arena_lifetimes import undominated
+from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
+from symalloc.planner.memory_report.non_arena import (
+    CalleeTensor,
+    DonatedResult,
+    KernelWorkspaceUse,
+    NonArenaMemory,
+    ResultTensor,
+)
+from symalloc.planner.memory_report.sample_bindings import SampleBinding, chosen, evaluated, standard, total
+from symalloc.planner.memory_report.tvm_plan import TvmComparison
+from symalloc.program.model import Function
+from symalloc.size.condition import Condition
+from symalloc.size.expr import ZERO, Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySample:
+    """Bytes of one call at one binding; None where they are not known there.
+
+    `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
+    tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
+    and `unplanned`: what lies in no arena; `carried`: results in inputs that the caller gives up.
+    `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
+    for that in the end.  `bounded`, `unbounded`: what TVM's planner
+    reserves, with and without the declared bounds.  `label`: `bound` at the declared bounds, `beyond` past
+    them, else empty.  `refused`: a guard refuses this binding.
+    """
+
+    binding: Mapping[str, int]
+    label: str = ""
+    arena: int | None
+    floor: int | None
+    unshared: int | None
+    returned: int | None
+    made: int | None
+    unplanned: int | None
+    carried: int | None
+    workspace: int | None
+    pool: int | None
+    bounded: int | None = None
+    unbounded: int | None = None
+    refused: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Arena over floor; 1 where nothing is live."""
+        return _ratio(self.arena, self.floor)
+
+    @property
+    def saved(self) -> float | None:
+        """The share of `unshared` that the arena does without."""
+        ratio = _ratio(self.arena, self.unshared)
+        return None if ratio is None else 1 - ratio
+
+    @property
+    def whole(self) -> int | None:
+        """All bytes of the call: arena, results, what calls make, what is unplanned, TVM's pool for
+        workspace.
+        """
+        parts = (self.arena, self.returned, self.made, self.unplanned, self.pool)
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    @property
+    def whole_ratio(self) -> float | None:
+        """`whole` over `floor`."""
+        return _ratio(self.whole, self.floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorSums:
+    """The sums of bytes that are live together on one device and memory scope: the largest is the floor."""
+
+    device: int
+    scope: str
+    sums: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionReport:
+    """One function's plan, to be shown.
+
+    `offsets` counts the distinct offsets that are no constants, which the VM evaluates at each call.
+    `unplanned` leaves out what is returned.  `packed` names the packed functions called, whose own memory is
+    not known.
+    """
+
+    function: str
+    arenas: tuple[Arena, ...]
+    floor: tuple[FloorSums, ...]
+    offsets: int
+    guards: tuple[Guard, ...]
+    returned: tuple[ResultTensor, ...]
+    made: tuple[CalleeTensor, ...]
+    carried: tuple[DonatedResult, ...]
+    unplanned: tuple[Unplanned, ...]
+    kernels: tuple[KernelWorkspaceUse, ...]
+    packed: tuple[str, ...]
+    samples: tuple[MemorySample, ...]
+    comparison: TvmComparison | None = None
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Every planned tensor, in the order of allocation."""
+        placed = (p for arena in self.arenas for p in arena.placements)
+        return tuple(sorted(placed, key=lambda p: p.buffer.id))
+
+    @property
+    def planned(self) -> int:
+        """How many tensors lie in an arena."""
+        return sum(len(arena.placements) for arena in self.arenas)
+
+
+def function_report(
+    plan: Plan,
+    function: Function,
+    around: NonArenaMemory,
+    *,
+    reserved: Sequence[Expr] | None = None,
+    comparison: TvmComparison | None = None,
+    wanted: Sequence[Mapping[str, int]] = (),
+) -> FunctionReport:
+    """The summary of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
+
+    `reserved`: sums of arenas that are there together (see `reserved_sums`); without it all of them are.
+    Raises SampleError for a negative extent.
+    """
+    left = _not_returned(plan, around)
+    symbols = plan_symbols(plan, around)
+    shown = chosen(symbols, function, wanted) or standard(symbols, function)
+    floor = floors(plan)
+    sums = tuple(reserved) if reserved is not None else (_sum(arena.size for arena in plan.arenas),)
+    samples = tuple(_sample(plan, sums, left, around, floor, comparison, at) for at in shown)
+    return FunctionReport(
+        function=plan.function,
+        arenas=plan.arenas,
+        floor=floor,
+        offsets=len({p.offset for a in plan.arenas for p in a.placements if p.offset.as_constant is None}),
+        guards=plan.guards,
+        returned=around.returned,
+        made=around.made,
+        carried=around.carried,
+        unplanned=left,
+        kernels=around.kernels,
+        packed=around.packed,
+        samples=samples,
+        comparison=comparison,
+    )
+
+
+def plan_symbols(plan: Plan, around: NonArenaMemory) -> frozenset[str]:
+    """The symbols that the sizes of a function depend on."""
+    sizes = [
+        *(p.buffer.size for a in plan.arenas for p in a.placements),
+        *(u.nbytes for u in plan.unplanned),
+        *(r.nbytes for r in around.returned),
+        *(m.nbytes for m in around.made),
+        *(c.nbytes for c in around.carried),
+        *(use.scratch.peak for use in around.kernels),
+    ]
+    return frozenset().union(*(size.symbols for size in sizes if size is not None))
+
+
+def _not_returned(plan: Plan, around: NonArenaMemory) -> tuple[Unplanned, ...]:
+    """What is unplanned for another reason than that it is returned."""
+    returned = frozenset(v for r in around.returned for v in r.allocations)
+    names = frozenset(v.name for v in returned)
+    return tuple(u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned))
+
+
+def floors(plan: Plan) -> tuple[FloorSums, ...]:
+    """The floor of the planned tensors on each device and scope."""
+    buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
+    return tuple(
+        FloorSums(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
+        for (device, scope), group in groupby(buffers, key=_place)
+    )
+
+
+def _place(buffer: Buffer) -> tuple[int, str]:
+    return buffer.device, buffer.scope
+
+
+def _sum(sizes: Iterable[Expr]) -> Expr:
+    return sum(sizes, start=ZERO)
+
+
+def _sample(
+    plan: Plan,
+    reserved: Sequence[Expr],
+    left: Iterable[Unplanned],
+    around: NonArenaMemory,
+    floor: Sequence[FloorSums],
+    comparison: TvmComparison | None,
+    shown: SampleBinding,
+) -> MemorySample:
+    at = shown.binding
+    bounded = None if comparison is None else comparison.bounded
+    lowest = [highest(each.sums, at) for each in floor]
+    known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in around.kernels)
+    return MemorySample(
+        binding=at,
+        label=shown.label,
+        arena=highest(reserved, at),
+        floor=None if None in lowest else sum(each for each in lowest if each is not None),
+        unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
+        returned=total((r.nbytes for r in around.returned), at),
+        made=total((m.nbytes for m in around.made), at),
+        unplanned=total((u.nbytes for u in left), at),
+        carried=total((c.nbytes for c in around.carried), at),
+        workspace=highest([use.scratch.peak for use in around.kernels], at) if known else None,
+        pool=workspace_pool_bytes(around.calls, at) if known else None,
+        bounded=None if bounded is None else bounded.reserved(at),
+        unbounded=None if comparison is None else comparison.unbounded.reserved(at),
+        refused=not all(_holds(guard.condition, at) for guard in plan.guards),
+    )
+
+
+def highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
+    """The largest value, 0 of nothing; None where one of them is not known."""
+    found = [evaluated(each, binding) for each in sums]
+    return None if None in found else max((value for value in found if value is not None), default=0)
+
+
+def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:
+    """Whether `condition` holds, as far as `binding` tells."""
+    return not condition.symbols <= binding.keys() or condition.evaluate(binding)
+
+
+def _ratio(bytes_: int | None, base: int | None) -> float | None:
+    if bytes_ is None or base is None:
+        return None
+    return bytes_ / base if base else 1.0

@@ -1,0 +1,250 @@
+"""What a function needs besides its arenas: the tensors it returns, what its calls make, its kernels' own
+workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from symalloc.analysis.donation import inputs_of, outputs_of
+from symalloc.analysis.kernel_call import bind_kernel
+from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.regions import Cell, Region, indices
+from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.summary import align
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc
+from symalloc.program.casts import extent_pairs
+from symalloc.program.model import (
+    AllocFresh,
+    Block,
+    CallFunction,
+    CallKernel,
+    CallOperator,
+    CallPacked,
+    Function,
+    If,
+    Ownership,
+    Program,
+    Var,
+)
+from symalloc.program.operands import type_of
+from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.operations import maximum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTensor:
+    """A tensor that the function returns and that did not come in as an argument.
+
+    `nbytes` is None where its size is not known; `allocations` are the variables that it may have been
+    allocated as.
+    """
+
+    nbytes: Expr | None
+    allocations: frozenset[Var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonatedResult:
+    """A tensor that is returned in an input, of `room` bytes, which the function has written."""
+
+    output: str
+    input: str
+    nbytes: Expr | None
+    room: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalleeTensor:
+    """A tensor that a called function or operator makes (`by`) and that is not returned."""
+
+    by: str
+    nbytes: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelWorkspaceUse:
+    """A kernel that takes workspace (`scratch`, over the function's symbols), and how often it is called."""
+
+    kernel: str
+    scratch: KernelWorkspace
+    calls: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonArenaMemory:
+    """Memory of one call of a function that lies in no arena, in bytes over the function's symbols.
+
+    `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
+    other; `kernels` the same once for each kernel and size.  `packed` names the packed functions that are
+    called: what those take for themselves, and what those of unknown ownership return, is not known.
+    """
+
+    returned: tuple[ResultTensor, ...] = ()
+    carried: tuple[DonatedResult, ...] = ()
+    made: tuple[CalleeTensor, ...] = ()
+    calls: tuple[KernelWorkspace, ...] = ()
+    kernels: tuple[KernelWorkspaceUse, ...] = ()
+    packed: tuple[str, ...] = ()
+
+
+def non_arena_memory(
+    program: Program, analysis: Analysis, scratch: Mapping[str, KernelWorkspace]
+) -> NonArenaMemory:
+    """What the function that was analysed needs outside its arenas.
+
+    `scratch` holds the workspace of the kernels by name.  The kernels of the functions that it calls count as
+    its own; recursion is not followed.
+    """
+    function, points = analysis.flow.function, analysis.points
+    walk = _KernelCalls(program=program, scratch=scratch)
+    found = list(walk.block(function.body, {}, (function.name,)))
+    return NonArenaMemory(
+        returned=tuple(_returned(points)),
+        carried=tuple(_carried(analysis)),
+        made=tuple(_made(points)),
+        calls=tuple(use.scratch for use in found),
+        kernels=_distinct(found),
+        packed=tuple(sorted(walk.packed)),
+    )
+
+
+# -- workspace ---------------------------------------------------------------------------------------------
+
+
+class _KernelCalls:
+    """Follows the calls of a function in the order of the text."""
+
+    def __init__(self, *, program: Program, scratch: Mapping[str, KernelWorkspace]) -> None:
+        self.program = program
+        self.scratch = scratch
+        self.packed: set[str] = set()
+
+    def block(
+        self, block: Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
+    ) -> Iterator[KernelWorkspaceUse]:
+        """The kernel calls of `block`; `bound` gives its symbols in those of the outermost function."""
+        for instruction in block.instructions:
+            match instruction:
+                case CallKernel(kernel=kernel, arguments=arguments):
+                    taken = self.scratch.get(kernel, KernelWorkspace())
+                    if taken or taken.problem is not None:
+                        values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
+                        yield KernelWorkspaceUse(kernel=kernel, scratch=_in_symbols_of_caller(taken, values))
+                case CallPacked(name=name):
+                    self.packed.add(name)
+                case If(then=then, otherwise=otherwise):
+                    yield from self.block(then, bound, callers)
+                    yield from self.block(otherwise, bound, callers)
+                case CallFunction(name=name) if name in self.program.functions and name not in callers:
+                    callee = self.program.functions[name]
+                    values = _composed(values_at_call(callee, instruction), bound)
+                    yield from self.block(callee.body, values, (*callers, name))
+
+
+def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) -> KernelWorkspace:
+    open_ = frozenset().union(
+        *(step.size.symbols for step in taken.steps if isinstance(step, WorkspaceAlloc))
+    )
+    if open_ <= values.keys():
+        return taken.substitute(values)
+    return KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
+
+
+def values_at_call(callee: Function, call: CallFunction) -> dict[str, Expr]:
+    """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
+    found: dict[str, Expr] = {}
+    for param, argument in zip(callee.params, call.arguments, strict=False):
+        for actual, declared in extent_pairs(type_of(argument), param.type):
+            if declared.as_symbol is not None:
+                found.setdefault(declared.as_symbol, actual)
+    return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
+
+
+def _composed(values: Mapping[str, Expr], bound: Mapping[str, Expr]) -> dict[str, Expr]:
+    return {name: value.substitute(bound) for name, value in values.items()}
+
+
+def _distinct(uses: list[KernelWorkspaceUse]) -> tuple[KernelWorkspaceUse, ...]:
+    """Equal uses once, with the number of calls, in the order of the first."""
+    found: dict[tuple[str, KernelWorkspace], KernelWorkspaceUse] = {}
+    for use in uses:
+        key = (use.kernel, use.scratch)
+        found[key] = replace(use, calls=found[key].calls + 1) if key in found else use
+    return tuple(found.values())
+
+
+# -- tensors -----------------------------------------------------------------------------------------------
+
+
+def _returned(points: PointsTo) -> Iterator[ResultTensor]:
+    """Each tensor in the result once, without parameters and constants handed on."""
+    kind = type_of(points.flow.function.body.result)
+    seen: set[frozenset[int]] = set()
+    for leaf, cell in zip(_leaves(kind), align(points.result, kind), strict=True):
+        roots = _roots(points, cell)
+        own = [points.regions[root] for root in sorted(roots) if not points.regions[root].given]
+        if not own or roots in seen or not isinstance(leaf, TensorType):
+            continue
+        seen.add(roots)
+        nbytes = _largest([region.nbytes for region in own]) if leaf.nbytes is None else leaf.nbytes
+        allocated = frozenset(region.var for region in own if isinstance(region.instruction, AllocFresh))
+        yield ResultTensor(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
+
+
+def _carried(analysis: Analysis) -> Iterator[DonatedResult]:
+    points, written = analysis.points, 0
+    for effect in analysis.effects:
+        written |= points.real(effect.writes | effect.maybe_writes)
+    inputs = {root: leaf for leaf in inputs_of(points) for root in _roots(points, leaf.cell)}
+    for output in outputs_of(points):
+        parts = indices(points.real(output.cell.sure) & points.views)
+        views = [points.regions[part] for part in parts if points.below[part] & written]
+        if views and views[0].root in inputs:
+            source, room = inputs[views[0].root].names[0], points.regions[views[0].root].nbytes
+            nbytes = _largest([view.nbytes for view in views])
+            yield DonatedResult(output=output.names[0], input=source, nbytes=nbytes, room=room)
+
+
+def _made(points: PointsTo) -> Iterator[CalleeTensor]:
+    returned = _roots(points, *align(points.result, type_of(points.flow.function.body.result)))
+    for region in points.regions:
+        by = _maker(region)
+        if by is not None and region.number not in returned:
+            yield CalleeTensor(by=by, nbytes=region.nbytes)
+
+
+def _maker(region: Region) -> str | None:
+    """Who made the memory of a tensor, where that is a call that always makes it."""
+    tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+    if region.given or region.parent is not None or not tensor:
+        return None
+    match region.instruction:
+        case CallFunction(name=name) | CallOperator(name=name):
+            return name
+        case CallPacked(name=name, ownership=Ownership.FRESH):
+            return name
+    return None
+
+
+def _leaves(kind: Type) -> Iterator[Type]:
+    if isinstance(kind, TupleType):
+        for field in kind.fields:
+            yield from _leaves(field)
+    else:
+        yield kind
+
+
+def _roots(points: PointsTo, *cells: Cell) -> frozenset[int]:
+    """The roots of all that `cells` may point to."""
+    bits = 0
+    for cell in cells:
+        bits |= cell.sure | cell.maybe
+    return frozenset(points.regions[index].root for index in indices(points.real(bits)))
+
+
+def _largest(sizes: list[Expr | None]) -> Expr | None:
+    known = [size for size in sizes if size is not None]
+    return maximum(*known) if known and len(known) == len(sizes) else None

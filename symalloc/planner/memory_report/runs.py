@@ -1,0 +1,115 @@
+"""What runs gave: outputs, times, and what memory they took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+# who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
+PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One tensor that came back: extents in elements, the element type's name, and its bytes."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """What a pool was used for, in bytes.
+
+    `allocations` counts those of `calls` calls; `peak_live` what was asked for and not freed at most, the
+    machine's last result included, and `peak_reserved` what was backed by pages.  `commits` and `decommits`
+    count the times that pages were taken from the system and given back.
+    """
+
+    calls: int
+    allocations: int
+    peak_live: int
+    peak_reserved: int
+    commits: int
+    decommits: int
+
+    @property
+    def ratio(self) -> float:
+        """Reserved over live; 1 where nothing is."""
+        return self.peak_reserved / self.peak_live if self.peak_live else 1.0
+
+    @property
+    def storages(self) -> float:
+        """Allocations a call."""
+        return self.allocations / self.calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The same calls with TVM's plan on TVM's pooled allocator.
+
+    `seconds`: the median at each binding, in their order; `reserved`: bytes that the allocator has at last.
+    """
+
+    seconds: tuple[float, ...]
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run at one binding gave.
+
+    `planned` counts the tensors in arenas; `arena_bytes` (of all arenas) and `floor_bytes` are those of the
+    function that was run, under its binding; None where they depend on what becomes known only later.
+    `plan`: who planned.  `pool`: what these calls took of a pool, where they ran on one.
+    `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
+    whether it was asked at all.  `seconds` holds the time of each repetition.
+    """
+
+    function: str
+    binding: Mapping[str, int]
+    outputs: tuple[Output, ...]
+    planned: int
+    arena_bytes: int | None
+    floor_bytes: int | None
+    seconds: tuple[float, ...]
+    plan: PlanKind = "symalloc"
+    pool: PoolUse | None = None
+    checked: bool = False
+    difference: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Arena over floor; 1 where nothing is live."""
+        if self.arena_bytes is None or self.floor_bytes is None:
+            return None
+        return self.arena_bytes / self.floor_bytes if self.floor_bytes else 1.0
+
+    @property
+    def output_bytes(self) -> int:
+        """The bytes of all tensors that came back."""
+        return sum(output.nbytes for output in self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Runs at several bindings.
+
+    `pool` sums up what a pool was used for; `peer` is there where it was asked for.  `refused`: why the pool
+    ended the run, with `refused_at`, the binding that it was running at; `results` holds what came before.
+    `trace`: the pool's record as JSON.
+    """
+
+    results: tuple[RunResult, ...]
+    pool: PoolUse | None = None
+    peer: Peer | None = None
+    refused: str | None = None
+    refused_at: Mapping[str, int] | None = None
+    trace: bytes | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was refused and nothing differed."""
+        return self.refused is None and all(r.difference is None for r in self.results)

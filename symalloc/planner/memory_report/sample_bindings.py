@@ -1,0 +1,115 @@
+"""The bindings at which a plan is shown, and expressions evaluated there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from symalloc.program.model import Function, Origin
+from symalloc.size.expr import Expr
+
+_AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
+EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared bounds
+BEYOND = 2  # times the declared bound: bounds are not enforced by TVM
+
+
+class SampleError(ValueError):
+    """A binding that does not fit the function; the text is meant for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBinding:
+    """A binding, and how it stands to the declared upper bounds: `bound` at them, `beyond` past one, or
+    nothing.
+    """
+
+    binding: Mapping[str, int]
+    label: str = ""
+
+    @classmethod
+    def of(cls, binding: Mapping[str, int], function: Function) -> SampleBinding:
+        """The binding with its label."""
+        upper = {name: bound for name, bound in function.declared_upper.items() if name in binding}
+        if any(binding[name] > bound for name, bound in upper.items()):
+            return cls(binding=binding, label="beyond")
+        at = upper and all(binding[name] == bound for name, bound in upper.items())
+        return cls(binding=binding, label="bound" if at else "")
+
+
+def standard(symbols: Iterable[str], function: Function) -> tuple[SampleBinding, ...]:
+    """Small to large extents, the declared upper bounds, and extents beyond them."""
+    names = sorted(symbols)
+    if not names:
+        return (SampleBinding(binding={}),)
+    found = [{name: _within(extent, name, function) for name in names} for extent in EXTENTS]
+    upper = {name: bound for name, bound in function.declared_upper.items() if name in names}
+    if upper:
+        beyond = {name: BEYOND * bound for name, bound in upper.items()}
+        found += [{**found[-1], **upper}, {**found[-1], **beyond}]
+    return tuple(SampleBinding.of(b, function) for i, b in enumerate(found) if b not in found[:i])
+
+
+def chosen(
+    symbols: Iterable[str], function: Function, wanted: Sequence[Mapping[str, int]]
+) -> tuple[SampleBinding, ...]:
+    """Those of the bindings `wanted` that give a value to each of `symbols` that is known at entry, without
+    what else they give; raises SampleError for a negative extent.
+    """
+    names = sorted(symbols)
+    needed = [name for name in names if function.symbols.get(name) in _AT_ENTRY]
+    fitting = [
+        {name: binding[name] for name in names if name in binding}
+        for binding in wanted
+        if all(name in binding for name in needed)
+    ]
+    for name, value in (item for binding in fitting for item in binding.items()):
+        if value < 0 and function.symbols.get(name) is not Origin.SCALAR:
+            raise SampleError(f"`{name}` is an extent of a tensor and cannot be {value}")
+    return tuple(SampleBinding.of(binding, function) for binding in fitting)
+
+
+def check_wanted(
+    wanted: Sequence[Mapping[str, int]], functions: Mapping[str, Iterable[str]], later: Iterable[str] = ()
+) -> None:
+    """Raises SampleError where a binding names a symbol of none of `functions`, or lacks one of all of them.
+
+    `functions` holds, by name, the symbols that a binding must give; `later` those that it may give, because
+    they become known only during the call.
+    """
+    known = sorted(frozenset(later).union(*functions.values()))
+    for binding in wanted:
+        for name in (name for name in binding if name not in known):
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"there are {_quoted(known) or 'none'}"
+            raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
+        if not any(frozenset(names) <= binding.keys() for names in functions.values()):
+            text = ", ".join(f"{name} = {value}" for name, value in binding.items())
+            takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
+            raise SampleError(f"{text} gives no function all that it takes: {takes}")
+
+
+def evaluated(expr: Expr | None, binding: Mapping[str, int]) -> int | None:
+    """The value; None where the expression is not known, has another symbol, or divides by zero."""
+    if expr is None or not expr.symbols <= binding.keys():
+        return None
+    try:
+        return expr.evaluate(binding)
+    except ZeroDivisionError:
+        return None
+
+
+def total(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
+    """The sum of the values; None where one of them is not known."""
+    found = [evaluated(expr, binding) for expr in exprs]
+    return None if None in found else sum(value for value in found if value is not None)
+
+
+def _within(extent: int, name: str, function: Function) -> int:
+    low, high = function.declared_lower.get(name, 0), function.declared_upper.get(name)
+    raised = max(extent, low)
+    return raised if high is None else min(raised, high)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,228 @@
+"""The check at function entry: that no byte count of the plan leaves 64-bit arithmetic.
+
+A plan's expressions are proved over the integers; the VM evaluates them modulo 2**64.  `overflow_guards`
+bounds the magnitude of everything that is evaluated on the way by a polynomial with positive
+coefficients, and asks that the polynomial stays below 2**63.  In these polynomials a symbol that the domain
+lets be negative stands for its magnitude.  The check itself must not wrap either: see `machine_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+from symalloc.planner.buffers.sizing import parts
+from symalloc.planner.memory_plan import Arena, Guard
+from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
+from symalloc.size.condition import FALSE, Condition, conjunction, le
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.operations import floordiv, maximum, minimum
+
+Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
+
+
+def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
+    """The checks that the expressions of `arenas` need: at entry, and behind what late arenas wait for.
+
+    What holds at entry holds later: it is not asked again.
+    """
+    late = dict.fromkeys(arena.after for arena in arenas if arena.after is not None)
+    found: list[Guard] = []
+    for after in (None, *late):
+        values = {e for a in arenas if a.after == after for e in (a.size, *(p.offset for p in a.placements))}
+        known = domain.assuming(g.condition for g in found if g.after is None)
+        found += (replace(g, after=after) for g in overflow_guards(values, known, prover))
+    return tuple(found)
+
+
+def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
+    """The fewest checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
+
+    There is at most one check for each symbol by itself, `n <= K`, with a second one, `-K <= n`, for a symbol
+    that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
+    is left out.
+    """
+    bounds = {magnitude(part) for expr in evaluated for part in parts(expr)}
+    if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
+        return (Guard(condition=FALSE, check=FALSE),)
+    joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
+    needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
+    signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
+    checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
+    return tuple(Guard(condition=c, check=checks[c]) for c in prover.minimise(list(checks), domain))
+
+
+def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
+    """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least."""
+    chosen: dict[str, Expr] = {}
+    limits: dict[str, int] = {}
+    for bound in sorted(bounds, key=lambda e: e.key):
+        (name,) = bound.symbols
+        limit = _largest(bound, name)
+        if limit < limits.get(name, INT64_MAX + 1):
+            chosen[name], limits[name] = bound, limit
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def _largest_terms(bounds: Iterable[Expr]) -> Expr:
+    """The polynomial with the largest coefficient of each term: it is at least each of `bounds`."""
+    terms: dict[Monomial, int] = {}
+    for bound in bounds:
+        for monomial, coefficient in bound.terms.items():
+            terms[monomial] = max(terms.get(monomial, 0), coefficient)
+    return Expr(dict(sorted(terms.items(), key=str)))
+
+
+def magnitude(expr: Expr) -> Expr:
+    """A polynomial in the magnitudes of the symbols that is >= |expr| and >= the magnitude of each sum of its
+    terms.
+    """
+    return Expr({m: ceil(c) for m, c in sorted(_bound(expr).items(), key=str) if c})
+
+
+def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
+    """A condition that implies `bound <= 2**63 - 1` and never leaves 64 bits when it is evaluated itself.
+
+    `bound` has positive coefficients over symbols that are >= 0, those in `signed` aside, of which it is the
+    magnitude that counts.  In one symbol the check is exact, `n <= K`.
+    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)),
+    where no factor is let past its own limit: every divisor lies between 1 and L, whatever the extents.
+    """
+    if len(bound.symbols) == 1:
+        (name,) = bound.symbols
+        return conjunction(_within(name, constant(_largest(bound, name)), signed))
+    terms = _maximal_terms(bound)
+    share = INT64_MAX // len(terms)
+    return conjunction(
+        part for factors, c in terms.items() for part in _term_checks(factors, c, share, signed)
+    )
+
+
+def _demands(bound: Expr, signed: Set[str]) -> Iterator[tuple[Condition, Condition]]:
+    """What the guards demand, each with how the machine checks it."""
+    if len(bound.symbols) > 1:
+        sizes = {name: maximum(symbol(name), -symbol(name)) for name in signed}
+        yield le(bound.substitute(sizes), INT64_MAX), machine_check(bound, signed)
+        return
+    (name,) = bound.symbols
+    limit = constant(_largest(bound, name))
+    demanded = (le(symbol(name), limit), le(-limit, symbol(name)))
+    yield from zip(demanded, _within(name, limit, signed), strict=False)
+
+
+def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
+    """That the magnitude of a symbol is at most `room`, which is >= 0; nothing in it wraps."""
+    yield le(symbol(name), room)
+    if name in signed:
+        yield le(-room, minimum(symbol(name), 0))
+
+
+# -- magnitudes --------------------------------------------------------------------------------------------
+
+
+def _bound(expr: Expr) -> Bound:
+    total: dict[Monomial, Fraction] = {}
+    for monomial, coefficient in expr.terms.items():
+        term: Bound = {(): Fraction(abs(coefficient))}
+        for atom, power in monomial:
+            for _ in range(power):
+                term = _times(term, _atom_bound(atom))
+        for m, c in term.items():
+            total[m] = total.get(m, Fraction(0)) + c
+    return total
+
+
+def _atom_bound(atom: Atom) -> Bound:
+    match atom:
+        case FloorDiv(numerator=numerator, denominator=denominator):
+            divisor = denominator.as_constant
+            return _scaled(_bound(numerator), divisor) if divisor and divisor > 0 else _bound(numerator)
+        case Mod(numerator=numerator, denominator=denominator):
+            return _plus(_bound(numerator), _bound(denominator))
+        case Min(operands=operands) | Max(operands=operands):
+            return _largest_of(operands)
+        case Select(then=then, otherwise=otherwise):
+            return _largest_of((then, otherwise))
+    return {((atom, 1),): Fraction(1)}
+
+
+def _scaled(bound: Bound, divisor: int) -> Bound:
+    """|n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding."""
+    return _plus({m: c / divisor for m, c in bound.items()}, {(): Fraction(1)})
+
+
+def _plus(left: Bound, right: Bound) -> Bound:
+    return {m: left.get(m, Fraction(0)) + right.get(m, Fraction(0)) for m in {**left, **right}}
+
+
+def _largest_of(operands: Iterable[Expr]) -> Bound:
+    """The coefficients' maxima: at least each operand's bound, because all terms are >= 0."""
+    total: dict[Monomial, Fraction] = {}
+    for operand in operands:
+        for m, c in _bound(operand).items():
+            total[m] = max(total.get(m, Fraction(0)), c)
+    return total
+
+
+def _times(left: Bound, right: Bound) -> Bound:
+    total: dict[Monomial, Fraction] = {}
+    for a, x in left.items():
+        for b, y in right.items():
+            ((merged, _),) = (Expr({a: 1}) * Expr({b: 1})).terms.items()
+            total[merged] = total.get(merged, Fraction(0)) + x * y
+    return total
+
+
+# -- checks in machine arithmetic --------------------------------------------------------------------------
+
+
+def _largest(bound: Expr, name: str) -> int:
+    """The greatest value of the only symbol at which `bound` stays below 2**63, by bisection."""
+    low, high = 0, INT64_MAX
+    while low < high:
+        middle = (low + high + 1) // 2
+        if bound.evaluate({name: middle}) <= INT64_MAX:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _maximal_terms(bound: Expr) -> dict[tuple[str, ...], int]:
+    """Terms as {factors: coefficient}, each added to one that it divides: n <= max(b, 1)*n wherever n >=
+    0.
+    """
+    merged: dict[tuple[str, ...], int] = {}
+    for monomial, coefficient in sorted(
+        bound.terms.items(), key=lambda t: (-sum(p for _, p in t[0]), str(t[0]))
+    ):
+        factors = tuple(sorted(atom.key for atom, power in monomial for _ in range(power)))
+        host = next((other for other in merged if _divides(factors, other)), factors)
+        merged[host] = merged.get(host, 0) + coefficient
+    return merged
+
+
+def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
+    return all(small.count(f) <= large.count(f) for f in small)
+
+
+def _term_checks(factors: tuple[str, ...], coefficient: int, share: int, signed: Set[str]) -> list[Condition]:
+    checks = [le(coefficient, share)]
+    divisor = constant(min(coefficient, share))
+    for name in factors:
+        room = floordiv(share, divisor)
+        checks += _within(name, room, signed)
+        divisor = divisor * _clamped(name, room, signed)
+    return checks
+
+
+def _clamped(name: str, room: Expr, signed: Set[str]) -> Expr:
+    """The magnitude of a symbol, but at least 1 and no more than `room`."""
+    value = symbol(name)
+    if name not in signed:
+        return minimum(maximum(value, 1), room)
+    return maximum(minimum(maximum(value, 1), room), -maximum(minimum(value, -1), -room))

@@ -1,0 +1,176 @@
+"""Packs a problem and proves the packing: what `symalloc pack` and `symalloc.pack` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm
+from time import perf_counter
+
+from symalloc.planner.check.plan_certificate import plan_certificate
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import validate
+from symalloc.planner.floor import live_sums
+from symalloc.planner.interference import interference
+from symalloc.planner.layout.assemble import assemble
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.packing.floor_ratios import FloorRatio, ratios_of
+from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError
+from symalloc.planner.packing.static import pack_static
+from symalloc.planner.search.stacking_search import SearchBudget, search
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.size.condition import Condition, ge, le
+from symalloc.size.defined import divisors
+from symalloc.size.expr import Expr
+from symalloc.size.operations import round_up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Where every buffer of a problem lies, proved for all bindings.
+
+    `offsets` are bytes by id, `arena` is the whole; `ratios` compares it with the floor (the largest sum of
+    bytes live at one moment) at bindings that go past the declared bounds.  `overrun` is a binding within the
+    declared bounds at which the arena exceeds the capacity that was asked for (empty for a static problem);
+    None where it fits.  `certificate` holds the proof as files, where it was asked for.
+    """
+
+    problem: PackingProblem
+    arena: Expr
+    offsets: Mapping[str, Expr]
+    ratios: tuple[FloorRatio, ...]
+    seconds: float
+    overrun: Mapping[str, int] | None = None
+    certificate: Mapping[str, str] | None = None
+
+    @property
+    def worst_ratio(self) -> float:
+        """The worst of `ratios`."""
+        return max(r.ratio for r in self.ratios)
+
+    @property
+    def mean_ratio(self) -> float:
+        """The mean of `ratios`."""
+        return sum(r.ratio for r in self.ratios) / len(self.ratios)
+
+
+def pack_problem(
+    problem: PackingProblem,
+    *,
+    effort: SearchBudget,
+    capacity: int | None = None,
+    certify: bool = False,
+    prover: Prover | None = None,
+) -> Packing:
+    """A proved packing of `problem`; `capacity` is in bytes.
+
+    Declared maxima are not relied on.  Raises ProblemError where a size can be negative or is not defined,
+    PlanRefusedError where the packing cannot be proved.
+    """
+    start = perf_counter()
+    prover = prover or Prover()
+    domain = _domain(problem, prover)
+    buffers = tuple(
+        Buffer(id=i, name=b.id, size=b.size, nbytes=b.size, live=((b.lower, b.upper),), alignment=b.alignment)
+        for i, b in enumerate(problem.buffers)
+    )
+    arena, representative = _arena(buffers, problem, effort, capacity, domain, prover)
+    plan = Plan(function=problem.name, arenas=(arena,), representative=representative)
+    faults = validate(plan, domain, prover, machine=False)
+    if faults:
+        raise PlanRefusedError.of(problem.name, faults)
+    return Packing(
+        problem=problem,
+        arena=arena.size,
+        offsets={p.buffer.name: p.offset for p in arena.placements},
+        ratios=ratios_of(arena.size, live_sums(buffers), problem.ranges),
+        overrun=None if capacity is None else _overrun(arena.size, capacity, problem, prover),
+        certificate=plan_certificate([(plan, domain)], prover, machine=False) if certify else None,
+        seconds=perf_counter() - start,
+    )
+
+
+def _domain(problem: PackingProblem, prover: Prover) -> Domain:
+    """Where packings are proved: from each symbol's declared minimum, from 1 where all sizes make sense
+    there.
+    """
+    lows = {name: low for name, (low, _) in problem.ranges.items()}
+    wide = Domain(lower={name: min(low, 1) for name, low in lows.items()})
+    if all(_holds(claim, wide, prover) for _, claim in _claims(problem)):
+        return wide
+    domain = Domain(lower=lows)
+    for index, claim in _claims(problem):
+        proof = prover.prove(claim, domain)
+        if proof.verdict is not Verdict.ALWAYS_VALID:
+            raise ProblemError(_nonsense(problem, index, claim, proof.counterexample))
+    return domain
+
+
+def _claims(problem: PackingProblem) -> list[tuple[int, Condition]]:
+    """What must hold of the sizes, each with the index of a buffer that needs it: divisors are at least 1,
+    and no size is negative.
+    """
+    claims: dict[Condition, int] = {}
+    for index, buffer in enumerate(problem.buffers):
+        for divisor in sorted(divisors(buffer.size), key=lambda e: e.key):
+            claims.setdefault(ge(divisor, 1), index)
+        claims.setdefault(ge(buffer.size, 0), index)
+    return [(index, claim) for claim, index in claims.items()]
+
+
+def _nonsense(problem: PackingProblem, index: int, claim: Condition, point: Mapping[str, int] | None) -> str:
+    buffer = problem.buffers[index]
+    at = "" if point is None else f": not at {_written(point)}"
+    return (
+        f"buffers[{index}] (`{buffer.id}`).size: `{buffer.size}` makes sense only where {claim}{at}; give "
+        "the symbols a `min` from which it does"
+    )
+
+
+def _arena(
+    buffers: Sequence[Buffer],
+    problem: PackingProblem,
+    effort: SearchBudget,
+    capacity: int | None,
+    domain: Domain,
+    prover: Prover,
+) -> tuple[Arena, Mapping[str, int]]:
+    """The arena, and the binding at which buffers were stacked."""
+    neighbours, rounded = interference(buffers), _rounded(buffers)
+    if not problem.symbols:
+        offsets, height = pack_static(buffers, rounded, neighbours, effort, capacity)
+        placements = tuple(Placement(buffer=b, offset=offsets[b.id]) for b in buffers)
+        return Arena(device=0, scope="global", size=height, placements=placements), {}
+    found = search(rounded, neighbours, problem.ranges, effort, live_sums(rounded))
+    layout = assemble(buffers, found.regimes, domain, prover)
+    arena = Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
+    return arena, found.representative
+
+
+def _rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
+    step = lcm(*(b.alignment for b in buffers))
+    return tuple(
+        Buffer(id=b.id, name=b.name, size=round_up(b.size, step), nbytes=b.nbytes, live=b.live)
+        for b in buffers
+    )
+
+
+def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover) -> Mapping[str, int] | None:
+    """A binding within the declared bounds at which `arena` exceeds `capacity`; None where it never does."""
+    upper = {name: high for name, (_, high) in problem.ranges.items() if high is not None}
+    domain = Domain(lower={name: low for name, (low, _) in problem.ranges.items()}, upper=upper)
+    proof = prover.prove(le(arena, capacity), domain)
+    if proof.verdict is Verdict.ALWAYS_VALID:
+        return None
+    return proof.counterexample if proof.counterexample is not None else {}
+
+
+def _holds(claim: Condition, domain: Domain, prover: Prover) -> bool:
+    return prover.prove(claim, domain, explain=False).verdict is Verdict.ALWAYS_VALID
+
+
+def _written(point: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "any binding"

@@ -1,0 +1,240 @@
+"""Packing problems as files: symalloc's own JSON and the CSV of MiniMalloc.
+
+JSON: `{"name", "symbols": {"n": {"min": 1, "max": 1024}}, "buffers": [{"id", "size": "n*2048", "lower": 1,
+"upper": 17, "alignment": 64}]}`.  Sizes are bytes, in Python syntax; a buffer is live in [lower, upper).
+`max` may be null or missing; a missing `min` is 1 and a missing `alignment` 64.  CSV: a header with `id`,
+`lower`, `upper`, `size` in any order and perhaps `alignment` (missing: 1); sizes are integers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from symalloc.size.expr import Expr, constant
+from symalloc.size.parse import SizeSyntaxError, parse_expr, symbols_in
+
+NAME = re.compile(r"[A-Za-z_]\w*")
+FUNCTIONS = frozenset({"max", "min", "ceildiv", "round_up", "piecewise"})  # names that expressions call
+COLUMNS = ("id", "lower", "upper", "size")
+OPTIONAL_COLUMNS = ("alignment",)
+MOST_ALIGNMENT = 2**32
+
+
+class ProblemError(ValueError):
+    """The problem makes no sense; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackBuffer:
+    """`size` bytes, live in [lower, upper), at an offset that is a multiple of `alignment`."""
+
+    id: str
+    size: Expr
+    lower: int
+    upper: int
+    alignment: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingProblem:
+    """Buffers to pack.  `ranges` gives for each symbol its least and its greatest value (None: no limit).
+
+    `table` is the CSV that it was read from, header first, where it was.
+    """
+
+    name: str
+    buffers: tuple[PackBuffer, ...]
+    ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    table: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols that sizes depend on."""
+        return frozenset().union(*(b.size.symbols for b in self.buffers))
+
+
+class _JsonRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    min: int = 1
+    max: int | None = None
+
+
+class _JsonBuffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str | int
+    size: str | int
+    lower: int
+    upper: int
+    alignment: int = 64
+
+
+class _JsonProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    buffers: tuple[_JsonBuffer, ...]
+    name: str = ""
+    symbols: dict[str, _JsonRange] = {}
+
+
+def read_json(text: str, name: str) -> PackingProblem:
+    """The problem that JSON `text` holds; `name` is used where it has none.  Raises ProblemError."""
+    try:
+        raw = msgspec.json.decode(text, type=_JsonProblem)
+    except msgspec.ValidationError as error:
+        raise ProblemError(_misshapen(str(error))) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProblemError(f"not JSON: {error}") from None
+    return _problem(raw, name)
+
+
+def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingProblem:
+    """The problem that a dictionary in the JSON form holds.  Raises ProblemError."""
+    try:
+        raw = msgspec.convert(document, _JsonProblem)
+    except msgspec.ValidationError as error:
+        raise ProblemError(_misshapen(str(error))) from None
+    return _problem(raw, name)
+
+
+def read_csv(text: str, name: str) -> PackingProblem:
+    """The static problem that a MiniMalloc CSV holds.  Raises ProblemError."""
+    try:
+        rows = [tuple(cell.strip() for cell in row) for row in csv.reader(io.StringIO(text), strict=True)]
+    except csv.Error as error:
+        raise ProblemError(f"not CSV: {error}") from None
+    if not any(rows):
+        raise ProblemError("there is nothing in it; the first line names the columns: id,lower,upper,size")
+    header = _header(rows[0])
+    buffers = tuple(_row(header, row, line) for line, row in enumerate(rows[1:], start=2) if any(row))
+    _require_different(b.id for b in buffers)
+    return PackingProblem(name=name, buffers=buffers, table=(header, *(r for r in rows[1:] if any(r))))
+
+
+def _problem(raw: _JsonProblem, name: str) -> PackingProblem:
+    ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
+    buffers = tuple(_buffer(b, f"buffers[{i}] (`{b.id}`)", ranges) for i, b in enumerate(raw.buffers))
+    _require_different(b.id for b in buffers)
+    return PackingProblem(name=raw.name or name, buffers=buffers, ranges=ranges)
+
+
+def _range(name: str, bounds: _JsonRange) -> tuple[int, int | None]:
+    where = f"symbols.{name}"
+    if not NAME.fullmatch(name) or name.lower() in FUNCTIONS:
+        raise ProblemError(f"{where}: `{name}` is no name for a symbol")
+    if bounds.min < 0:
+        raise ProblemError(f"{where}.min: {bounds.min} is negative; a symbol counts elements")
+    if bounds.max is not None and bounds.max < bounds.min:
+        raise ProblemError(f"{where}: max {bounds.max} is less than min {bounds.min}")
+    return bounds.min, bounds.max
+
+
+def _buffer(raw: _JsonBuffer, where: str, ranges: Mapping[str, object]) -> PackBuffer:
+    buffer = PackBuffer(
+        id=str(raw.id),
+        size=_size(raw.size, where, ranges),
+        lower=raw.lower,
+        upper=raw.upper,
+        alignment=raw.alignment,
+    )
+    return _checked(buffer, where)
+
+
+def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
+    if isinstance(size, int):
+        return constant(size)
+    try:
+        expr = parse_expr(size)
+        names = sorted(symbols_in(size) - ranges.keys())
+    except SizeSyntaxError as error:
+        raise ProblemError(f"{where}.size: {error}") from None
+    if names:
+        hint = _hint(names[0], list(ranges))
+        raise ProblemError(f"{where}.size: `{names[0]}` is not among the symbols{hint}, in `{size}`")
+    return expr
+
+
+def _checked(buffer: PackBuffer, where: str) -> PackBuffer:
+    """`buffer`, if it can be; raises ProblemError."""
+    value = buffer.size.as_constant
+    if value is not None and value < 0:
+        raise ProblemError(f"{where}.size: {value} is negative")
+    if buffer.lower >= buffer.upper:
+        raise ProblemError(
+            f"{where}: it is never live: lower {buffer.lower} is not below upper {buffer.upper}"
+        )
+    if not 1 <= buffer.alignment <= MOST_ALIGNMENT:
+        raise ProblemError(f"{where}.alignment: {buffer.alignment} is not between 1 and {MOST_ALIGNMENT}")
+    return buffer
+
+
+def _require_different(ids: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for id_ in ids:
+        if not id_:
+            raise ProblemError("the id of a buffer is empty")
+        if id_ in seen:
+            raise ProblemError(f"two buffers have the id `{id_}`")
+        seen.add(id_)
+
+
+def _header(row: Sequence[str]) -> tuple[str, ...]:
+    known = (*COLUMNS, *OPTIONAL_COLUMNS)
+    for name in row:
+        if name not in known:
+            raise ProblemError(
+                f"line 1: unknown column `{name}`{_hint(name, known)}; known are {', '.join(known)}"
+            )
+        if row.count(name) > 1:
+            raise ProblemError(f"line 1: two columns are named `{name}`")
+    missing = [name for name in COLUMNS if name not in row]
+    if missing:
+        raise ProblemError(f"line 1: there is no column `{missing[0]}`")
+    return tuple(row)
+
+
+def _row(header: Sequence[str], row: Sequence[str], line: int) -> PackBuffer:
+    if len(row) != len(header):
+        raise ProblemError(f"line {line}: {len(row)} cells under {len(header)} columns")
+    cells = dict(zip(header, row, strict=True))
+    numbers = {name: _number(cells[name], f"line {line}, {name}") for name in header if name != "id"}
+    size = numbers.pop("size")
+    buffer = PackBuffer(id=cells["id"], size=constant(size), **{"alignment": 1, **numbers})
+    return _checked(buffer, f"line {line} (`{buffer.id}`)")
+
+
+def _number(text: str, where: str) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,100}", text, re.ASCII):
+        raise ProblemError(f"{where}: `{text[:40]}` is no integer")
+    return int(text)
+
+
+def _misshapen(problem: str) -> str:
+    """What msgspec says, with the place in front and for an unknown key the one that is probably meant."""
+    what, _, where = problem.partition(" - at `$")
+    place = where.rstrip("`").lstrip(".").replace("[...]", "")
+    unknown = re.match(r"Object contains unknown field `(.*)`", what)
+    if unknown:
+        what = f"unknown key `{unknown[1]}`{_hint(unknown[1], _keys_at(place))}"
+    else:
+        what = what[:1].lower() + what[1:]
+    return f"{place}: {what}" if place else what
+
+
+def _keys_at(place: str) -> tuple[str, ...]:
+    kind = (
+        _JsonBuffer
+        if place.startswith("buffers")
+        else _JsonRange
+        if place.startswith("symbols")
+        else _JsonProblem
+    )
+    return kind.__struct_fields__
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""

@@ -1,0 +1,138 @@
+"""Local search over stackings: take some buffers out, put each back where the arena stays lowest.
+
+Ruin and recreate (Schrimpf et al., Record Breaking Optimization Results Using the Ruin and Recreate
+Principle, 2000).  The height with a buffer put back follows from the longest paths below and above each of
+its neighbours, as in Taillard's search for job shops (1994): all places are judged in one step.
+
+It works at a few points of the grid, in plain lists: at so few, arrays cost more than they save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import TypeAlias
+
+from symalloc.planner.search.search_instance import SearchInstance
+
+Heights: TypeAlias = list[float]  # one for each point, in multiples of the floor there
+
+CLOSE = 1e-9  # heights nearer than this are alike
+MOST_REMOVED = 7
+WARMTH = 0.004  # how much worse than the current stacking a neighbour may be, in multiples of the floor
+WEIGHT_OF_MEAN = 0.1
+
+
+def improve(
+    problem: SearchInstance,
+    order: Sequence[int],
+    points: Sequence[int],
+    *,
+    target: float,
+    steps: int,
+    random: Random,
+    expired: Callable[[], bool],
+) -> tuple[list[int], int]:
+    """A stacking at least as good as `order` at these points of the grid, and the steps taken.
+
+    Stops when the worst ratio at the points is at most `target`, after `steps`, or when time has expired.
+    """
+    columns = [problem.relative(point) for point in points]
+    search = _RuinAndRecreate(adjacent=problem.adjacent, columns=columns, random=random)
+    current = best = list(order)
+    heights = lowest = search.heights(current)
+    for step in range(steps):
+        if max(lowest) <= target or expired():
+            return best, step
+        trial, reached = search.neighbour(current, heights)
+        warmth = WARMTH * random.random() * (1 - step / steps)
+        if _cost(reached) <= _cost(heights) + warmth:
+            current, heights = trial, reached
+        if _cost(reached) < _cost(lowest) - CLOSE:
+            best, lowest = trial, reached
+    return best, steps
+
+
+def _cost(heights: Heights) -> float:
+    """What is minimised: the worst, and a little of the mean."""
+    return max(heights) + WEIGHT_OF_MEAN * sum(heights) / len(heights)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RuinAndRecreate:
+    """`columns` holds for each point the sizes of all buffers, in multiples of the floor there."""
+
+    adjacent: Sequence[Sequence[int]]
+    columns: Sequence[Sequence[float]]
+    random: Random
+
+    def heights(self, order: Sequence[int]) -> Heights:
+        return [max(self.tops(order, sizes), default=0.0) for sizes in self.columns]
+
+    def tops(self, order: Iterable[int], sizes: Sequence[float]) -> list[float]:
+        """Where each buffer ends when those of `order` are stacked; 0 for the others."""
+        ends = [0.0] * len(sizes)
+        for i in order:
+            under = 0.0
+            for j in self.adjacent[i]:
+                if ends[j] > under:
+                    under = ends[j]
+            ends[i] = under + sizes[i]
+        return ends
+
+    def neighbour(self, order: Sequence[int], heights: Heights) -> tuple[list[int], Heights]:
+        """Another stacking near `order`, which has these heights; and the heights that it has."""
+        point = self.point(heights)
+        sizes = self.columns[point]
+        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
+        removed = self.ruin(sizes, low, high, heights[point])
+        starts = [end - size for end, size in zip(low, sizes, strict=True)]
+        # by offsets the stacking is the same, and where a buffer can be put back depends on how it is listed
+        kept = [i for i in sorted(order, key=starts.__getitem__) if i not in removed]
+        for current in self.sequence(removed):
+            heights = self.insert(kept, current)
+        return kept, heights
+
+    def point(self, heights: Heights) -> int:
+        """A point, the likelier the higher the stacking is there."""
+        weights = [max(height - 1.0, 0.0) + 1e-6 for height in heights]
+        return self.random.choices(range(len(heights)), weights=weights)[0]
+
+    def ruin(
+        self, sizes: Sequence[float], low: Sequence[float], high: Sequence[float], height: float
+    ) -> set[int]:
+        """A buffer on a longest path, and some that it meets."""
+        critical = [i for i, size in enumerate(sizes) if low[i] + high[i] - size >= height - CLOSE]
+        first = self.random.choice(critical)
+        around = self.adjacent[first]
+        count = min(self.random.randint(0, MOST_REMOVED), len(around))
+        return {first, *self.random.sample(around, count)}
+
+    def sequence(self, removed: set[int]) -> list[int]:
+        """Large ones first, with some noise."""
+        sizes = self.random.choice(self.columns)
+        return sorted(sorted(removed), key=lambda i: -sizes[i] * (0.5 + self.random.random()))
+
+    def insert(self, order: list[int], current: int) -> Heights:
+        """Puts `current` into `order` where it costs least, and gives the heights then."""
+        rank = dict(zip(order, range(len(order)), strict=True))
+        near = sorted((j for j in self.adjacent[current] if j in rank), key=rank.__getitem__)
+        columns = [self.with_inserted(order, current, near, sizes) for sizes in self.columns]
+        options = [list(heights) for heights in zip(*columns, strict=True)]
+        costs = [_cost(heights) for heights in options]
+        least = min(costs) + CLOSE
+        place = self.random.choice([p for p, cost in enumerate(costs) if cost <= least])
+        order.insert(rank[near[place]] if place < len(near) else len(order), current)
+        return options[place]
+
+    def with_inserted(
+        self, order: Sequence[int], current: int, near: Sequence[int], sizes: Sequence[float]
+    ) -> list[float]:
+        """The heights at one point with `current` on the first 0, 1, 2, … of `near`, and the others on it."""
+        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
+        below = accumulate((low[j] for j in near), max, initial=0.0)
+        above = list(accumulate((high[j] for j in reversed(near)), max, initial=0.0))
+        rest, size = max(low), sizes[current]
+        return [max(rest, under + size + over) for under, over in zip(below, reversed(above), strict=True)]

@@ -1,0 +1,29 @@
+"""Byte counts for a person."""
+
+from __future__ import annotations
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def human_bytes(count: int | None) -> str:
+    """`count` bytes in the largest unit that leaves at least one: 1.5 KiB; `-` for what is not known."""
+    if count is None:
+        return "-"
+    unit, value = UNITS[0], float(count)
+    for larger in UNITS[1:]:
+        if value < 1024:
+            break
+        unit, value = larger, value / 1024
+    if unit == "B":
+        return f"{count} B"
+    return f"{value:.1f} {unit}" if value < 1e6 else f"{value:.1e} {unit}"
+
+
+def times(ratio: float | None) -> str:
+    """A ratio with three decimals; `-` for what is not known."""
+    return "-" if ratio is None else f"{ratio:.3f}" if ratio < 1e5 else f"{ratio:.2e}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in per cent; `-` for what is not known."""
+    return "-" if share is None else f"{100 * share:.1f}%"
