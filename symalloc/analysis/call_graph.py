@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from symalloc.program.flow import Flow
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import (
     CallFunction,
     CallPacked,
@@ -15,14 +15,12 @@ from symalloc.program.model import (
 )
 from symalloc.program.operands import operands_of
 
-__all__ = ["call_graph", "callees_first", "recursive"]
-
 _CALLS = frozenset({CallFunction, CallPacked, NotUnderstood})  # the last two may call what they are given
 
 
-def call_graph(flows: Mapping[str, Flow]) -> dict[str, set[str]]:
+def call_graph(flows: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
     """For each function the functions of the program that it calls, or hands to something that may."""
-    return {name: _called(flow) & flows.keys() for name, flow in flows.items()}
+    return {name: _called(cfg) & flows.keys() for name, cfg in flows.items()}
 
 
 def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
@@ -59,9 +57,9 @@ def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
     return reached
 
 
-def _called(flow: Flow) -> set[str]:
+def _called(cfg: ControlFlowGraph) -> set[str]:
     found: set[str] = set()
-    for step in flow.steps:
+    for step in cfg.points:
         if type(step.instruction) not in _CALLS:
             continue
         if isinstance(step.instruction, CallFunction):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Cell
+from symalloc.analysis.regions import Pointees
 from symalloc.analysis.summary import align
-from symalloc.program.flow import Flow, Mark
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import (
     Alias,
     Function,
@@ -23,8 +23,6 @@ from symalloc.program.model import (
 )
 from symalloc.program.operands import type_of
 from symalloc.program.types import TupleType, Type
-
-__all__ = ["Donation", "Leaf", "donated", "function_meant", "inputs_of", "outputs_of", "parse_donation"]
 
 WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
 
@@ -70,7 +68,7 @@ class Leaf:
     path: tuple[int, ...]
     names: tuple[str, ...]
     type: Type
-    cell: Cell
+    cell: Pointees
     parameter: int | None = None
 
     def __str__(self) -> str:
@@ -84,9 +82,9 @@ def function_meant(donation: Donation, public: Sequence[str]) -> str | None:
     return "main" if "main" in public else public[0] if len(public) == 1 else None
 
 
-def inputs_of(points: PointsTo) -> tuple[Leaf, ...]:
+def inputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the parameters, in order."""
-    named = zip(_parameters(points.flow.function), points.given, strict=True)
+    named = zip(_parameters(points_to.cfg.function), points_to.parameters, strict=True)
     return tuple(
         Leaf(path=path, names=(name,), type=kind, cell=cell, parameter=index)
         for (index, path, name, kind), cell in named
@@ -106,11 +104,11 @@ def _parameters(function: Function) -> Iterator[tuple[int, tuple[int, ...], str,
             yield index, path, ".".join((param.name, *map(str, path))), kind
 
 
-def outputs_of(points: PointsTo) -> tuple[Leaf, ...]:
+def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the result, in order."""
-    result = points.flow.function.body.result
+    result = points_to.cfg.function.body.result
     kind = type_of(result)
-    makers = _makers(points.flow)
+    makers = _makers(points_to.cfg)
     return tuple(
         Leaf(
             path=path,
@@ -118,7 +116,7 @@ def outputs_of(points: PointsTo) -> tuple[Leaf, ...]:
             type=leaf,
             cell=cell,
         )
-        for (path, leaf), cell in zip(_leaves(kind), align(points.result, kind), strict=True)
+        for (path, leaf), cell in zip(_leaves(kind), align(points_to.result, kind), strict=True)
     )
 
 
@@ -130,8 +128,12 @@ def _leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int,
         yield from _leaves(field, (*path, index))
 
 
-def _makers(flow: Flow) -> Mapping[Var, Instruction]:
-    return {s.instruction.var: s.instruction for s in flow.steps if s.instruction and s.mark is Mark.PLAIN}
+def _makers(cfg: ControlFlowGraph) -> Mapping[Var, Instruction]:
+    return {
+        s.instruction.var: s.instruction
+        for s in cfg.points
+        if s.instruction and s.kind is PointKind.INSTRUCTION
+    }
 
 
 def _names(value: Operand, path: tuple[int, ...], makers: Mapping[Var, Instruction]) -> Iterator[str]:

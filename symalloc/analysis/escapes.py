@@ -7,30 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symalloc.analysis.regions import bits_of, indices
-from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.regions import members, pointees_of
 from symalloc.program.model import CallFunction, CallOperator, CallPacked, Instruction, NotUnderstood
 
-__all__ = ["escapes"]
 
-
-def escapes(analysis: Analysis) -> Mapping[int, str]:
+def escapes(analysis: FunctionAnalysis) -> Mapping[int, str]:
     """For each root that the function returns, or hands to something that may keep or return it, the
     reason.
     """
-    points, found = analysis.points, dict[int, str]()
-    for step, effect in zip(points.flow.steps, analysis.effects, strict=True):
-        if effect.keeps and step.instruction is not None:
+    points_to, found = analysis.points_to, dict[int, str]()
+    for step, effect in zip(points_to.cfg.points, analysis.effects, strict=True):
+        if effect.captures and step.instruction is not None:
             reason = _reason(step.instruction)
-            found.update((root, reason) for root in _roots(analysis, effect.keeps) if root not in found)
-    sure, maybe = bits_of(points.result)
-    found.update((root, "it is returned") for root in _roots(analysis, sure | maybe) if root not in found)
+            found.update((root, reason) for root in _roots(analysis, effect.captures) if root not in found)
+    must, may = pointees_of(points_to.result)
+    found.update((root, "it is returned") for root in _roots(analysis, must | may) if root not in found)
     return found
 
 
-def _roots(analysis: Analysis, bits: int) -> set[int]:
-    points = analysis.points
-    return {points.regions[index].root for index in indices(points.real(bits))}
+def _roots(analysis: FunctionAnalysis, bits: int) -> set[int]:
+    points_to = analysis.points_to
+    return {points_to.regions[index].root for index in members(points_to.resolve(bits))}
 
 
 def _reason(keeper: Instruction) -> str:

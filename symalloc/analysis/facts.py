@@ -13,14 +13,12 @@ from dataclasses import dataclass
 
 from symalloc.analysis.kernel_call import arguments_of, asserted, kernel_facts
 from symalloc.program.casts import read_cast
-from symalloc.program.flow import Flow, Mark, Step
+from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint
 from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.shapes import TypeNumbers
 from symalloc.program.types import ShapeType, TensorType, TupleType, Type
 from symalloc.size.condition import And, Condition, ge, negate
 from symalloc.size.expr import Expr
-
-__all__ = ["Facts", "FunctionFacts", "facts_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +56,9 @@ class FunctionFacts:
     definitions: Mapping[str, Expr]
 
 
-def facts_of(flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> FunctionFacts:
+def facts_of(cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> FunctionFacts:
     """The facts at every step of a function."""
-    return _Collector(flow, kernels, numbers).collect()
+    return _Collector(cfg, kernels, numbers).collect()
 
 
 _TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
@@ -68,8 +66,8 @@ _TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
 
 
 class _Collector:
-    def __init__(self, flow: Flow, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> None:
-        self.flow, self.kernels, self.numbers = flow, kernels, numbers
+    def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> None:
+        self.cfg, self.kernels, self.numbers = cfg, kernels, numbers
         self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
 
@@ -77,22 +75,22 @@ class _Collector:
         current = Facts()
         before: list[Facts] = []
         outside: list[Facts] = []
-        for step in self.flow.steps:
+        for step in self.cfg.points:
             before.append(current)
-            if step.mark is Mark.PLAIN:
+            if step.kind is PointKind.INSTRUCTION:
                 if type(step.instruction) in _TELLING:
                     current = self.behind(step, current)
-            elif step.mark is Mark.IF:
+            elif step.kind is PointKind.BRANCH:
                 outside.append(current)
                 current = current.with_guards(self.test(step, holds=True))
-            elif step.mark is Mark.ELSE:
+            elif step.kind is PointKind.ELSE:
                 current = outside[-1].with_guards(self.test(step, holds=False))
-            elif step.mark is Mark.JOIN:
+            elif step.kind is PointKind.JOIN:
                 current = outside.pop()
-        entry = entry_facts(self.flow.function)
+        entry = entry_facts(self.cfg.function)
         return FunctionFacts(before=before, entry=entry, definitions=self.definitions)
 
-    def behind(self, step: Step, facts: Facts) -> Facts:
+    def behind(self, step: ProgramPoint, facts: Facts) -> Facts:
         """What is known behind a step."""
         match step.instruction:
             case CallKernel() | CallTIR() as call:
@@ -123,7 +121,7 @@ class _Collector:
         found = asserted(kernel, arguments_of(call))
         return tuple(part for one in found for part in _parts(one.substitute(self.definitions)))
 
-    def test(self, step: Step, *, holds: bool) -> tuple[Condition, ...]:
+    def test(self, step: ProgramPoint, *, holds: bool) -> tuple[Condition, ...]:
         """What is known on one side of an If."""
         condition = step.instruction.condition if isinstance(step.instruction, If) else None
         if condition is None:

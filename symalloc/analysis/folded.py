@@ -6,31 +6,29 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import bits_of
+from symalloc.analysis.regions import pointees_of
 from symalloc.program.model import Alias, Instruction, MatchCast, Var, View
 
-__all__ = ["written_folds"]
 
-
-def written_folds(points: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
+def written_folds(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
     """The results of ensure_zero_offset that are written, under whatever name, with the first that does so.
 
     Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
     of an If counts as not written.
     """
-    made = [step.instruction for step in points.flow.steps]
+    made = [step.instruction for step in points_to.cfg.points]
     if not any(i.kind == "ensure_zero_offset" for i in made if type(i) is View):
         return {}
     names = _names(made)
     written: dict[Var, Instruction] = {}
-    for step, effect in zip(points.flow.steps, effects, strict=True):
-        touched = effect.writes | effect.maybe_writes | effect.fills
+    for step, effect in zip(points_to.cfg.points, effects, strict=True):
+        touched = effect.writes | effect.may_writes | effect.may_defs
         if not touched or step.instruction is None:
             continue
         for var in step.uses:
-            fold = names.get(var)
-            if fold is not None and touched & _bits(points, var):
-                written.setdefault(fold, step.instruction)
+            leaves_of = names.get(var)
+            if leaves_of is not None and touched & _bits(points_to, var):
+                written.setdefault(leaves_of, step.instruction)
     return written
 
 
@@ -48,6 +46,6 @@ def _names(instructions: Iterable[Instruction | None]) -> dict[Var, Var]:
     return names
 
 
-def _bits(points: PointsTo, var: Var) -> int:
-    sure, maybe = bits_of(points.value_of(var))
-    return sure | maybe
+def _bits(points_to: PointsTo, var: Var) -> int:
+    must, may = pointees_of(points_to.value_of(var))
+    return must | may

@@ -25,8 +25,6 @@ from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr
 
-__all__ = ["Comparison", "arguments_of", "asserted", "bind_kernel", "comparisons", "kernel_facts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

@@ -16,10 +16,8 @@ from typing import NamedTuple, TypeAlias
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.liveness import read_after
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Kind, indices
-from symalloc.program.flow import Mark
-
-__all__ = ["Intervals", "LiveRange", "LiveRanges", "live_ranges"]
+from symalloc.analysis.regions import RegionKind, members
+from symalloc.program.control_flow import PointKind
 
 Intervals: TypeAlias = tuple[tuple[int, int], ...]
 """Sorted half-open intervals [begin, end) of moments."""
@@ -47,25 +45,25 @@ class LiveRanges(NamedTuple):
 
 
 def live_ranges(
-    points: PointsTo, effects: Sequence[Effect], wanted: int, momentary: Mapping[int, int] | None = None
+    points_to: PointsTo, effects: Sequence[Effect], wanted: int, momentary: Mapping[int, int] | None = None
 ) -> LiveRanges:
     """The live ranges of the roots `wanted` (a set of regions).
 
-    `momentary` gives for steps the number, from `len(points.regions)` on, of memory needed there alone.
+    `momentary` gives for steps the number, from `len(points_to.regions)` on, of memory needed there alone.
     """
     brief = {step: 1 << number for step, number in (momentary or {}).items()}
-    clock = _Clock(points=points, wanted=wanted | sum(brief.values()))
-    behind, since = read_after(points, effects)
+    clock = _Clock(points_to=points_to, wanted=wanted | sum(brief.values()))
+    behind, since = read_after(points_to, effects)
     begun, run = 0, _Run()
     for index, effect in enumerate(effects):
         if effect is NO_EFFECT:
             continue
         now = _touched(effect)
-        is_test = points.flow.steps[index].mark is Mark.IF
+        is_test = points_to.cfg.points[index].kind is PointKind.BRANCH
         later = since[index] if is_test else behind[index]
-        begun |= clock.roots(points.real(now))
+        begun |= clock.roots(points_to.resolve(now))
         there = (clock.roots(now | later.contents) & begun) | brief.get(index, 0)
-        undecided = (now | later.sure | later.maybe) & clock.choices
+        undecided = (now | later.must | later.may) & clock.phis
         if undecided != run.undecided:
             clock.take(run)
             run = _Run(undecided=undecided)
@@ -75,8 +73,8 @@ def live_ranges(
 
 
 def _touched(effect: Effect) -> int:
-    reads, writes = effect.reads | effect.maybe_reads, effect.writes | effect.maybe_writes
-    return reads | writes | effect.fills | effect.makes
+    reads, writes = effect.reads | effect.may_reads, effect.writes | effect.may_writes
+    return reads | writes | effect.may_defs | effect.defs
 
 
 @dataclass(slots=True)
@@ -92,9 +90,9 @@ class _Run:
 class _Clock:
     """Counts moments, and notes what is there at each."""
 
-    def __init__(self, *, points: PointsTo, wanted: int) -> None:
-        self.points, self.wanted = points, wanted
-        self.choices = self._choices_that_matter()
+    def __init__(self, *, points_to: PointsTo, wanted: int) -> None:
+        self.points_to, self.wanted = points_to, wanted
+        self.phis = self._choices_that_matter()
         self.steps: list[int] = []  # the step of each moment
         self.there = 0
         self.opened: dict[int, int] = {}
@@ -102,14 +100,14 @@ class _Clock:
 
     def _choices_that_matter(self) -> int:
         """The values of Ifs that may be one of the wanted roots."""
-        choices = indices(self.points.choices)
-        return sum(1 << i for i in choices if self.roots(self.points.real(1 << i)))
+        choices = members(self.points_to.phis)
+        return sum(1 << i for i in choices if self.roots(self.points_to.resolve(1 << i)))
 
     def roots(self, bits: int) -> int:
         """The wanted roots of regions; values of Ifs left out."""
-        views = bits & self.points.views
-        for view in indices(views):
-            bits |= 1 << self.points.regions[view].root
+        views = bits & self.points_to.views
+        for view in members(views):
+            bits |= 1 << self.points_to.regions[view].root
         return bits & self.wanted
 
     def take(self, run: _Run) -> None:
@@ -122,9 +120,9 @@ class _Clock:
         """One more moment, at which the roots `there` are needed."""
         moment = len(self.steps)
         self.steps.append(index)
-        for root in indices(self.there & ~there):
+        for root in members(self.there & ~there):
             self.close(root, moment)
-        for root in indices(there & ~self.there):
+        for root in members(there & ~self.there):
             self.opened[root] = moment
         self.there = there
 
@@ -149,42 +147,42 @@ class _Clock:
             return (0,)
         branches = sorted(self._branches(undecided))
         if len(branches) > _MOST_CHOICES:
-            return (self.roots(self.points.real(undecided)),)
+            return (self.roots(self.points_to.resolve(undecided)),)
         ways = product((0, 1), repeat=len(branches))
         found = dict.fromkeys(self.chosen(undecided, dict(zip(branches, way, strict=True))) for way in ways)
         return [one for one in found if not any(one != other and one & other == one for other in found)]
 
     def _branches(self, undecided: int) -> set[int]:
         """The IF steps that decide the values, those within values included."""
-        regions = self.points.regions
-        every = _closure(self.points, undecided)
-        return {regions[i].choice for i in indices(every) if regions[i].kind is Kind.CHOICE}
+        regions = self.points_to.regions
+        every = _closure(self.points_to, undecided)
+        return {regions[i].branch for i in members(every) if regions[i].kind is RegionKind.PHI}
 
     def chosen(self, undecided: int, sides: Mapping[int, int]) -> int:
         """The roots that the values are where the Ifs went to `sides`."""
         real, pending = 0, [undecided]
         while pending:
             bits = pending.pop()
-            real |= bits & ~self.points.choices
-            for choice in indices(bits & self.points.choices):
-                pending.extend(_sources(self.points, choice, sides))
+            real |= bits & ~self.points_to.phis
+            for choice in members(bits & self.points_to.phis):
+                pending.extend(_sources(self.points_to, choice, sides))
         return self.roots(real)
 
 
-def _sources(points: PointsTo, choice: int, sides: Mapping[int, int]) -> Iterator[int]:
-    region = points.regions[choice]
+def _sources(points_to: PointsTo, choice: int, sides: Mapping[int, int]) -> Iterator[int]:
+    region = points_to.regions[choice]
     if region.sources is not None:
-        cell = region.sources[sides[region.choice]]
-        yield cell.sure | cell.maybe
+        cell = region.sources[sides[region.branch]]
+        yield cell.must | cell.may
 
 
-def _closure(points: PointsTo, bits: int) -> int:
+def _closure(points_to: PointsTo, bits: int) -> int:
     """`bits` and all that the values of Ifs among them may be, on the way too."""
     seen, pending = 0, [bits]
     while pending:
         fresh = pending.pop() & ~seen
         seen |= fresh
-        for index in indices(fresh & points.choices):
-            for cell in points.regions[index].sources or ():
-                pending.append(cell.sure | cell.maybe)
+        for index in members(fresh & points_to.phis):
+            for cell in points_to.regions[index].sources or ():
+                pending.append(cell.must | cell.may)
     return seen

@@ -14,22 +14,20 @@ from typing import NamedTuple
 
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import indices
-from symalloc.program.flow import Mark
-
-__all__ = ["Reads", "Written", "read_after", "written_before"]
+from symalloc.analysis.regions import members
+from symalloc.program.control_flow import PointKind
 
 
 class Reads(NamedTuple):
     """Regions read later.
 
-    `sure` on some path, `maybe` only if a call of unknown ownership returned its argument; `contents` are
+    `must` on some path, `may` only if a call of unknown ownership returned its argument; `contents` are
     both, less the choices, with the parts of all of them, and what is left of those that were rewritten in
     part before.
     """
 
-    sure: int = 0
-    maybe: int = 0
+    must: int = 0
+    may: int = 0
     contents: int = 0
 
 
@@ -40,88 +38,88 @@ class Written(NamedTuple):
     contents: int = 0
 
 
-def written_before(points: PointsTo, effects: Sequence[Effect]) -> list[Written]:
+def written_before(points_to: PointsTo, effects: Sequence[Effect]) -> list[Written]:
     """For each step the regions written on some path to it; parameters are written on entry."""
     given = 0
-    for cell in points.given:
-        given |= cell.sure | cell.maybe
-    current = Written(given, points.contents(given))
+    for cell in points_to.parameters:
+        given |= cell.must | cell.may
+    current = Written(given, points_to.contents(given))
     found: list[Written] = []
     stack: list[Written] = []
-    for step, effect in zip(points.flow.steps, effects, strict=True):
-        if step.mark is Mark.IF:
+    for step, effect in zip(points_to.cfg.points, effects, strict=True):
+        if step.kind is PointKind.BRANCH:
             stack.append(current)
-        elif step.mark is Mark.ELSE:
+        elif step.kind is PointKind.ELSE:
             current, stack[-1] = stack[-1], current
-        elif step.mark is Mark.JOIN:
+        elif step.kind is PointKind.JOIN:
             other = stack.pop()
             current = Written(current.whole | other.whole, current.contents | other.contents)
         found.append(current)
         if effect is NO_EFFECT:
             continue
-        fresh = effect.writes | effect.maybe_writes | effect.fills | effect.makes
+        fresh = effect.writes | effect.may_writes | effect.may_defs | effect.defs
         if fresh & ~current.whole:
-            fresh = points.real(fresh)
-            current = Written(current.whole | fresh, current.contents | points.contents(fresh))
+            fresh = points_to.resolve(fresh)
+            current = Written(current.whole | fresh, current.contents | points_to.contents(fresh))
     return found
 
 
-def read_after(points: PointsTo, effects: Sequence[Effect]) -> tuple[list[Reads], list[Reads]]:
+def read_after(points_to: PointsTo, effects: Sequence[Effect]) -> tuple[list[Reads], list[Reads]]:
     """For each step the regions read on some path from it; and those read then or by the step itself, without
     what the step writes anew.
     """
-    steps = points.flow.steps
+    steps = points_to.cfg.points
     behind, since = [Reads()] * len(steps), [Reads()] * len(steps)
     reads, stack = Reads(), list[Reads]()
     for index in range(len(steps) - 1, -1, -1):
         step, effect = steps[index], effects[index]
         behind[index] = reads
-        if step.mark is Mark.JOIN:
+        if step.kind is PointKind.JOIN:
             stack.append(reads)
-            reads = _on_branch(points, reads, step.first, then=False)
-        elif step.mark is Mark.ELSE:
+            reads = _on_branch(points_to, reads, step.branch, then=False)
+        elif step.kind is PointKind.ELSE:
             outside = stack.pop()
             stack.append(reads)
-            reads = _on_branch(points, outside, step.first, then=True)
-        elif step.mark is Mark.IF:
+            reads = _on_branch(points_to, outside, step.branch, then=True)
+        elif step.kind is PointKind.BRANCH:
             other = stack.pop()
-            reads = Reads(reads.sure | other.sure, reads.maybe | other.maybe, reads.contents | other.contents)
+            reads = Reads(reads.must | other.must, reads.may | other.may, reads.contents | other.contents)
         if effect is not NO_EFFECT:
-            if effect.covers & reads.contents:
-                reads = _rewritten(points, reads, effect.covers)
-            reads = _reading(points, reads, effect.reads, effect.maybe_reads)
+            if effect.must_defs & reads.contents:
+                reads = _rewritten(points_to, reads, effect.must_defs)
+            reads = _reading(points_to, reads, effect.reads, effect.may_reads)
         since[index] = reads
     return behind, since
 
 
-def _rewritten(points: PointsTo, reads: Reads, covers: int) -> Reads:
+def _rewritten(points_to: PointsTo, reads: Reads, covers: int) -> Reads:
     """`reads` in front of a step that writes all of `covers`; choices among them stay needed."""
     parts = around = covers
-    for index in indices(covers) if points.views else ():
-        parts |= points.below[index]
-        around |= points.above[index] | points.below[index]
-    return Reads(reads.sure & ~around, reads.maybe & ~around, reads.contents & ~parts)
+    for index in members(covers) if points_to.views else ():
+        parts |= points_to.descendants[index]
+        around |= points_to.ancestors[index] | points_to.descendants[index]
+    return Reads(reads.must & ~around, reads.may & ~around, reads.contents & ~parts)
 
 
-def _reading(points: PointsTo, reads: Reads, sure: int, maybe: int) -> Reads:
+def _reading(points_to: PointsTo, reads: Reads, must: int, may: int) -> Reads:
     """`reads` and a read of more."""
-    if not (sure & ~reads.sure or maybe & ~reads.maybe):
+    if not (must & ~reads.must or may & ~reads.may):
         return reads
-    fresh = points.contents((sure | maybe) & ~points.choices)
-    return Reads(reads.sure | sure, reads.maybe | maybe, reads.contents | fresh)
+    fresh = points_to.contents((must | may) & ~points_to.phis)
+    return Reads(reads.must | must, reads.may | may, reads.contents | fresh)
 
 
-def _on_branch(points: PointsTo, reads: Reads, choice: int, *, then: bool) -> Reads:
+def _on_branch(points_to: PointsTo, reads: Reads, choice: int, *, then: bool) -> Reads:
     """`reads` as seen at the end of one block of the If at step `choice`."""
-    for index in indices((reads.sure | reads.maybe) & points.choices):
-        region, bit = points.regions[index], 1 << index
-        if region.choice != choice or region.sources is None:
+    for index in members((reads.must | reads.may) & points_to.phis):
+        region, bit = points_to.regions[index], 1 << index
+        if region.branch != choice or region.sources is None:
             continue
         source = region.sources[0 if then else 1]
-        sure, maybe = reads.sure & bit, reads.maybe & bit
-        reads = Reads(reads.sure & ~bit, reads.maybe & ~bit, reads.contents)
-        if sure:
-            reads = _reading(points, reads, source.sure, source.maybe)
-        if maybe:
-            reads = _reading(points, reads, 0, source.sure | source.maybe)
+        must, may = reads.must & bit, reads.may & bit
+        reads = Reads(reads.must & ~bit, reads.may & ~bit, reads.contents)
+        if must:
+            reads = _reading(points_to, reads, source.must, source.may)
+        if may:
+            reads = _reading(points_to, reads, 0, source.must | source.may)
     return reads

@@ -14,10 +14,8 @@ from typing import NamedTuple
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.liveness import Reads, Written, read_after, written_before
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Sides, Target, indices
-from symalloc.program.flow import Mark
-
-__all__ = ["Access", "Overwrite", "Paths", "candidates", "possible"]
+from symalloc.analysis.regions import PathCondition, Target, members
+from symalloc.program.control_flow import PointKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,71 +37,73 @@ class Overwrite:
 
 
 class Access(NamedTuple):
-    """Step `step` reads or writes `region`, on the branches `sides`; step -1 is the entry to the function."""
+    """Point `step` reads or writes `region`, on the branches `path`; step -1 is the entry to the function."""
 
     step: int
     region: int
-    sides: Sides
+    path: PathCondition
     certain: bool
 
 
-def candidates(points: PointsTo, effects: Sequence[Effect]) -> Iterator[tuple[int, Target, int]]:
+def candidates(points_to: PointsTo, effects: Sequence[Effect]) -> Iterator[tuple[int, Target, int]]:
     """Writes that may undo what another wrote: (step, what it writes, the region that may be undone).
 
     Read off liveness alone; `Paths.overwrite` says which of them are so on some path.
     """
-    written, (behind, since) = written_before(points, effects), read_after(points, effects)
+    written, (behind, since) = written_before(points_to, effects), read_after(points_to, effects)
     for index, effect in enumerate(effects):
-        if not (effect.writes or effect.maybe_writes or effect.fills):
+        if not (effect.writes or effect.may_writes or effect.may_defs):
             continue
-        held, needed = _around(points, effect, written[index], (behind[index], since[index]))
-        sure = effect.writes | (effect.fills & ~written[index].whole)
-        for second in points.targets(sure, effect.maybe_writes):
-            for first in indices(_family(points, second.region) & held & needed):
+        held, needed = _around(points_to, effect, written[index], (behind[index], since[index]))
+        must = effect.writes | (effect.may_defs & ~written[index].whole)
+        for second in points_to.targets(must, effect.may_writes):
+            for first in members(_family(points_to, second.region) & held & needed):
                 yield index, second, first
 
 
-def _around(points: PointsTo, effect: Effect, before: Written, reads: tuple[Reads, Reads]) -> tuple[int, int]:
+def _around(
+    points_to: PointsTo, effect: Effect, before: Written, reads: tuple[Reads, Reads]
+) -> tuple[int, int]:
     """What holds content and what is needed around a write; its own arguments are read while it writes."""
-    own = points.real(effect.writes | effect.maybe_writes | effect.fills | effect.makes)
+    own = points_to.resolve(effect.writes | effect.may_writes | effect.may_defs | effect.defs)
     later, now = reads
     needed = later.contents | now.contents
-    chosen = (later.sure | later.maybe | now.sure | now.maybe) & points.choices
+    chosen = (later.must | later.may | now.must | now.may) & points_to.phis
     if chosen:
-        needed |= points.contents(points.real(chosen))
-    return before.contents | points.contents(own), needed
+        needed |= points_to.contents(points_to.resolve(chosen))
+    return before.contents | points_to.contents(own), needed
 
 
-def _family(points: PointsTo, region: int) -> int:
+def _family(points_to: PointsTo, region: int) -> int:
     """The regions of the same root that are neither parts of `region` nor what it is part of."""
-    others = points.below[points.regions[region].root] & ~points.storages
-    return others & ~points.above[region] & ~points.below[region]
+    others = points_to.descendants[points_to.regions[region].root] & ~points_to.storages
+    return others & ~points_to.ancestors[region] & ~points_to.descendants[region]
 
 
 class Paths:
     """Finds paths that write, overwrite and read."""
 
-    def __init__(self, points: PointsTo, effects: Sequence[Effect]) -> None:
-        self.points = points
-        self.branches = _branches(points)
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
+        self.points_to = points_to
+        self.branches = _branches(points_to)
         self.writes: dict[int, list[Access]] = {}
         self.reads: dict[int, list[Access]] = {}
         self.covers: dict[int, list[int]] = {}
-        for cell in points.given:
-            self.enter(self.writes, -1, cell.sure, cell.maybe)
+        for cell in points_to.parameters:
+            self.enter(self.writes, -1, cell.must, cell.may)
         for step, effect in enumerate(effects):
-            self.enter(self.writes, step, effect.writes | effect.fills | effect.makes, effect.maybe_writes)
-            self.enter(self.reads, step, effect.reads, effect.maybe_reads)
-            for region in indices(effect.covers):
+            self.enter(self.writes, step, effect.writes | effect.may_defs | effect.defs, effect.may_writes)
+            self.enter(self.reads, step, effect.reads, effect.may_reads)
+            for region in members(effect.must_defs):
                 self.covers.setdefault(region, []).append(step)
 
-    def enter(self, table: dict[int, list[Access]], step: int, sure: int, maybe: int) -> None:
+    def enter(self, table: dict[int, list[Access]], step: int, must: int, may: int) -> None:
         """Notes an access, by region."""
-        if not (sure or maybe):
+        if not (must or may):
             return
         around = self.branches[step] if step >= 0 else frozenset()
-        for target in self.points.targets(sure, maybe):
-            access = Access(step, target.region, target.sides | around, target.certain)
+        for target in self.points_to.targets(must, may):
+            access = Access(step, target.region, target.path | around, target.certain)
             table.setdefault(target.region, []).append(access)
 
     def overwrite(self, index: int, second: Target, first: int) -> Overwrite | None:
@@ -111,10 +111,10 @@ class Paths:
 
         None where no path does so; a path that is certain goes first.
         """
-        base = self.branches[index] | second.sides | self.points.regions[first].sides
-        if not possible(base):
+        base = self.branches[index] | second.path | self.points_to.regions[first].path
+        if not feasible(base):
             return None
-        whole = tuple(indices(self.points.above[first] & ~self.points.storages))
+        whole = tuple(members(self.points_to.ancestors[first] & ~self.points_to.storages))
         writes = [w for r in whole for w in self.writes.get(r, ()) if w.step <= index]
         reads = [r for region in whole for r in self.reads.get(region, ()) if r.step >= index]
         reads.sort(key=lambda access: access.step)
@@ -123,7 +123,7 @@ class Paths:
             for write in writes:
                 if not self.matches(first, second.region, write, read, base):
                     continue
-                if self.rewritten(first, index, read, base | write.sides | read.sides):
+                if self.rewritten(first, index, read, base | write.path | read.path):
                     continue
                 if second.certain and write.certain and read.certain:
                     return Overwrite(
@@ -132,51 +132,56 @@ class Paths:
                 best = best or self.doubtful(first, second.region, index, read.step)
         return best
 
-    def matches(self, first: int, second: int, write: Access, read: Access, base: Sides) -> bool:
+    def matches(self, first: int, second: int, write: Access, read: Access, base: PathCondition) -> bool:
         """Whether one path holds both, and `first` is what the two have in common.
 
         A whole that `second` is part of as well is written and read through its parts at will.
         """
-        above = self.points.above
+        above = self.points_to.ancestors
         direct = write.region == first
         whole = read.region == first and not above[second] >> write.region & 1
-        return (direct or whole) and possible(base | write.sides | read.sides)
+        return (direct or whole) and feasible(base | write.path | read.path)
 
-    def rewritten(self, first: int, index: int, read: Access, path: Sides) -> bool:
+    def rewritten(self, first: int, index: int, read: Access, path: PathCondition) -> bool:
         """Whether a step between `index` and `read` writes all of `first` anew, on every such path."""
-        steps = (step for r in indices(self.points.above[first]) for step in self.covers.get(r, ()))
+        steps = (step for r in members(self.points_to.ancestors[first]) for step in self.covers.get(r, ()))
         return any(index < step < read.step and self.branches[step] <= path for step in steps)
 
     def doubtful(self, first: int, second: int, writer: int, reader: int) -> Overwrite:
         """An overwrite that takes a function of unknown ownership."""
-        points = self.points
-        family = points.above[first] | points.below[first] | points.above[second] | points.below[second]
-        through = next((d.name for d in points.doubts if points.real(d.regions) & family), None)
+        points_to = self.points_to
+        family = (
+            points_to.ancestors[first]
+            | points_to.descendants[first]
+            | points_to.ancestors[second]
+            | points_to.descendants[second]
+        )
+        through = next((d.name for d in points_to.may_returns if points_to.resolve(d.regions) & family), None)
         return Overwrite(
             first=first, second=second, writer=writer, reader=reader, certain=False, through=through
         )
 
 
-def _branches(points: PointsTo) -> list[Sides]:
+def _branches(points_to: PointsTo) -> list[PathCondition]:
     """For each step the branches that it stands in; ELSE stands in the then-block, JOIN in the else-block.
 
     Both evaluate the value of the block that ends there.
     """
-    found: list[Sides] = []
-    current: Sides = frozenset()
-    outside: list[Sides] = []
-    for index, step in enumerate(points.flow.steps):
+    found: list[PathCondition] = []
+    current: PathCondition = frozenset()
+    outside: list[PathCondition] = []
+    for index, step in enumerate(points_to.cfg.points):
         found.append(current)
-        if step.mark is Mark.IF:
+        if step.kind is PointKind.BRANCH:
             outside.append(current)
             current = current | {(index, True)}
-        elif step.mark is Mark.ELSE:
-            current = outside[-1] | {(step.first, False)}
-        elif step.mark is Mark.JOIN:
+        elif step.kind is PointKind.ELSE:
+            current = outside[-1] | {(step.branch, False)}
+        elif step.kind is PointKind.JOIN:
             current = outside.pop()
     return found
 
 
-def possible(sides: Sides) -> bool:
+def feasible(sides: PathCondition) -> bool:
     """Whether one path can take all these branches."""
     return len(sides) < 2 or len({choice for choice, _ in sides}) == len(sides)

@@ -8,8 +8,6 @@ from itertools import islice
 
 from symalloc.program.model import Alias, Block, Function, If, Instruction
 
-__all__ = ["ways_through"]
-
 
 def ways_through(function: Function, *, most: int) -> list[Function] | None:
     """`function` once for each way through it, an If standing as an alias of what its branch yields; None

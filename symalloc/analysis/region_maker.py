@@ -6,7 +6,17 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from symalloc.analysis.regions import EMPTY, Cell, Fields, Kind, Region, Value, bits_of, indices, targets
+from symalloc.analysis.regions import (
+    EMPTY,
+    AbstractValue,
+    Pointees,
+    Region,
+    RegionKind,
+    TuplePointees,
+    members,
+    pointees_of,
+    targets,
+)
 from symalloc.program.model import Instruction, Var
 from symalloc.program.types import (
     DType,
@@ -20,8 +30,6 @@ from symalloc.program.types import (
 )
 from symalloc.size.expr import Expr
 from symalloc.size.operations import product
-
-__all__ = ["RegionMaker", "byte_count", "collapsed", "known_bytes", "sum_of"]
 
 _PLACES_APART = 64
 """In how many regions a part is told apart from the whole."""
@@ -40,10 +48,10 @@ class RegionMaker:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
-        self.of_kind = dict.fromkeys(Kind, 0)
-        self.made = 0
+        self.of_kind = dict.fromkeys(RegionKind, 0)
+        self.defs = 0
 
-    def add(self, kind: Kind, var: Var, *, parent: Region | None = None, **fields: Any) -> int:
+    def add(self, kind: RegionKind, var: Var, *, parent: Region | None = None, **fields: Any) -> int:
         """A new region; returns its bit."""
         index = len(self.regions)
         root, above = (index, None) if parent is None else (parent.root, parent.number)
@@ -53,32 +61,41 @@ class RegionMaker:
         self.of_kind[kind] |= 1 << index
         return 1 << index
 
-    def fresh(self, kind: Type, var: Var, instruction: Instruction | None, *, given: bool = False) -> Value:
+    def fresh(
+        self, kind: Type, var: Var, instruction: Instruction | None, *, external: bool = False
+    ) -> AbstractValue:
         """New memory for a value of type `kind`, one region a leaf."""
         if isinstance(kind, TupleType):
-            return Fields(tuple(self.fresh(field, var, instruction, given=given) for field in kind.fields))
+            return TuplePointees(
+                tuple(self.fresh(field, var, instruction, external=external) for field in kind.fields)
+            )
         if isinstance(kind, ShapeType | ScalarType | FunctionType):
             return EMPTY
         if isinstance(kind, StorageType):
-            return Cell(self.add(Kind.STORAGE, var, instruction=instruction, given=True), 0)
-        what = Kind.PARAMETER if given else Kind.FRESH
+            return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True), 0)
+        what = RegionKind.PARAMETER if external else RegionKind.FRESH
         nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
-        bit = self.add(what, var, instruction=instruction, given=given, nbytes=nbytes)
-        if not given:
-            self.made |= bit
-        return Cell(bit, 0)
+        bit = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
+        if not external:
+            self.defs |= bit
+        return Pointees(bit, 0)
 
     def placed(
-        self, kind: Kind, source: Value, instruction: Instruction, offset: Expr | None, nbytes: Expr | None
+        self,
+        kind: RegionKind,
+        source: AbstractValue,
+        instruction: Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
     ) -> tuple[int, int]:
-        """A region inside each region that `source` may be: (sure, maybe).
+        """A region inside each region that `source` may be: (must, may).
 
         Where these are very many, `source` itself stands for its part.
         """
-        sure = maybe = 0
-        found = tuple(targets(self.regions, *bits_of(source)))
+        must = may = 0
+        found = tuple(targets(self.regions, *pointees_of(source)))
         if len(found) > _PLACES_APART:
-            return bits_of(source)
+            return pointees_of(source)
         for target in found:
             parent = self.regions[target.region]
             bit = self.add(
@@ -86,31 +103,35 @@ class RegionMaker:
                 instruction.var,
                 parent=parent,
                 instruction=instruction,
-                given=parent.given,
+                external=parent.external,
                 offset=sum_of(parent.offset, offset),
                 nbytes=nbytes,
-                sides=target.sides,
+                path=target.path,
             )
-            sure, maybe = (sure | bit, maybe) if target.certain else (sure, maybe | bit)
-        return sure, maybe
+            must, may = (must | bit, may) if target.certain else (must, may | bit)
+        return must, may
 
-    def either(self, then: Value, other: Value, choice: int, instruction: Instruction) -> Value:
+    def either(
+        self, then: AbstractValue, other: AbstractValue, choice: int, instruction: Instruction
+    ) -> AbstractValue:
         """The value of an If."""
-        if isinstance(then, Fields) and isinstance(other, Fields):
+        if isinstance(then, TuplePointees) and isinstance(other, TuplePointees):
             pairs = zip_longest(then.items, other.items, fillvalue=EMPTY)
-            return Fields(tuple(self.either(a, b, choice, instruction) for a, b in pairs))
+            return TuplePointees(tuple(self.either(a, b, choice, instruction) for a, b in pairs))
         a, b = collapsed(then), collapsed(other)
         offset = a.offset if a.offset == b.offset else None
-        if (a.sure, a.maybe) == (b.sure, b.maybe):
-            return Cell(a.sure, a.maybe, offset)
-        bit = self.add(Kind.CHOICE, instruction.var, instruction=instruction, sources=(a, b), choice=choice)
-        return Cell(bit, 0, offset)
+        if (a.must, a.may) == (b.must, b.may):
+            return Pointees(a.must, a.may, offset)
+        bit = self.add(
+            RegionKind.PHI, instruction.var, instruction=instruction, sources=(a, b), branch=choice
+        )
+        return Pointees(bit, 0, offset)
 
-    def no_tensors(self, value: Value) -> Value:
+    def no_tensors(self, value: AbstractValue) -> AbstractValue:
         """What of `value` may be a storage, choices left as they are."""
-        sure, maybe = bits_of(value)
-        tensors = sum(1 << i for i in indices(sure | maybe) if _is_tensor(self.regions[i]))
-        return Cell(sure & ~tensors, maybe & ~tensors) if tensors else value
+        must, may = pointees_of(value)
+        tensors = sum(1 << i for i in members(must | may) if _is_tensor(self.regions[i]))
+        return Pointees(must & ~tensors, may & ~tensors) if tensors else value
 
     def relations(self) -> tuple[list[int], list[int]]:
         """For each region: what it is part of, and its parts; itself among both."""
@@ -136,13 +157,13 @@ def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
     return None if left is None or right is None else left + right
 
 
-def collapsed(value: Value) -> Cell:
+def collapsed(value: AbstractValue) -> Pointees:
     """`value` as one cell; the fields of a tuple are no longer told apart."""
-    return value if isinstance(value, Cell) else Cell(*bits_of(value), None)
+    return value if isinstance(value, Pointees) else Pointees(*pointees_of(value), None)
 
 
 def _is_tensor(region: Region) -> bool:
     """Whether a region is known to be that of a tensor."""
-    if region.kind in (Kind.STORAGE, Kind.CHOICE):
+    if region.kind in (RegionKind.STORAGE, RegionKind.PHI):
         return False
     return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))

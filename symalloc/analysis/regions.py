@@ -14,27 +14,11 @@ from typing import NamedTuple, TypeAlias
 from symalloc.program.model import Instruction, Var
 from symalloc.size.expr import ZERO, Expr
 
-__all__ = [
-    "EMPTY",
-    "Cell",
-    "Fields",
-    "Kind",
-    "Region",
-    "Sides",
-    "Target",
-    "Value",
-    "behind",
-    "bits_of",
-    "fold",
-    "indices",
-    "targets",
-]
-
-Sides: TypeAlias = frozenset[tuple[int, bool]]
+PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches on which something is so: (index of the IF step, True for then)."""
 
 
-class Kind(Enum):
+class RegionKind(Enum):
     """What a region is."""
 
     STORAGE = "storage"  # raw bytes that tensors are placed on; its content is that of the tensors
@@ -42,44 +26,44 @@ class Kind(Enum):
     FRESH = "fresh"  # memory that an operator or a callee made
     PARAMETER = "parameter"  # memory of the caller
     VIEW = "view"  # a part of another region
-    CHOICE = "choice"  # no region: the value of an If, one thing or another
+    PHI = "phi"  # no region: the value of an If, one thing or another
 
 
-class Cell(NamedTuple):
+class Pointees(NamedTuple):
     """What a value that is no tuple points to.
 
-    `sure`: regions that it points to (on some path); `maybe`: regions that it points to only if a
+    `must`: regions that it points to (on some path); `may`: regions that it points to only if a
     function of unknown ownership returns its argument.  `offset` is the byte offset that the handle
     carries into a kernel, None where unknown.
     """
 
-    sure: int
-    maybe: int
+    must: int
+    may: int
     offset: Expr | None = ZERO
 
 
-class Fields(NamedTuple):
+class TuplePointees(NamedTuple):
     """What a tuple points to, field by field."""
 
-    items: tuple[Value, ...]
+    items: tuple[AbstractValue, ...]
 
 
-Value: TypeAlias = Cell | Fields
+AbstractValue: TypeAlias = Pointees | TuplePointees
 
-EMPTY = Cell(0, 0)
+EMPTY = Pointees(0, 0)
 
 
 class Region(NamedTuple):
     """One region.
 
     `offset` counts bytes from the start of the root, `nbytes` its size; None where unknown.  `parent` is
-    the storage of a tensor and the source of a view.  `given`: whether the memory comes from outside the
-    function.  `sides` are the branches on which it is this memory at all.  `sources` are the two values
-    of a CHOICE, whose IF step is `choice`.
+    the storage of a tensor and the source of a view.  `external`: whether the memory comes from outside the
+    function.  `path` are the branches on which it is this memory at all.  `sources` are the two values
+    of a PHI, decided at the point `branch`.
     """
 
     number: int
-    kind: Kind
+    kind: RegionKind
     name: str
     var: Var | None
     instruction: Instruction | None
@@ -87,13 +71,13 @@ class Region(NamedTuple):
     root: int
     offset: Expr | None = ZERO
     nbytes: Expr | None = None
-    given: bool = False
-    sides: Sides = frozenset()
-    sources: tuple[Cell, Cell] | None = None
-    choice: int = -1
+    external: bool = False
+    path: PathCondition = frozenset()
+    sources: tuple[Pointees, Pointees] | None = None
+    branch: int = -1
 
 
-def indices(bits: int) -> Iterator[int]:
+def members(bits: int) -> Iterator[int]:
     """The members of a set of regions, in order."""
     while bits:
         lowest = bits & -bits
@@ -101,35 +85,35 @@ def indices(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def bits_of(value: Value) -> tuple[int, int]:
-    """All that `value` points to, through every field: (sure, maybe)."""
-    if type(value) is Cell:
-        return value.sure, value.maybe
-    sure = maybe = 0
-    for cell in fold(value):
-        sure |= cell.sure
-        maybe |= cell.maybe
-    return sure, maybe
+def pointees_of(value: AbstractValue) -> tuple[int, int]:
+    """All that `value` points to, through every field: (must, may)."""
+    if type(value) is Pointees:
+        return value.must, value.may
+    must = may = 0
+    for cell in leaves_of(value):
+        must |= cell.must
+        may |= cell.may
+    return must, may
 
 
-def fold(value: Value) -> Iterator[Cell]:
+def leaves_of(value: AbstractValue) -> Iterator[Pointees]:
     """The cells of `value` in order."""
-    pending: list[Value] = [value]
+    pending: list[AbstractValue] = [value]
     while pending:
         current = pending.pop()
-        if isinstance(current, Fields):
+        if isinstance(current, TuplePointees):
             pending.extend(reversed(current.items))
         else:
             yield current
 
 
 class Target(NamedTuple):
-    """A region that a set of regions stands for, on the branches `sides`; `certain` unless by doubtful
+    """A region that a set of regions stands for, on the branches `path`; `certain` unless by doubtful
     ownership.
     """
 
     region: int
-    sides: Sides
+    path: PathCondition
     certain: bool
 
 
@@ -137,34 +121,34 @@ _TAKEN_APART = 512
 """How many sets `targets` takes apart by branch before it gives up telling the branches apart."""
 
 
-def targets(regions: Sequence[Region], sure: int, maybe: int = 0) -> Iterator[Target]:
+def targets(regions: Sequence[Region], must: int, may: int = 0) -> Iterator[Target]:
     """The real regions behind a set: choices taken apart.
 
     Choices among choices can have more combinations of branches than anybody could go through; from some
     point on regions come without the branches that they are on, which loses precision and nothing else.
     """
-    if not maybe and sure and not sure & (sure - 1):
-        only = regions[sure.bit_length() - 1]
+    if not may and must and not must & (must - 1):
+        only = regions[must.bit_length() - 1]
         if only.sources is None:
-            yield Target(only.number, only.sides, True)
+            yield Target(only.number, only.path, True)
             return
-    pending: list[tuple[int, Sides, bool]] = [(maybe, frozenset(), False), (sure, frozenset(), True)]
+    pending: list[tuple[int, PathCondition, bool]] = [(may, frozenset(), False), (must, frozenset(), True)]
     for _ in range(_TAKEN_APART):
         if not pending:
             return
         bits, sides, certain = pending.pop()
-        for index in indices(bits):
+        for index in members(bits):
             region = regions[index]
             if region.sources is None:
-                yield Target(region=index, sides=sides | region.sides, certain=certain)
+                yield Target(region=index, path=sides | region.path, certain=certain)
                 continue
             for source, then in zip(region.sources, (True, False), strict=True):
-                inner = sides | {(region.choice, then)}
-                pending.append((source.maybe, inner, False))
-                pending.append((source.sure, inner, certain))
+                inner = sides | {(region.branch, then)}
+                pending.append((source.may, inner, False))
+                pending.append((source.must, inner, certain))
     for bits, _, certain in pending:
-        for index in indices(behind(regions, bits)):
-            yield Target(index, regions[index].sides, certain)
+        for index in members(behind(regions, bits)):
+            yield Target(index, regions[index].path, certain)
 
 
 def behind(regions: Sequence[Region], bits: int) -> int:
@@ -174,10 +158,10 @@ def behind(regions: Sequence[Region], bits: int) -> int:
     while pending:
         fresh = pending.pop() & ~seen
         seen |= fresh
-        for index in indices(fresh):
+        for index in members(fresh):
             sources = regions[index].sources
             if sources is None:
                 found |= 1 << index
             else:
-                pending.extend(cell.sure | cell.maybe for cell in sources)
+                pending.extend(cell.must | cell.may for cell in sources)
     return found

@@ -15,7 +15,7 @@ from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.judge import Ruling
 from symalloc.linter.sites.site import Site
 from symalloc.program.casts import extent_pairs
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import CallFunction, Function, FunctionRef, Operand, Program, TupleValue
 from symalloc.program.operands import operands_of, type_of
 from symalloc.prover.verdict import Verdict
@@ -53,8 +53,8 @@ class CalleeChecks:
 
     def enter(self, one: FunctionCheck) -> None:
         """Takes in a checked function; adds to its findings those of its calls."""
-        for index, step in enumerate(one.scene.analysis.flow.steps):
-            if step.mark is Mark.PLAIN and isinstance(step.instruction, CallFunction):
+        for index, step in enumerate(one.scene.analysis.cfg.points):
+            if step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, CallFunction):
                 self._call(one, step.instruction, index)
         self.callees[one.scene.function.name] = _Callee(_obligations(one))
 

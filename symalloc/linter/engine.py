@@ -9,7 +9,7 @@ from time import perf_counter
 
 from symalloc.analysis.facts import facts_of
 from symalloc.analysis.folded import written_folds
-from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.linter.callees import CalleeChecks
 from symalloc.linter.declared import declared_bounds
 from symalloc.linter.diagnostic import Diagnostic, Summary
@@ -95,16 +95,16 @@ def _scenes(program: Program) -> Iterable[Scene]:
             program=program,
             function=program.functions[name],
             analysis=analysis,
-            facts=facts_of(analysis.flow, program.kernels, numbers),
+            facts=facts_of(analysis.cfg, program.kernels, numbers),
             binders=_binders(analysis),
             numbers=numbers,
-            written_folds=written_folds(analysis.points, analysis.effects),
+            written_folds=written_folds(analysis.points_to, analysis.effects),
             heedless=heedless,
         )
 
 
-def _binders(analysis: Analysis) -> Mapping[Var, Instruction]:
-    return {s.instruction.var: s.instruction for s in analysis.flow.steps if s.instruction is not None}
+def _binders(analysis: FunctionAnalysis) -> Mapping[Var, Instruction]:
+    return {s.instruction.var: s.instruction for s in analysis.cfg.points if s.instruction is not None}
 
 
 def _forgive(one: FunctionCheck, dropped: frozenset[Finding]) -> None:

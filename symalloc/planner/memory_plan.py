@@ -30,7 +30,7 @@ class Buffer:
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
     works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  Buffers of
     equal device, scope and `after` share an arena: see `Arena.after`.  `steps` are the first and the last
-    step (`symalloc.program.flow`) that touch it; None where there is no program.
+    step (`symalloc.program.control_flow`) that touch it; None where there is no program.
     """
 
     id: int

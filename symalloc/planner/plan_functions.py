@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.candidates import find_buffers
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
@@ -48,7 +48,7 @@ def plan_program(
         )
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
-        judged = ((plan, known_symbols(analyses[name].flow).domain) for name, plan in plans.items())
+        judged = ((plan, known_symbols(analyses[name].cfg).domain) for name, plan in plans.items())
         write_certificate(options.certificate, plan_certificate(judged, prover))
     return plans
 
@@ -60,7 +60,7 @@ def plan_function(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     plans: Mapping[str, Plan] = _NO_PLANS,
-    analyses: Mapping[str, Analysis] | None = None,
+    analyses: Mapping[str, FunctionAnalysis] | None = None,
 ) -> Plan:
     """A proved plan for `function`: one arena per device and memory scope, or one per slot ("storages").
 
@@ -70,7 +70,7 @@ def plan_function(
     PlanRefusedError for what cannot be proved.
     """
     analyses = analyse(program) if analyses is None else analyses
-    domain = known_symbols(analyses[function.name].flow).domain
+    domain = known_symbols(analyses[function.name].cfg).domain
     found, unplanned = find_buffers(function, program, domain, prover, plans, analyses)
     placed = _PlacedBuffers.of(function, found, options)
     faults: tuple[PlanFault, ...] = ()

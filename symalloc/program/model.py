@@ -220,8 +220,8 @@ class CallPacked(Instruction):
     """R.call_packed, R.call_pure_packed, R.call_dps_packed, a call of an ExternFunc.
 
     `writes` holds the indices of the arguments that the callee is known to write; without that knowledge
-    every tensor argument counts as read, and as read and written where `pure` is False.  `keeps`: nothing is
-    known of the callee that would keep it from holding on to its arguments.
+    every tensor argument counts as read, and as read and written where `pure` is False.  `may_capture`: the
+    callee may hold on to its arguments.
     """
 
     name: str
@@ -229,7 +229,7 @@ class CallPacked(Instruction):
     ownership: Ownership
     pure: bool
     writes: frozenset[int] = frozenset()
-    keeps: bool = False
+    may_capture: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +342,7 @@ class KernelBuffer:
 
     `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare
     pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
-    that its offset must be a multiple of.  `covers`: every element is written, whatever was there, and
+    that its offset must be a multiple of.  `must_def`: every element is written, whatever was there, and
     none is read; False where that is not plain to see.
     """
 
@@ -352,7 +352,7 @@ class KernelBuffer:
     reads: bool = True
     writes: bool = True
     offset_factor: int | None = None
-    covers: bool = False
+    must_def: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from symalloc.analysis.donation import (
     outputs_of,
     parse_donation,
 )
+from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.summaries import analyse
 from symalloc.program.model import Operand, TupleValue, Var
 from symalloc.program.types import TupleType
 from tests.program.build import Body, param, tensor_of
@@ -43,7 +43,7 @@ def test_what_is_no_donation(text: str) -> None:
 
 
 def points(body: Body, result: Operand) -> PointsTo:
-    return analyse(body.program(result))["main"].points
+    return analyse(body.program(result))["main"].points_to
 
 
 def test_the_names_of_inputs() -> None:
@@ -52,7 +52,7 @@ def test_the_names_of_inputs() -> None:
     found = inputs_of(points(body, body.params[0]))
     assert [leaf.names for leaf in found] == [("x",), ("both.0",), ("both.1.0",)]
     assert [(leaf.parameter, leaf.path) for leaf in found] == [(0, ()), (1, (0,)), (1, (1, 0))]
-    assert len({leaf.cell.sure for leaf in found}) == 3
+    assert len({leaf.cell.must for leaf in found}) == 3
     function = body.finish(body.params[0])
     assert donated(function, [Donation(output="0", input="both.1.0")]) == {2}
 

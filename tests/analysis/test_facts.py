@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.analysis.kernel_call import bind_kernel, comparisons
-from symalloc.program.flow import Mark, flatten
+from symalloc.program.control_flow import PointKind, control_flow_graph
 from symalloc.program.model import Function, Operand, Scalar
 from symalloc.program.shapes import TypeNumbers
 from symalloc.size.parse import parse_condition
@@ -14,7 +14,7 @@ from tests.program.build import KERNELS, Body, buffer, param, scalar_kernel, siz
 
 
 def facts(function: Function) -> FunctionFacts:
-    return facts_of(flatten(function), KERNELS, TypeNumbers())
+    return facts_of(control_flow_graph(function), KERNELS, TypeNumbers())
 
 
 def known(function: Function) -> list[list[str]]:
@@ -36,8 +36,8 @@ def test_facts_of_a_branch_end_with_it() -> None:
     body = Body(param("x", "n"))
     body.branch(inside, lambda: body.params[0], condition="n <= 4")
     function = body.finish()
-    marks = [step.mark for step in flatten(function).steps]
-    assert marks == [Mark.IF, Mark.PLAIN, Mark.ELSE, Mark.JOIN, Mark.END]
+    marks = [step.kind for step in control_flow_graph(function).points]
+    assert marks == [PointKind.BRANCH, PointKind.INSTRUCTION, PointKind.ELSE, PointKind.JOIN, PointKind.EXIT]
     assert known(function) == [[], ["n <= 4"], ["n <= 4", "n % 2 == 0"], ["n >= 5"], []]
 
 
@@ -82,5 +82,5 @@ def test_what_a_kernel_asserts_holds_behind_its_call() -> None:
     body = Body(param("x", "n"))
     body.call("guard", Scalar(size("2*n")), Scalar(size("n")))
     body.call("read", body.params[0])
-    found = facts_of(flatten(body.finish()), {**KERNELS, "guard": guard}, TypeNumbers()).before
+    found = facts_of(control_flow_graph(body.finish()), {**KERNELS, "guard": guard}, TypeNumbers()).before
     assert [[str(c) for c in one.guards] for one in found] == [[], ["n <= 2"], ["n <= 2"]]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
-from symalloc.program.flow import flatten
+from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.model import Function, Operand, TupleValue
 from tests.program.build import Body, param
 
 
 def kills(function: Function) -> list[tuple[str, str]]:
-    return [(fault.kind, fault.var.name) for fault in uses_after_kill(flatten(function))]
+    return [(fault.kind, fault.var.name) for fault in uses_after_kill(control_flow_graph(function))]
 
 
 def strays(function: Function) -> list[str]:
-    return [fault.var.name for fault in out_of_scope(flatten(function))]
+    return [fault.var.name for fault in out_of_scope(control_flow_graph(function))]
 
 
 def test_a_killed_variable_is_not_used_again() -> None:
@@ -95,7 +95,7 @@ def test_a_binding_of_what_nobody_uses_is_no_use() -> None:
     tensor = body.tensor(storage, 8)
     body.alias(body.alias(tensor))
     body.kill(tensor)
-    flow = flatten(body.finish())
-    assert tensor not in used_variables(flow)
-    assert storage in used_variables(flow)
-    assert killed_variables(flow) == {tensor}
+    cfg = control_flow_graph(body.finish())
+    assert tensor not in used_variables(cfg)
+    assert storage in used_variables(cfg)
+    assert killed_variables(cfg) == {tensor}

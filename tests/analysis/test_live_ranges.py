@@ -7,9 +7,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.live_ranges import Intervals, live_ranges
-from symalloc.analysis.regions import bits_of
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.regions import pointees_of
 from symalloc.program.allocations import allocations
 from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
@@ -22,8 +22,8 @@ SIZE = 4
 def ranges(program: Program, name: str = "main") -> dict[Var, Intervals]:
     analysis = analyse(program)[name]
     made = [a.var for a in allocations(program.functions[name].body)]
-    roots = {var: bits_of(analysis.points.values[var])[0].bit_length() - 1 for var in made}
-    found = live_ranges(analysis.points, analysis.effects, sum(1 << r for r in roots.values()))
+    roots = {var: pointees_of(analysis.points_to.values[var])[0].bit_length() - 1 for var in made}
+    found = live_ranges(analysis.points_to, analysis.effects, sum(1 << r for r in roots.values()))
     return {var: found.of[root].live if root in found.of else () for var, root in roots.items()}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.overwrites import Paths
-from symalloc.analysis.summaries import analyse
 from symalloc.analysis.takeover import clashes, keepers, meetings
 from symalloc.program.model import Operand, Ownership
 from tests.program.build import Body, param
@@ -12,9 +12,9 @@ from tests.program.build import Body, param
 def found(body: Body, result: Operand) -> list[tuple[int, int, bool]]:
     """Clashes of the second parameter, written, with the first."""
     analysis = analyse(body.program(result))["main"]
-    points = analysis.points
-    x, y = (cell.sure.bit_length() - 1 for cell in points.given[:2])
-    return [tuple(c) for c in clashes(points, Paths(points, analysis.effects), y, x)]  # type: ignore[misc]
+    points_to = analysis.points_to
+    x, y = (cell.must.bit_length() - 1 for cell in points_to.parameters[:2])
+    return [tuple(c) for c in clashes(points_to, Paths(points_to, analysis.effects), y, x)]  # type: ignore[misc]
 
 
 def function() -> Body:
@@ -60,9 +60,9 @@ def test_writes_count_and_branches_exclude_each_other() -> None:
 def test_a_doubtful_alias() -> None:
     body = function()
     x, y = body.params
-    maybe = body.packed("unknown", x, y)
+    may = body.packed("unknown", x, y)
     body.call("fill", y)
-    body.call("read", maybe)
+    body.call("read", may)
     assert found(body, y) == [(1, 2, False)]
 
 
@@ -72,7 +72,7 @@ def test_who_may_keep_and_who_meets() -> None:
     body.packed("unknown", x)
     body.packed("fresh", y, ownership=Ownership.FRESH)
     analysis = analyse(body.program(y))["main"]
-    points = analysis.points
-    roots = [cell.sure.bit_length() - 1 for cell in points.given]
-    assert [list(keepers(points, analysis.effects, root)) for root in roots] == [[0], []]
-    assert list(meetings(points, Paths(points, analysis.effects), *roots))
+    points_to = analysis.points_to
+    roots = [cell.must.bit_length() - 1 for cell in points_to.parameters]
+    assert [list(keepers(points_to, analysis.effects, root)) for root in roots] == [[0], []]
+    assert list(meetings(points_to, Paths(points_to, analysis.effects), *roots))

@@ -43,7 +43,7 @@ MIX_KERNEL = Kernel(
     parameters=(
         buffer("a", "i", writes=False),
         buffer("b", "j", writes=False),
-        buffer("out", "k", reads=False, covers=True),
+        buffer("out", "k", reads=False, must_def=True),
     ),
 )
 UNIT = 64  # bytes that are written and read as one

@@ -83,11 +83,11 @@ def buffer(name: str, *extents: Size, reads: bool = True, writes: bool = True, *
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        Kernel(name="fill", parameters=(buffer("out", "k", reads=False, covers=True),)),
+        Kernel(name="fill", parameters=(buffer("out", "k", reads=False, must_def=True),)),
         Kernel(name="scatter", parameters=(buffer("out", "k", reads=False),)),
         Kernel(
             name="copy",
-            parameters=(buffer("a", "k", writes=False), buffer("out", "j", reads=False, covers=True)),
+            parameters=(buffer("a", "k", writes=False), buffer("out", "j", reads=False, must_def=True)),
         ),
         Kernel(name="update", parameters=(buffer("a", "k"),)),
         Kernel(name="read", parameters=(buffer("a", "k", writes=False),)),
@@ -96,7 +96,7 @@ KERNELS = {
             parameters=(
                 buffer("a", "k", writes=False),
                 buffer("b", "k", writes=False),
-                buffer("out", "k", reads=False, covers=True),
+                buffer("out", "k", reads=False, must_def=True),
             ),
         ),
     )

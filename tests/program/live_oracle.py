@@ -113,7 +113,7 @@ class Path:
                     cells = value(argument, env).cells()
                     event.reads |= cells if parameter.reads else set()
                     event.writes |= cells if parameter.writes else set()
-                    event.covers |= cells if parameter.covers else set()
+                    event.covers |= cells if parameter.must_def else set()
                 return None
             case CallPacked(ownership=ownership, arguments=arguments, var=var):
                 given = [value(a, env) for a in arguments]

@@ -62,7 +62,7 @@ def _properties(
         yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
     if buffer.dtype is None:
         return
-    for offset in dict.fromkeys(carried(scene.points, argument)):
+    for offset in dict.fromkeys(carried(scene.points_to, argument)):
         if not offset.terms:
             continue
         if buffer.offset_factor is None:

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.kernel_call import arguments_of
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Cell, fold
-from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.regions import Pointees, leaves_of
 from symalloc.analysis.summary import align
 from symalloc.linter.sites.carried import carried, carried_by
 from symalloc.linter.sites.site import Scene, Site, caller_name, name_of
-from symalloc.program.flow import Mark, Step
+from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.model import (
     CallFunction,
     CallKernel,
@@ -59,79 +59,83 @@ _HEEDLESS = ("tvm.contrib.sort.", "vm.builtin.tensor_to_shape", "vm.builtin.read
 
 def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Each tensor that may begin behind byte 0 where that may be overlooked, with the step."""
-    for index, step in enumerate(scene.analysis.flow.steps):
+    for index, step in enumerate(scene.analysis.cfg.points):
         for operand, offset, doubt in _given(scene, step):
             if offset.terms:
                 yield index, _site(step, operand, offset, doubt)
 
 
-def heedless_leaves(program: Program, analysis: Analysis, known: Heedless) -> frozenset[int]:
+def heedless_leaves(program: Program, analysis: FunctionAnalysis, known: Heedless) -> frozenset[int]:
     """The leaves of the parameters of one function; `known` holds those of its callees."""
-    points = analysis.points
-    given = reduce(or_, (leaf.sure for leaf in points.given), 0)
+    points_to = analysis.points_to
+    given = reduce(or_, (leaf.must for leaf in points_to.parameters), 0)
     found = 0
-    for step in analysis.flow.steps:
-        for cell in _unheeded(program, points, step, known):
-            here = points.real(cell.sure) & given
-            if here and ZERO in carried_by(points, cell):
+    for step in analysis.cfg.points:
+        for cell in _unheeded(program, points_to, step, known):
+            here = points_to.resolve(cell.must) & given
+            if here and ZERO in carried_by(points_to, cell):
                 found |= here
-    return frozenset(i for i, leaf in enumerate(points.given) if leaf.sure & found)
+    return frozenset(i for i, leaf in enumerate(points_to.parameters) if leaf.must & found)
 
 
-def _given(scene: Scene, step: Step) -> Iterator[tuple[Operand, Expr, str | None]]:
+def _given(scene: Scene, step: ProgramPoint) -> Iterator[tuple[Operand, Expr, str | None]]:
     """The tensors whose byte offsets a step may overlook: operand, offset, why it may be no fault."""
-    points, instruction = scene.points, step.instruction
+    points_to, instruction = scene.points_to, step.instruction
     match instruction:
-        case If(test=test) if step.mark is Mark.IF:
-            yield from ((test, offset, None) for offset in carried(points, test))
+        case If(test=test) if step.kind is PointKind.BRANCH:
+            yield from ((test, offset, None) for offset in carried(points_to, test))
         case CallPacked(name=name, arguments=arguments) if name not in _HEEDFUL:
             doubt = None if name.startswith(_HEEDLESS) else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
-                yield from ((argument, offset, doubt) for offset in carried(points, argument))
+                yield from ((argument, offset, doubt) for offset in carried(points_to, argument))
         case CallFunction(name=name, arguments=arguments):
             wanted = scene.heedless.get(name, _NONE)
-            for argument, leaf, cell in _leaves(scene.program, points, instruction):
+            for argument, leaf, cell in _leaves(scene.program, points_to, instruction):
                 if leaf in wanted:
-                    yield from ((argument, offset, None) for offset in carried_by(points, cell))
+                    yield from ((argument, offset, None) for offset in carried_by(points_to, cell))
 
 
-def _unheeded(program: Program, points: PointsTo, step: Step, known: Heedless) -> Iterator[Cell]:
+def _unheeded(
+    program: Program, points_to: PointsTo, step: ProgramPoint, known: Heedless
+) -> Iterator[Pointees]:
     """The tensors that a step hands to what ignores or refuses a byte offset."""
     match step.instruction:
-        case If(test=test) if step.mark is Mark.IF:
-            yield from fold(points.value_of(test))
+        case If(test=test) if step.kind is PointKind.BRANCH:
+            yield from leaves_of(points_to.value_of(test))
         case CallPacked(name=name, arguments=arguments) if name.startswith(_HEEDLESS):
             for argument in arguments:
-                yield from fold(points.value_of(argument))
+                yield from leaves_of(points_to.value_of(argument))
         case CallKernel() | CallTIR() as call:
-            yield from _refused(program, points, call)
+            yield from _refused(program, points_to, call)
         case CallFunction(name=name) as call:
             wanted = known.get(name, _NONE)
-            yield from (cell for _, leaf, cell in _leaves(program, points, call) if leaf in wanted)
+            yield from (cell for _, leaf, cell in _leaves(program, points_to, call) if leaf in wanted)
 
 
-def _refused(program: Program, points: PointsTo, call: CallKernel | CallTIR) -> Iterator[Cell]:
+def _refused(program: Program, points_to: PointsTo, call: CallKernel | CallTIR) -> Iterator[Pointees]:
     kernel = program.kernels.get(call.kernel)
     if kernel is None:
         return
     for parameter, argument in zip(kernel.parameters, arguments_of(call), strict=False):
         if isinstance(parameter, KernelBuffer) and parameter.dtype and parameter.offset_factor is None:
-            yield from fold(points.value_of(argument))
+            yield from leaves_of(points_to.value_of(argument))
 
 
-def _leaves(program: Program, points: PointsTo, call: CallFunction) -> Iterator[tuple[Operand, int, Cell]]:
+def _leaves(
+    program: Program, points_to: PointsTo, call: CallFunction
+) -> Iterator[tuple[Operand, int, Pointees]]:
     """The leaves of a call's arguments, numbered as those of the callee's parameters."""
     function = program.functions.get(call.name)
     kinds: Sequence[Type] = () if function is None else [param.type for param in function.params]
     leaf = 0
     for argument, kind in zip(call.arguments, kinds, strict=False):
-        for cell in align(points.value_of(argument), kind):
+        for cell in align(points_to.value_of(argument), kind):
             yield argument, leaf, cell
             leaf += 1
 
 
-def _site(step: Step, operand: Operand, offset: Expr, doubt: str | None) -> Site:
-    receiver = "the test of an If" if step.mark is Mark.IF else caller_name(step.instruction)
+def _site(step: ProgramPoint, operand: Operand, offset: Expr, doubt: str | None) -> Site:
+    receiver = "the test of an If" if step.kind is PointKind.BRANCH else caller_name(step.instruction)
     return Site(
         kind="handed-over",
         instruction=step.instruction,

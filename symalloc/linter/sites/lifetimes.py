@@ -15,9 +15,9 @@ from symalloc.analysis.handles import (
 )
 from symalloc.analysis.overwrites import Overwrite, Paths, candidates
 from symalloc.analysis.points_to import cached_maker
-from symalloc.analysis.regions import Kind, Region, Target, bits_of
+from symalloc.analysis.regions import Region, RegionKind, Target, pointees_of
 from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
     AllocStorage,
     AllocTensor,
@@ -35,16 +35,16 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
     writing step.
     """
-    points, effects = scene.points, scene.analysis.effects
-    paths = cache(lambda: Paths(points, effects))
-    for step, target, index in candidates(points, effects):
-        first, second = points.regions[index], points.regions[target.region]
+    points_to, effects = scene.points_to, scene.analysis.effects
+    paths = cache(lambda: Paths(points_to, effects))
+    for step, target, index in candidates(points_to, effects):
+        first, second = points_to.regions[index], points_to.regions[target.region]
         places = (first.offset, first.nbytes, second.offset, second.nbytes)
         yield (
             step,
             Site(
                 kind="live-pair",
-                instruction=scene.analysis.flow.steps[step].instruction,
+                instruction=scene.analysis.cfg.points[step].instruction,
                 quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
                 unknown="the place of one of the two tensors is not known here",
                 once=frozenset((index, target.region)),
@@ -66,7 +66,7 @@ def _settled(
 
 
 def _live_pair(scene: Scene, found: Overwrite, site: Site) -> Site:
-    regions, steps = scene.points.regions, scene.analysis.flow.steps
+    regions, steps = scene.points_to.regions, scene.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
     alias = alias_at(scene, found.reader, first)
@@ -81,7 +81,7 @@ def _live_pair(scene: Scene, found: Overwrite, site: Site) -> Site:
             "second": second.name,
             "storage": regions[first.root].name,
             "writer": caller_name(writer),
-            "reader": caller_name(reader) if steps[found.reader].mark is not Mark.END else "the caller",
+            "reader": caller_name(reader) if steps[found.reader].kind is not PointKind.EXIT else "the caller",
         },
         places=places_of(
             first=_span(first),
@@ -96,30 +96,30 @@ def alias_at(scene: Scene, step: int, region: Region) -> str | None:
     """The variable through which `step` reads `region`, quoted; None where that is the one it was bound
     to.
     """
-    points = scene.points
-    family = points.above[region.number] | points.below[region.number]
-    for var in scene.analysis.flow.steps[step].uses:
-        sure, maybe = bits_of(points.value_of(var))
-        if points.real(sure | maybe) & family & ~points.storages:
+    points_to = scene.points_to
+    family = points_to.ancestors[region.number] | points_to.descendants[region.number]
+    for var in scene.analysis.cfg.points[step].uses:
+        must, may = pointees_of(points_to.value_of(var))
+        if points_to.resolve(must | may) & family & ~points_to.storages:
             return f"`{var.name}`" if var is not region.var else None
     return None
 
 
 def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Uses and kills of variables that are killed, and uses of variables out of scope."""
-    flow = scene.analysis.flow
-    for fault in uses_after_kill(flow):
+    cfg = scene.analysis.cfg
+    for fault in uses_after_kill(cfg):
         kind = "kill" if fault.kind == "double-kill" else "use"
         killed = fault.earlier.span if fault.earlier is not None else None
         yield fault.step, _handle_site(scene, kind, fault, places_of(kill=killed))
-    for fault in out_of_scope(flow):
+    for fault in out_of_scope(cfg):
         bound = fault.earlier.span if fault.earlier is not None else None
         yield fault.step, _handle_site(scene, "use", fault, places_of(allocation=bound))
 
 
 def _handle_site(scene: Scene, kind: str, fault: Fault, places: Mapping[str, Span]) -> Site:
-    step = scene.analysis.flow.steps[fault.step]
-    ends = step.mark is Mark.END
+    step = scene.analysis.cfg.points[fault.step]
+    ends = step.kind is PointKind.EXIT
     return Site(
         kind=kind,
         instruction=step.instruction,
@@ -137,12 +137,12 @@ def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Storages and tensors that are allocated and never used, or never killed where the function kills
     others.
     """
-    flow = scene.analysis.flow
-    used, killed = used_variables(flow), killed_variables(flow)
+    cfg = scene.analysis.cfg
+    used, killed = used_variables(cfg), killed_variables(cfg)
     freed = _escaping(scene) | _regions_of(scene, killed)
-    for index, step in enumerate(flow.steps):
+    for index, step in enumerate(cfg.points):
         made = step.instruction
-        if step.mark is not Mark.PLAIN or not isinstance(made, AllocStorage | AllocTensor):
+        if step.kind is not PointKind.INSTRUCTION or not isinstance(made, AllocStorage | AllocTensor):
             continue
         if made.var not in used:
             yield index, _allocation(made, "never-used")
@@ -158,11 +158,11 @@ def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
 
 def _escaping(scene: Scene) -> int:
     """The regions that the function's result points to, and what they are parts of."""
-    points = scene.points
-    sure, maybe = bits_of(points.result)
+    points_to = scene.points_to
+    must, may = pointees_of(points_to.result)
     found = 0
-    for target in points.targets(sure, maybe):
-        found |= points.above[target.region]
+    for target in points_to.targets(must, may):
+        found |= points_to.ancestors[target.region]
     return found
 
 
@@ -170,8 +170,8 @@ def _regions_of(scene: Scene, variables: Iterable[Var]) -> int:
     """The regions that some of the variables point to."""
     found = 0
     for var in variables:
-        sure, maybe = bits_of(scene.points.value_of(var))
-        found |= scene.points.real(sure | maybe)
+        must, may = pointees_of(scene.points_to.value_of(var))
+        found |= scene.points_to.resolve(must | may)
     return found
 
 
@@ -182,12 +182,17 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
     """
     if scene.function.private:
         return
-    points, last = scene.points, len(scene.analysis.flow.steps) - 1
+    points_to, last = scene.points_to, len(scene.analysis.cfg.points) - 1
     seen: set[int] = set()
-    for target in points.targets(*bits_of(points.result)):
-        region = points.regions[target.region]
-        root = points.regions[region.root]
-        if region.kind is Kind.TENSOR and _outlives(root) and target.certain and region.number not in seen:
+    for target in points_to.targets(*pointees_of(points_to.result)):
+        region = points_to.regions[target.region]
+        root = points_to.regions[region.root]
+        if (
+            region.kind is RegionKind.TENSOR
+            and _outlives(root)
+            and target.certain
+            and region.number not in seen
+        ):
             seen.add(region.number)
             yield (
                 last,
@@ -207,8 +212,8 @@ def _outlives(root: Region) -> bool:
         case CallPacked():
             return True
         case CallFunction(kept=kept):
-            return kept or root.given
-    return root.given
+            return kept or root.external
+    return root.external
 
 
 def _may_be_fresh(root: Region) -> str | None:

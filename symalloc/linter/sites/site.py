@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from symalloc.analysis.facts import FunctionFacts
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.summaries import Analysis
 from symalloc.program.model import (
     CallFunction,
     CallKernel,
@@ -89,7 +89,7 @@ class Scene:
 
     program: Program
     function: Function
-    analysis: Analysis
+    analysis: FunctionAnalysis
     facts: FunctionFacts
     binders: Mapping[Var, Instruction]
     numbers: TypeNumbers
@@ -97,9 +97,9 @@ class Scene:
     heedless: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
-    def points(self) -> PointsTo:
+    def points_to(self) -> PointsTo:
         """What the variables point to."""
-        return self.analysis.points
+        return self.analysis.points_to
 
     def binder(self, operand: Operand) -> Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""

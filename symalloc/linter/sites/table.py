@@ -73,7 +73,7 @@ def _alloc_tensor(scene: Scene, alloc: AllocTensor) -> Hashable:
 def _argument(scene: Scene, operand: Operand) -> Hashable:
     if not isinstance(operand, Var):
         return operand
-    return scene.numbers.of(operand), tuple(carried(scene.points, operand))
+    return scene.numbers.of(operand), tuple(carried(scene.points_to, operand))
 
 
 def _call_kernel(scene: Scene, call: CallKernel) -> Hashable:

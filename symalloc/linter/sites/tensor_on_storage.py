@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.analysis.region_maker import byte_count
-from symalloc.analysis.regions import Kind, Region, bits_of
+from symalloc.analysis.regions import Region, RegionKind, pointees_of
 from symalloc.linter.sites.site import Scene, Site, places_of, shape_text
 from symalloc.program.model import AllocStorage, AllocTensor
 from symalloc.prover.domain import Domain
@@ -24,16 +24,19 @@ PAGE = 4096
 
 def storages_of(scene: Scene, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
-    points = scene.points
-    found = (points.regions[t.region].parent for t in points.targets(*bits_of(points.values[alloc.var])))
-    return tuple(points.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
+    points_to = scene.points_to
+    found = (
+        points_to.regions[t.region].parent
+        for t in points_to.targets(*pointees_of(points_to.values[alloc.var]))
+    )
+    return tuple(points_to.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
 
 
 def tensor_on_storage(scene: Scene, alloc: AllocTensor) -> Iterator[Site]:
     """The sites of one alloc_tensor."""
     for storage in storages_of(scene, alloc):
         made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
-        size = storage.nbytes if storage.kind is Kind.STORAGE else None
+        size = storage.nbytes if storage.kind is RegionKind.STORAGE else None
         quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
         quantities["itemsize"] = constant(alloc.dtype.itemsize)
         if alloc.shape is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from symalloc.analysis.facts import extents_of
 from symalloc.linter.sites.site import Scene, Site
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.size.expr import Expr
@@ -19,7 +19,7 @@ def symbols(scene: Scene) -> Iterator[tuple[int, Site]]:
     for name, origin in scene.function.symbols.items():
         if origin is Origin.UNDEFINED:
             first = _first_use(scene, name)
-            found = scene.analysis.flow.steps[first].instruction if first is not None else None
+            found = scene.analysis.cfg.points[first].instruction if first is not None else None
             span = found.span if found is not None and found.span is not None else scene.function.span
             site = Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
             yield first or 0, site
@@ -27,7 +27,7 @@ def symbols(scene: Scene) -> Iterator[tuple[int, Site]]:
 
 def _first_use(scene: Scene, name: str) -> int | None:
     """The first step that has `name` in an extent, a size or an offset."""
-    for index, step in enumerate(scene.analysis.flow.steps):
+    for index, step in enumerate(scene.analysis.cfg.points):
         found = step.instruction
         if found is not None and any(name in expr.symbols for expr in _expressions(found)):
             return index
@@ -47,9 +47,9 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
 
 def constructs(scene: Scene) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
-    for index, step in enumerate(scene.analysis.flow.steps):
+    for index, step in enumerate(scene.analysis.cfg.points):
         found = step.instruction
-        if step.mark is not Mark.PLAIN or not isinstance(found, NotUnderstood):
+        if step.kind is not PointKind.INSTRUCTION or not isinstance(found, NotUnderstood):
             continue
         if not any(isinstance(scene.binder(read), NotUnderstood) for read in found.reads):
             yield (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from symalloc.analysis.escapes import escapes
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.live_ranges import LiveRange, live_ranges
-from symalloc.analysis.regions import bits_of
-from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.analysis.regions import pointees_of
 from symalloc.planner.buffers.arena_assignment import (
     HELD,
     Candidate,
@@ -22,7 +22,7 @@ from symalloc.planner.buffers.path_lifetimes import outermost_ifs, path_lifetime
 from symalloc.planner.buffers.sizing import Sized, Sizes, reckoned
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -37,7 +37,7 @@ def find_buffers(
     domain: Domain,
     prover: Prover,
     plans: Mapping[str, Plan] = _NO_PLANS,
-    analyses: Mapping[str, Analysis] | None = None,
+    analyses: Mapping[str, FunctionAnalysis] | None = None,
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     """The buffers of `function`, one of `program`, and what stays as it is.
 
@@ -47,7 +47,7 @@ def find_buffers(
     """
     analyses = analyse(program) if analyses is None else analyses
     analysis = analyses[function.name]
-    sizes = Sizes(known_symbols(analysis.flow), domain, prover)
+    sizes = Sizes(known_symbols(analysis.cfg), domain, prover)
     if analysis.recursive:
         return (), tuple(_left_by_recursion(analysis, sizes))
     finder = _CandidateFinder(program, analysis, sizes, plans, analyses)
@@ -97,10 +97,10 @@ class _CandidateFinder:
     def __init__(
         self,
         program: Program,
-        analysis: Analysis,
+        analysis: FunctionAnalysis,
         sizes: Sizes,
         plans: Mapping[str, Plan],
-        analyses: Mapping[str, Analysis],
+        analyses: Mapping[str, FunctionAnalysis],
     ) -> None:
         self.program, self.analysis, self.sizes, self.plans = program, analysis, sizes, plans
         self.analyses = analyses
@@ -111,8 +111,8 @@ class _CandidateFinder:
     def run(self) -> list[_Candidate]:
         """All that can be planned, in the order of the text."""
         found: list[_Candidate] = []
-        for index, step in enumerate(self.analysis.flow.steps):
-            if step.mark is not Mark.PLAIN:
+        for index, step in enumerate(self.analysis.cfg.points):
+            if step.kind is not PointKind.INSTRUCTION:
                 continue
             if isinstance(step.instruction, AllocFresh):
                 found += self.allocation(step.instruction)
@@ -121,8 +121,8 @@ class _CandidateFinder:
         return found
 
     def allocation(self, made: AllocFresh) -> Iterator[_Candidate]:
-        root = bits_of(self.analysis.points.values[made.var])[0].bit_length() - 1
-        nbytes = self.analysis.points.regions[root].nbytes
+        root = pointees_of(self.analysis.points_to.values[made.var])[0].bit_length() - 1
+        nbytes = self.analysis.points_to.regions[root].nbytes
         reason = self.escaping.get(root)
         sized = self.sizes.of(nbytes)
         if reason is None and isinstance(sized, Sized) and nbytes is not None:
@@ -145,7 +145,7 @@ class _CandidateFinder:
         """The memory that a planned callee works in; all of it or none."""
         plan = self.plans[call.name]
         if self.analyses[call.name].recursive:
-            self.taken[len(self.analysis.points.regions) + index] = None
+            self.taken[len(self.analysis.points_to.regions) + index] = None
             return
         arenas = arenas_handed_down(plan)
         wanted = sizes_at_call(self.program.functions[call.name], plan, call)
@@ -162,7 +162,7 @@ class _CandidateFinder:
         for arena, one, nbytes in zip(arenas, sized, wanted, strict=True):
             if isinstance(one, Sized):
                 yield _Candidate(
-                    root=len(self.analysis.points.regions) + index,
+                    root=len(self.analysis.points_to.regions) + index,
                     name=f"{call.name}()",
                     var=call.var,
                     nbytes=nbytes,
@@ -178,14 +178,14 @@ class _CandidateFinder:
 
 
 def _housed(
-    analysis: Analysis, wishes: Sequence[_Candidate], finder: _CandidateFinder
+    analysis: FunctionAnalysis, wishes: Sequence[_Candidate], finder: _CandidateFinder
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     """The buffers with their live ranges and arenas; what is better left alone joins what the finder left."""
-    regions = len(analysis.points.regions)
+    regions = len(analysis.points_to.regions)
     numbers = {w.root for w in wishes} | finder.taken.keys()
     roots = sum(1 << number for number in numbers if number < regions)
     brief = {number - regions: number for number in numbers if number >= regions}
-    times = live_ranges(analysis.points, analysis.effects, roots, brief)
+    times = live_ranges(analysis.points_to, analysis.effects, roots, brief)
     used = sorted((w for w in wishes if w.root in times.of), key=lambda w: (w.device, w.scope))
     residents = [
         Candidate(buffer=wish.buffer(number, times.of[wish.root]), needs=wish.sized.needs)
@@ -197,19 +197,19 @@ def _housed(
     whole = PathLifetimes(
         lives=[resident.buffer.live for resident in residents], steps=times.steps, strangers=strangers
     )
-    paths = path_lifetimes(finder.program, finder.analyses, analysis.flow, [wish.var for wish in used])
-    found, alone = assign_arenas(residents, paths or (whole,), outermost_ifs(analysis.flow))
+    paths = path_lifetimes(finder.program, finder.analyses, analysis.cfg, [wish.var for wish in used])
+    found, alone = assign_arenas(residents, paths or (whole,), outermost_ifs(analysis.cfg))
     dynamic = (used[buffer.id].unplanned(HELD) for buffer in alone)
     numbered = tuple(b if b.id == i else replace(b, id=i) for i, b in enumerate(found))
     return numbered, (*finder.left, *unused, *dynamic)
 
 
-def _left_by_recursion(analysis: Analysis, sizes: Sizes) -> Iterator[Unplanned]:
+def _left_by_recursion(analysis: FunctionAnalysis, sizes: Sizes) -> Iterator[Unplanned]:
     """Every allocation of a function that calls itself."""
     reason = "its function calls itself: an arena would be held for every call under way"
-    for step in analysis.flow.steps:
+    for step in analysis.cfg.points:
         made = step.instruction
-        if step.mark is Mark.PLAIN and isinstance(made, AllocFresh):
-            root = bits_of(analysis.points.values[made.var])[0].bit_length() - 1
-            nbytes = analysis.points.regions[root].nbytes
+        if step.kind is PointKind.INSTRUCTION and isinstance(made, AllocFresh):
+            root = pointees_of(analysis.points_to.values[made.var])[0].bit_length() - 1
+            nbytes = analysis.points_to.regions[root].nbytes
             yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)

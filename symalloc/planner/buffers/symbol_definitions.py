@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from symalloc.program.flow import Flow, Mark
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
@@ -41,20 +41,20 @@ class KnownSymbols:
         return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
 
 
-def known_symbols(flow: Flow) -> KnownSymbols:
+def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     """When the symbols of a function are known.
 
     A symbol whose origin the function gives as UNDEFINED counts as unknown, wherever it stands.
     """
-    function = flow.function
+    function = cfg.function
     usable = {name for name, origin in function.symbols.items() if origin is not Origin.UNDEFINED}
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
     depth = 0
-    for index, step in enumerate(flow.steps):
-        if step.mark is not Mark.PLAIN:
-            depth += (step.mark is Mark.IF) - (step.mark is Mark.JOIN)
+    for index, step in enumerate(cfg.points):
+        if step.kind is not PointKind.INSTRUCTION:
+            depth += (step.kind is PointKind.BRANCH) - (step.kind is PointKind.JOIN)
             continue
         made = step.instruction
         if made is None or (type(made) is not MatchCast and type(made.var.type) is not ScalarType):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from symalloc.analysis.regions import indices
-from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.regions import members
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.model import Var
 from symalloc.size.expr import ZERO, Expr
 
 
-def reserved_sums(plan: Plan, analysis: Analysis) -> tuple[Expr, ...]:
+def reserved_sums(plan: Plan, analysis: FunctionAnalysis) -> tuple[Expr, ...]:
     """Sums of bytes of arenas that are reserved together: the largest is what a call needs for its arenas.
 
     An arena is there from its reservation to the last step that touches what lies in it; an If counts with
@@ -20,7 +20,7 @@ def reserved_sums(plan: Plan, analysis: Analysis) -> tuple[Expr, ...]:
     arenas = [arena for arena in plan.arenas if arena.placements]
     if all(arena.after is None for arena in arenas):
         return (_sum(arenas),)
-    steps = {s.instruction.var: i for i, s in enumerate(analysis.flow.steps) if s.instruction is not None}
+    steps = {s.instruction.var: i for i, s in enumerate(analysis.cfg.points) if s.instruction is not None}
     last = _last_steps(analysis)
     spans = [(_begin(arena, steps), _end(arena, steps, last)) for arena in arenas]
     sums = (
@@ -58,19 +58,19 @@ def _end(arena: Arena, steps: Mapping[Var, int], last: Mapping[Var, int]) -> int
     return max((last.get(var, steps.get(var, -1)) for var in owners if var is not None), default=-1)
 
 
-def _last_steps(analysis: Analysis) -> dict[Var, int]:
+def _last_steps(analysis: FunctionAnalysis) -> dict[Var, int]:
     """The last step that touches each allocation."""
     found: dict[Var, int] = {}
     for index, roots in enumerate(_touched(analysis)):
         for root in roots:
-            variable = analysis.points.regions[root].var
+            variable = analysis.points_to.regions[root].var
             if variable is not None:
                 found[variable] = index
     return found
 
 
-def _touched(analysis: Analysis) -> Iterator[set[int]]:
-    points = analysis.points
+def _touched(analysis: FunctionAnalysis) -> Iterator[set[int]]:
+    points_to = analysis.points_to
     for effect in analysis.effects:
-        bits = effect.reads | effect.maybe_reads | effect.writes | effect.maybe_writes | effect.fills
-        yield {points.regions[index].root for index in indices(points.real(bits | effect.makes))}
+        bits = effect.reads | effect.may_reads | effect.writes | effect.may_writes | effect.may_defs
+        yield {points_to.regions[index].root for index in members(points_to.resolve(bits | effect.defs))}

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from symalloc.analysis.donation import inputs_of, outputs_of
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.kernel_call import bind_kernel
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Cell, Region, indices
-from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.regions import Pointees, Region, members
 from symalloc.analysis.summary import align
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc
 from symalloc.program.casts import extent_pairs
@@ -91,20 +91,20 @@ class NonArenaMemory:
 
 
 def non_arena_memory(
-    program: Program, analysis: Analysis, scratch: Mapping[str, KernelWorkspace]
+    program: Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace]
 ) -> NonArenaMemory:
     """What the function that was analysed needs outside its arenas.
 
     `scratch` holds the workspace of the kernels by name.  The kernels of the functions that it calls count as
     its own; recursion is not followed.
     """
-    function, points = analysis.flow.function, analysis.points
+    function, points_to = analysis.cfg.function, analysis.points_to
     walk = _KernelCalls(program=program, scratch=scratch)
     found = list(walk.block(function.body, {}, (function.name,)))
     return NonArenaMemory(
-        returned=tuple(_returned(points)),
+        returned=tuple(_returned(points_to)),
         carried=tuple(_carried(analysis)),
-        made=tuple(_made(points)),
+        made=tuple(_made(points_to)),
         calls=tuple(use.scratch for use in found),
         kernels=_distinct(found),
         packed=tuple(sorted(walk.packed)),
@@ -179,13 +179,13 @@ def _distinct(uses: list[KernelWorkspaceUse]) -> tuple[KernelWorkspaceUse, ...]:
 # -- tensors -----------------------------------------------------------------------------------------------
 
 
-def _returned(points: PointsTo) -> Iterator[ResultTensor]:
+def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
     """Each tensor in the result once, without parameters and constants handed on."""
-    kind = type_of(points.flow.function.body.result)
+    kind = type_of(points_to.cfg.function.body.result)
     seen: set[frozenset[int]] = set()
-    for leaf, cell in zip(_leaves(kind), align(points.result, kind), strict=True):
-        roots = _roots(points, cell)
-        own = [points.regions[root] for root in sorted(roots) if not points.regions[root].given]
+    for leaf, cell in zip(_leaves(kind), align(points_to.result, kind), strict=True):
+        roots = _roots(points_to, cell)
+        own = [points_to.regions[root] for root in sorted(roots) if not points_to.regions[root].external]
         if not own or roots in seen or not isinstance(leaf, TensorType):
             continue
         seen.add(roots)
@@ -194,23 +194,23 @@ def _returned(points: PointsTo) -> Iterator[ResultTensor]:
         yield ResultTensor(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
 
 
-def _carried(analysis: Analysis) -> Iterator[DonatedResult]:
-    points, written = analysis.points, 0
+def _carried(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
+    points_to, written = analysis.points_to, 0
     for effect in analysis.effects:
-        written |= points.real(effect.writes | effect.maybe_writes)
-    inputs = {root: leaf for leaf in inputs_of(points) for root in _roots(points, leaf.cell)}
-    for output in outputs_of(points):
-        parts = indices(points.real(output.cell.sure) & points.views)
-        views = [points.regions[part] for part in parts if points.below[part] & written]
+        written |= points_to.resolve(effect.writes | effect.may_writes)
+    inputs = {root: leaf for leaf in inputs_of(points_to) for root in _roots(points_to, leaf.cell)}
+    for output in outputs_of(points_to):
+        parts = members(points_to.resolve(output.cell.must) & points_to.views)
+        views = [points_to.regions[part] for part in parts if points_to.descendants[part] & written]
         if views and views[0].root in inputs:
-            source, room = inputs[views[0].root].names[0], points.regions[views[0].root].nbytes
+            source, room = inputs[views[0].root].names[0], points_to.regions[views[0].root].nbytes
             nbytes = _largest([view.nbytes for view in views])
             yield DonatedResult(output=output.names[0], input=source, nbytes=nbytes, room=room)
 
 
-def _made(points: PointsTo) -> Iterator[CalleeTensor]:
-    returned = _roots(points, *align(points.result, type_of(points.flow.function.body.result)))
-    for region in points.regions:
+def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
+    returned = _roots(points_to, *align(points_to.result, type_of(points_to.cfg.function.body.result)))
+    for region in points_to.regions:
         by = _maker(region)
         if by is not None and region.number not in returned:
             yield CalleeTensor(by=by, nbytes=region.nbytes)
@@ -219,7 +219,7 @@ def _made(points: PointsTo) -> Iterator[CalleeTensor]:
 def _maker(region: Region) -> str | None:
     """Who made the memory of a tensor, where that is a call that always makes it."""
     tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
-    if region.given or region.parent is not None or not tensor:
+    if region.external or region.parent is not None or not tensor:
         return None
     match region.instruction:
         case CallFunction(name=name) | CallOperator(name=name):
@@ -237,12 +237,12 @@ def _leaves(kind: Type) -> Iterator[Type]:
         yield kind
 
 
-def _roots(points: PointsTo, *cells: Cell) -> frozenset[int]:
+def _roots(points_to: PointsTo, *cells: Pointees) -> frozenset[int]:
     """The roots of all that `cells` may point to."""
     bits = 0
     for cell in cells:
-        bits |= cell.sure | cell.maybe
-    return frozenset(points.regions[index].root for index in indices(points.real(bits)))
+        bits |= cell.must | cell.may
+    return frozenset(points_to.regions[index].root for index in members(points_to.resolve(bits)))
 
 
 def _largest(sizes: list[Expr | None]) -> Expr | None:

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from symalloc.analysis.donation import Donation, Leaf, inputs_of, outputs_of
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.overwrites import Paths
-from symalloc.analysis.regions import Cell, Kind, Region, indices
-from symalloc.analysis.summaries import Analysis
+from symalloc.analysis.regions import Pointees, Region, RegionKind, members
 from symalloc.analysis.takeover import Clash, clashes, keepers, meetings
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
     AllocFresh,
     CallFunction,
@@ -74,7 +74,7 @@ class Overlay:
 
 
 def carried(
-    analysis: Analysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
+    analysis: FunctionAnalysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
 ) -> tuple[Carried, ...]:
     """The donations to one function, proved; raises PlanRefusedError for the first that is not."""
     checker = _Checker(analysis, prover, in_place)
@@ -84,7 +84,7 @@ def carried(
             one = checker.one(donation)
             checker.apart(one, found)
         except _RefusedError as refusal:
-            name = analysis.flow.function.name
+            name = analysis.cfg.function.name
             raise PlanRefusedError(f"the alias {donation} of `{name}` is refused: {refusal}") from None
         found.append(one)
     return tuple(found)
@@ -95,11 +95,16 @@ class _RefusedError(Exception):
 
 
 class _Checker:
-    def __init__(self, analysis: Analysis, prover: Prover, in_place: InPlace) -> None:
-        self.analysis, self.points, self.prover, self.in_place = analysis, analysis.points, prover, in_place
-        self.inputs, self.outputs = inputs_of(self.points), outputs_of(self.points)
-        self.paths = Paths(self.points, analysis.effects)
-        self.known = known_symbols(analysis.flow)
+    def __init__(self, analysis: FunctionAnalysis, prover: Prover, in_place: InPlace) -> None:
+        self.analysis, self.points_to, self.prover, self.in_place = (
+            analysis,
+            analysis.points_to,
+            prover,
+            in_place,
+        )
+        self.inputs, self.outputs = inputs_of(self.points_to), outputs_of(self.points_to)
+        self.paths = Paths(self.points_to, analysis.effects)
+        self.known = known_symbols(analysis.cfg)
 
     def one(self, donation: Donation) -> Carried:
         output = _named(donation.output, self.outputs, "output")
@@ -111,7 +116,7 @@ class _Checker:
         over: dict[Var, Overlay] = {}
         for root in roots:
             over |= self.lifetimes(output, source, root)
-        variables = (self.points.regions[root].var for root in roots)
+        variables = (self.points_to.regions[root].var for root in roots)
         return Carried(
             output=output,
             input=source,
@@ -123,7 +128,7 @@ class _Checker:
     def apart(self, one: Carried, others: Sequence[Carried]) -> None:
         """Raises where an input is donated, or an output carried, a second time."""
         for other in others:
-            if other.input.cell.sure & one.input.cell.sure:
+            if other.input.cell.must & one.input.cell.must:
                 raise _RefusedError(f"{one.input} is donated already, to {other.output}")
             if other.allocations & one.allocations:
                 raise _RefusedError(f"{one.output} is carried already, by {other.input}")
@@ -133,11 +138,11 @@ class _Checker:
     def roots(self, output: Leaf, source: Leaf) -> list[int]:
         """The allocations that the output may be, on whatever path; they do not meet on any."""
         found = sorted(self.of(output.cell))
-        given = {root for root in found if self.points.regions[root].given}
+        given = {root for root in found if self.points_to.regions[root].external}
         if given & self.of(source.cell):
             raise _RefusedError(f"{output} lies in {source} already; leave the alias out")
         for root in found:
-            self.allocated_here(output, self.points.regions[root])
+            self.allocated_here(output, self.points_to.regions[root])
         if not found:
             raise _RefusedError(f"{output} is no tensor that the function allocates")
         for other in self.outputs:
@@ -153,7 +158,7 @@ class _Checker:
                 return
             case CallFunction(name=name) | CallPacked(name=name) | CallOperator(name=name):
                 why = f"`{name}` makes it"
-            case _ if region.kind is Kind.PARAMETER:
+            case _ if region.kind is RegionKind.PARAMETER:
                 why = f"it is the input `{region.name}`"
             case _:
                 why = f"it may be `{region.name}`, which is placed already"
@@ -161,17 +166,17 @@ class _Checker:
 
     def alternatives(self, output: Leaf, root: int, others: Sequence[int]) -> None:
         for other in others:
-            clash = next(meetings(self.points, self.paths, root, other), None)
+            clash = next(meetings(self.points_to, self.paths, root, other), None)
             if clash is not None:
-                names = [f"`{self.points.regions[r].name}`" for r in (root, other)]
+                names = [f"`{self.points_to.regions[r].name}`" for r in (root, other)]
                 raise _RefusedError(
                     f"{output} is one of {' and '.join(names)}, and both are in use on one path; "
                     "compute the one that is returned in the branch that returns it"
                 )
 
-    def of(self, cell: Cell) -> set[int]:
-        real = self.points.real(cell.sure | cell.maybe)
-        return {self.points.regions[index].root for index in indices(real)}
+    def of(self, cell: Pointees) -> set[int]:
+        real = self.points_to.resolve(cell.must | cell.may)
+        return {self.points_to.regions[index].root for index in members(real)}
 
     def same_place(self, output: Leaf, source: Leaf, roots: Collection[int]) -> None:
         for name, kind in ((output, output.type), (source, source.type)):
@@ -188,9 +193,11 @@ class _Checker:
                 )
 
     def made(self, root: int) -> AllocFresh:
-        instruction = self.points.regions[root].instruction
+        instruction = self.points_to.regions[root].instruction
         if not isinstance(instruction, AllocFresh):
-            raise _RefusedError(f"`{self.points.regions[root].name}` is not allocated by the function itself")
+            raise _RefusedError(
+                f"`{self.points_to.regions[root].name}` is not allocated by the function itself"
+            )
         return instruction
 
     # -- sizes ---------------------------------------------------------------------------------------------
@@ -204,7 +211,7 @@ class _Checker:
         reckon = Sizes(self.known, self.known.domain, self.prover)
         guards: list[Guard] = []
         for made in map(self.made, roots):
-            nbytes = self.points.regions[_bit(self.points.values[made.var])].nbytes
+            nbytes = self.points_to.regions[_bit(self.points_to.values[made.var])].nbytes
             sized = reckon.of(nbytes)
             if nbytes is None or not isinstance(sized, Sized):
                 raise _RefusedError(f"how large {output} is, is not known: {sized}")
@@ -239,16 +246,16 @@ class _Checker:
 
     def unkept(self, source: Leaf) -> None:
         for root in self.of(source.cell):
-            for index in keepers(self.points, self.analysis.effects, root):
-                who = _doer(self.analysis.flow.steps[index].instruction)
+            for index in keepers(self.points_to, self.analysis.effects, root):
+                who = _doer(self.analysis.cfg.points[index].instruction)
                 raise _RefusedError(f"{who} may hold on to {source}, and read it later")
 
     def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[Var, Overlay]:
         """The kernel calls that read the input while they write the output; raises for any other clash."""
         wanted = _bit(source.cell)
         found: dict[Var, Overlay] = {}
-        for clash in clashes(self.points, self.paths, root, wanted):
-            call = self.analysis.flow.steps[clash.writer].instruction
+        for clash in clashes(self.points_to, self.paths, root, wanted):
+            call = self.analysis.cfg.points[clash.writer].instruction
             if clash.writer != clash.reader or not isinstance(call, CallKernel):
                 raise _RefusedError(self.overwritten(output, source, clash))
             overlay = self.overlay(call, root, wanted)
@@ -258,15 +265,15 @@ class _Checker:
         return found
 
     def overwritten(self, output: Leaf, source: Leaf, clash: Clash) -> str:
-        steps = self.analysis.flow.steps
+        steps = self.analysis.cfg.points
         writer, reader = _doer(steps[clash.writer].instruction), steps[clash.reader]
-        if reader.mark is Mark.END:
+        if reader.kind is PointKind.EXIT:
             return f"{source} is returned, too, and {writer} overwrites it with {output}"
-        sure = "" if clash.certain else "may, through an alias, "
+        hedge = "" if clash.certain else "may, through an alias, "
         verb = "uses" if clash.certain else "use"
         return (
-            f"{_doer(reader.instruction)} {sure}{verb} {source} after {writer} has written {output} over it; "
-            f"use {source} before, or copy what is needed of it"
+            f"{_doer(reader.instruction)} {hedge}{verb} {source} after {writer} has written {output} "
+            f"over it; use {source} before, or copy what is needed of it"
         )
 
     def at_once(self, output: Leaf, source: Leaf, call: CallKernel) -> str:
@@ -279,12 +286,12 @@ class _Checker:
         """How `call` writes the output over the input; None where it is not proved that it may."""
         reading, writing = set[int](), set[int]()
         for position, argument in enumerate(call.arguments):
-            cell = self.points.value_of(argument)
-            if not isinstance(cell, Cell):
+            cell = self.points_to.value_of(argument)
+            if not isinstance(cell, Pointees):
                 return None
             for region, places in ((wanted, reading), (root, writing)):
                 if region in self.of(cell):
-                    if cell != Cell(1 << region, 0):
+                    if cell != Pointees(1 << region, 0):
                         return None
                     places.add(position)
         if len(writing) != 1 or reading & writing:
@@ -316,9 +323,9 @@ def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
 
 def _bit(value: object) -> int:
     """The number of the only region that a value points to."""
-    if not isinstance(value, Cell) or not value.sure or value.sure & (value.sure - 1):
+    if not isinstance(value, Pointees) or not value.must or value.must & (value.must - 1):
         raise _RefusedError("it holds no tensor")
-    return value.sure.bit_length() - 1
+    return value.must.bit_length() - 1
 
 
 def _non_empty(domain: Domain) -> Domain:

@@ -19,7 +19,7 @@ from tvm.ir import Call, GlobalVar
 
 from symalloc.analysis.call_graph import call_graph
 from symalloc.analysis.donation import Donation, function_meant
-from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.options import GuardKind
 from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
@@ -71,7 +71,7 @@ def _require_checks(function: str, found: Sequence[Carried], guards: GuardKind) 
             )
 
 
-def _function(donation: Donation, program: Program, analyses: Mapping[str, Analysis]) -> str:
+def _function(donation: Donation, program: Program, analyses: Mapping[str, FunctionAnalysis]) -> str:
     """The function that a donation speaks of; raises PlanRefusedError where callers within the module know
     nothing of it.
     """
@@ -85,7 +85,7 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Analy
             f"{', '.join(public) or 'none'}"
         )
     callers = [
-        c for c, called in call_graph({n: a.flow for n, a in analyses.items()}).items() if name in called
+        c for c, called in call_graph({n: a.cfg for n, a in analyses.items()}).items() if name in called
     ]
     if callers:
         raise PlanRefusedError(
@@ -123,8 +123,8 @@ class _Module:
             self.kernels[kernel, overlays] = found
         return found
 
-    def function(self, analysis: Analysis, found: Sequence[Carried]) -> None:
-        seen = analysis.flow.function
+    def function(self, analysis: FunctionAnalysis, found: Sequence[Carried]) -> None:
+        seen = analysis.cfg.function
         variable = self.module.get_global_var(seen.name)
         function = self.module[variable]
         prims = PrimBuilder(dict(entry_symbols(function, seen)))

@@ -74,7 +74,7 @@ def _parameter(param: Any, form: TirForm, symbols: Symbols, effects: _Effects) -
         dtype=_buffer_dtype(type_.dtype),
         reads=reads,
         writes=writes,
-        covers=written_only and param.__chandle__() in effects.in_full,
+        must_def=written_only and param.__chandle__() in effects.in_full,
         offset_factor=_offset_factor(type_),
     )
 

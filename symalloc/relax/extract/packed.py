@@ -52,7 +52,7 @@ def call_packed(
         ownership=_ownership(name, head["var"].type),
         pure=pure or name in _READ_ONLY,
         writes=_WRITES.get(name, frozenset()),
-        keeps=not pure and name not in _KEEPS_NOTHING,
+        may_capture=not pure and name not in _KEEPS_NOTHING,
     )
 
 

@@ -8,11 +8,11 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.analysis.summaries import Analysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.memory_report.non_arena import non_arena_memory, values_at_call
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.allocations import allocations
-from symalloc.program.flow import Mark
+from symalloc.program.control_flow import PointKind
 from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
@@ -62,10 +62,12 @@ def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
     return {name: _plan(program, analyses, name, ()) for name in names}
 
 
-def _plan(program: Program, analyses: Mapping[str, Analysis], name: str, callers: tuple[str, ...]) -> TvmPlan:
+def _plan(
+    program: Program, analyses: Mapping[str, FunctionAnalysis], name: str, callers: tuple[str, ...]
+) -> TvmPlan:
     """The plan of the function `name`; recursion is not followed."""
     analysis = analyses[name]
-    body = analysis.flow.function.body
+    body = analysis.cfg.function.body
     around = non_arena_memory(program, analysis, {})
     returned = frozenset(v for r in around.returned for v in r.allocations)
     left = (a for a in allocations(body) if a.var not in returned)
@@ -81,14 +83,14 @@ def _plan(program: Program, analyses: Mapping[str, Analysis], name: str, callers
     )
 
 
-def _calls(analysis: Analysis) -> Iterator[CallFunction]:
-    for step in analysis.flow.steps:
-        if step.mark is Mark.PLAIN and isinstance(step.instruction, CallFunction):
+def _calls(analysis: FunctionAnalysis) -> Iterator[CallFunction]:
+    for step in analysis.cfg.points:
+        if step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, CallFunction):
             yield step.instruction
 
 
 def _reserved_by(
-    call: CallFunction, program: Program, analyses: Mapping[str, Analysis], callers: tuple[str, ...]
+    call: CallFunction, program: Program, analyses: Mapping[str, FunctionAnalysis], callers: tuple[str, ...]
 ) -> tuple[Expr | None, ...]:
     """What `call` reserves, in symbols of the caller; the largest of what is called in turn is one size."""
     plan = _plan(program, analyses, call.name, callers)

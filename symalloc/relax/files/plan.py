@@ -8,7 +8,7 @@ from dataclasses import replace
 import tvm
 from tvm.relax import transform
 
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.arena_lifetimes import reserved_sums
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report, plan_symbols

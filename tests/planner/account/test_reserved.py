@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.memory_report.arena_lifetimes import reserved_sums, undominated
 from symalloc.program.model import AllocFresh, Ownership, Var

@@ -166,7 +166,7 @@ def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
 
 def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
     a, out = alloc("a"), alloc("out")
-    library = replace(packed(Ownership.UNKNOWN, a.var, out.var), keeps=True)
+    library = replace(packed(Ownership.UNKNOWN, a.var, out.var), may_capture=True)
     before = (a, kernel(X, a.var), out)
     assert split(*before, library, kernel(out.var))[0].keys() == {"a", "out"}
     handed_on = kernel(library.var)
@@ -282,7 +282,7 @@ def test_a_packed_function_that_gives_nothing_back_may_keep_what_it_is_given() -
         arguments=(a.var,),
         ownership=Ownership.FRESH,
         pure=False,
-        keeps=True,
+        may_capture=True,
     )
     library = replace(watch, name="library", arguments=(b.var, c.var), var=Var("r", VOID))
     found, left = split(a, kernel(X, a.var), b, kernel(X, b.var), watch, c, library, kernel(c.var))

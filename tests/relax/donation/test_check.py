@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from symalloc.analysis.donation import Donation
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import (
@@ -187,9 +187,9 @@ def test_a_kernel_of_other_extents_is_not_in_step() -> None:
 
 def test_what_may_be_an_alias_counts_as_one() -> None:
     body = Body(param("x", "n"), param("z", "n"))
-    maybe = body.packed("unknown", body.params[1])
+    may = body.packed("unknown", body.params[1])
     y = copied(body, body.params[0], "n", name="y")
-    body.call("read", maybe)
+    body.call("read", may)
     text = refused(body, y, "y=z")
     assert text.startswith("`unknown` may hold on to `z`")
 

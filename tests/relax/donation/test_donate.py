@@ -15,7 +15,7 @@ from tvm import relax
 
 import symalloc
 from symalloc.analysis.donation import parse_donation
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import UsageError
 from symalloc.linter.run import Linter, Settings
 from symalloc.planner.check.plan_fault import PlanRefusedError

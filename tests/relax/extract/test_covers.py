@@ -24,7 +24,7 @@ def k(A: T.handle, B: T.handle, c: T.Buffer((16,), "float32"), s: T.int64):
 def full(program: Read, body: str, options: str = "") -> set[str]:
     lines = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
     kernel = program(HEAD.format(options=options, body=lines)).kernels["k"]
-    return {p.name for p in kernel.parameters if isinstance(p, KernelBuffer) and p.covers}
+    return {p.name for p in kernel.parameters if isinstance(p, KernelBuffer) and p.must_def}
 
 
 STORE = "a[i, j] = T.float32(0)"
@@ -116,4 +116,4 @@ def test_strides_leave_gaps(program: Read) -> None:
     ).kernels["k"]
     (a,) = kernel.parameters
     assert isinstance(a, KernelBuffer)
-    assert (a.writes, a.covers) == (True, False)
+    assert (a.writes, a.must_def) == (True, False)

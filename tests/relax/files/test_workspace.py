@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.analysis.summaries import analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.relax.extract import extract

@@ -8,38 +8,36 @@ from dataclasses import dataclass, replace
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.effects import Effect, effects
 from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.points_to import points_to
-from symalloc.analysis.regions import Cell, Kind
+from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.summary import NOTHING, FunctionSummary, Returned, align
-from symalloc.program.flow import Flow, flatten
+from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from symalloc.program.model import Program
 from symalloc.program.types import Type
 from symalloc.size.expr import Expr
 
-__all__ = ["Analysis", "analyse"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
+class FunctionAnalysis:
     """What is known of one function: its steps, where its variables point, what each step does to memory.
 
     `recursive`: it can be called while it is under way.
     """
 
-    flow: Flow
-    points: PointsTo
+    cfg: ControlFlowGraph
+    points_to: PointsTo
     effects: Sequence[Effect]
     recursive: bool = False
 
 
-def analyse(program: Program) -> dict[str, Analysis]:
+def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion."""
-    flows = {name: flatten(function) for name, function in program.functions.items()}
+    flows = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(flows)
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
     summaries = dict.fromkeys(order, NOTHING)
-    found: dict[str, Analysis] = {}
+    found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:
         name = next(iter(pending))
@@ -55,61 +53,61 @@ def analyse(program: Program) -> dict[str, Analysis]:
 
 def _analysis(
     program: Program,
-    flow: Flow,
+    cfg: ControlFlowGraph,
     summaries: Mapping[str, FunctionSummary],
     parameters: Mapping[str, tuple[Type, ...]],
-) -> Analysis:
-    points = points_to(flow, summaries, parameters)
-    return Analysis(flow=flow, points=points, effects=effects(program, points, summaries))
+) -> FunctionAnalysis:
+    points_to = find_points_to(cfg, summaries, parameters)
+    return FunctionAnalysis(cfg=cfg, points_to=points_to, effects=effects(program, points_to, summaries))
 
 
-def _summary(analysis: Analysis) -> FunctionSummary:
+def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
     """What callers must know of an analysed function."""
-    points = analysis.points
+    points_to = analysis.points_to
     leaf_of = {
         region: leaf
-        for leaf, cell in enumerate(points.given)
-        for region in (cell.sure.bit_length() - 1,)
-        if cell.sure
+        for leaf, cell in enumerate(points_to.parameters)
+        for region in (cell.must.bit_length() - 1,)
+        if cell.must
     }
-    results = align(points.result, points.flow.function.result_type)
-    writes = maybe_writes = keeps = 0
+    results = align(points_to.result, points_to.cfg.function.result_type)
+    writes = may_writes = keeps = 0
     for effect in analysis.effects:
         writes |= effect.writes
-        maybe_writes |= effect.maybe_writes
-        keeps |= effect.keeps
-    sure, maybe = _leaves(points, leaf_of, Cell(writes, maybe_writes))[:2]
+        may_writes |= effect.may_writes
+        keeps |= effect.captures
+    must, may = _leaves(points_to, leaf_of, Pointees(writes, may_writes))[:2]
     return FunctionSummary(
-        results=tuple(_returned(points, leaf_of, cell) for cell in results),
-        writes=sure,
-        maybe_writes=maybe & ~sure,
-        keeps=_leaves(points, leaf_of, Cell(keeps, 0))[0],
+        results=tuple(_returned(points_to, leaf_of, cell) for cell in results),
+        writes=must,
+        may_writes=may & ~must,
+        captures=_leaves(points_to, leaf_of, Pointees(keeps, 0))[0],
     )
 
 
-def _returned(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> Returned:
-    sure, maybe, fresh = _leaves(points, leaf_of, cell)
-    return Returned(sure=sure, maybe=maybe & ~sure, fresh=fresh, storage=_storage(points, cell))
+def _returned(points_to: PointsTo, leaf_of: Mapping[int, int], cell: Pointees) -> Returned:
+    must, may, fresh = _leaves(points_to, leaf_of, cell)
+    return Returned(must=must, may=may & ~must, fresh=fresh, storage=_storage(points_to, cell))
 
 
-def _storage(points: PointsTo, cell: Cell) -> Expr | None:
+def _storage(points_to: PointsTo, cell: Pointees) -> Expr | None:
     """The size of the storage that a cell is, where it is one and its size a constant."""
-    found = [points.regions[target.region] for target in points.targets(cell.sure, cell.maybe)]
-    if len(found) != 1 or found[0].kind is not Kind.STORAGE or found[0].nbytes is None:
+    found = [points_to.regions[target.region] for target in points_to.targets(cell.must, cell.may)]
+    if len(found) != 1 or found[0].kind is not RegionKind.STORAGE or found[0].nbytes is None:
         return None
     return found[0].nbytes if found[0].nbytes.as_constant is not None else None
 
 
-def _leaves(points: PointsTo, leaf_of: Mapping[int, int], cell: Cell) -> tuple[int, int, bool]:
-    """The parameter leaves behind a cell: (sure, maybe); and whether other memory may be behind it."""
-    sure = maybe = 0
+def _leaves(points_to: PointsTo, leaf_of: Mapping[int, int], cell: Pointees) -> tuple[int, int, bool]:
+    """The parameter leaves behind a cell: (must, may); and whether other memory may be behind it."""
+    must = may = 0
     fresh = False
-    for target in points.targets(cell.sure, cell.maybe):
-        leaf = leaf_of.get(points.regions[target.region].root)
+    for target in points_to.targets(cell.must, cell.may):
+        leaf = leaf_of.get(points_to.regions[target.region].root)
         if leaf is None:
             fresh = True
         elif target.certain:
-            sure |= 1 << leaf
+            must |= 1 << leaf
         else:
-            maybe |= 1 << leaf
-    return sure, maybe, fresh
+            may |= 1 << leaf
+    return must, may, fresh

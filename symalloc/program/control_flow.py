@@ -1,0 +1,135 @@
+"""The control-flow graph of a function: its If tree laid out as one list of program points.
+
+An If becomes four kinds of points around its blocks: BRANCH (its test is evaluated), the points of the
+then-block, ELSE (the then-block yields its value), the points of the else-block, JOIN (the else-block yields
+its value, and the variable of the If is bound).  One EXIT point stands last and holds the result of the
+function.  Control only flows forwards: from BRANCH to the next point and to the one behind ELSE, from ELSE
+and from JOIN to the point behind JOIN.  So the points stand in a reverse postorder, and one pass with it or
+against it solves any dataflow problem (`symalloc.analysis.dataflow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from symalloc.program.model import Block, Function, If, Instruction, Operand, Var
+from symalloc.program.operands import variables_in, variables_of
+
+
+class PointKind(IntEnum):
+    """The kinds of program points."""
+
+    INSTRUCTION = 0
+    BRANCH = 1
+    ELSE = 2
+    JOIN = 3
+    EXIT = 4
+
+
+class ProgramPoint(NamedTuple):
+    """One program point; its number is its index in `ControlFlowGraph.points`.
+
+    `instruction` is that of an INSTRUCTION, or the If of a BRANCH, ELSE and JOIN.  `uses` are the variables
+    that the point refers to.  `branch` is the number of the BRANCH of the innermost If around the point, -1
+    outside all; ELSE and JOIN stand in the blocks that they end.  `operand` is the value that a block
+    yields: of the then-block at ELSE, of the else-block at JOIN, of the function at EXIT.
+    """
+
+    kind: PointKind
+    instruction: Instruction | None
+    uses: tuple[Var, ...]
+    branch: int = -1
+    operand: Operand | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlFlowGraph:
+    """The program points of a function.
+
+    `joins` gives for the number of a BRANCH those of its ELSE and its JOIN.
+    """
+
+    function: Function
+    points: tuple[ProgramPoint, ...]
+    joins: Mapping[int, tuple[int, int]]
+
+    @cached_property
+    def instructions(self) -> tuple[tuple[int, Instruction], ...]:
+        """The instructions other than Ifs, in order, each with the number of its point."""
+        kind = PointKind.INSTRUCTION
+        return tuple(
+            (i, p.instruction) for i, p in enumerate(self.points) if p.kind is kind and p.instruction
+        )
+
+    @cached_property
+    def numbers(self) -> Mapping[Var, int]:
+        """By variable, the point that starts the instruction that binds it: of an If its BRANCH."""
+        starts = (PointKind.INSTRUCTION, PointKind.BRANCH)
+        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction and p.kind in starts}
+
+    @cached_property
+    def definitions(self) -> Mapping[Var, Instruction]:
+        """By variable, the instruction that binds it; parameters are left out."""
+        return {p.instruction.var: p.instruction for p in self.points if p.instruction}
+
+
+class _Frame(NamedTuple):
+    """A block being laid out; `start` is the BRANCH of its If, -1 for the body of the function."""
+
+    instructions: Iterator[Instruction]
+    block: Block
+    branch: If | None
+    start: int
+    is_else: bool = False
+
+
+def control_flow_graph(function: Function) -> ControlFlowGraph:
+    """The control-flow graph of `function`."""
+    points: list[ProgramPoint] = []
+    joins: dict[int, tuple[int, int]] = {}
+    stack = [_Frame(iter(function.body.instructions), function.body, None, -1)]
+    while stack:
+        frame = stack[-1]
+        opened = _straight_line(frame, points)
+        if opened is not None:
+            start = len(points) - 1
+            stack.append(_Frame(iter(opened.then.instructions), opened.then, opened, start))
+            continue
+        stack.pop()
+        following = _close(frame, points, joins)
+        if following is not None:
+            stack.append(following)
+    return ControlFlowGraph(function=function, points=tuple(points), joins=joins)
+
+
+def _straight_line(frame: _Frame, points: list[ProgramPoint]) -> If | None:
+    """Lay out instructions up to and with the next If; return it."""
+    for instruction in frame.instructions:
+        if isinstance(instruction, If):
+            points.append(ProgramPoint(PointKind.BRANCH, instruction, variables_of(instruction), frame.start))
+            return instruction
+        points.append(
+            ProgramPoint(PointKind.INSTRUCTION, instruction, variables_of(instruction), frame.start)
+        )
+    return None
+
+
+def _close(frame: _Frame, points: list[ProgramPoint], joins: dict[int, tuple[int, int]]) -> _Frame | None:
+    """End a block; return the else-block where that comes next."""
+    result = frame.block.result
+    used, here = tuple(variables_in(result)), len(points)
+    if frame.branch is None:
+        points.append(ProgramPoint(PointKind.EXIT, None, used, -1, result))
+        return None
+    if not frame.is_else:
+        joins[frame.start] = (here, here)
+        points.append(ProgramPoint(PointKind.ELSE, frame.branch, used, frame.start, result))
+        other = frame.branch.otherwise
+        return _Frame(iter(other.instructions), other, frame.branch, frame.start, is_else=True)
+    joins[frame.start] = (joins[frame.start][0], here)
+    points.append(ProgramPoint(PointKind.JOIN, frame.branch, used, frame.start, result))
+    return None
