@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from symalloc.planner.options import EffortName, Flavour, GuardKind
 
-__all__ = ["PIPELINES", "Base", "pipeline", "register_pipelines"]
-
 Base: TypeAlias = Literal["default", "target"]
 
 WATCHED = "tvm.relax.pipeline"

@@ -57,15 +57,16 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
 }
 # and at TVM's side
 RELAX_MAY_IMPORT: dict[str, set[str]] = {
+    "ir_types": set(),
     "tvm_error": set(),
-    "extract": set(),
-    "read": {"tvm_error"},
-    "emit": {"extract"},
-    "donation": {"emit", "extract"},
-    "passes": {"donation", "emit", "extract", "read", "tvm_error"},
-    "workers": {"extract", "passes", "read", "tvm_error"},
-    "files": {"extract", "passes", "read", "tvm_error"},
-    "run": {"extract", "files", "passes", "tvm_error", "workers"},
+    "extract": {"ir_types"},
+    "read": {"ir_types", "tvm_error"},
+    "emit": {"extract", "ir_types"},
+    "donation": {"emit", "extract", "ir_types"},
+    "passes": {"donation", "emit", "extract", "ir_types", "read", "tvm_error"},
+    "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
+    "files": {"extract", "ir_types", "passes", "read", "tvm_error"},
+    "run": {"extract", "files", "ir_types", "passes", "tvm_error", "workers"},
     "": set(),
 }
 ONLY_IN = {

@@ -18,8 +18,6 @@ from symalloc.relax.files.result import PlanKind
 if TYPE_CHECKING:
     from symalloc.relax.files.result import PoolRequest
 
-__all__ = ["run_command"]
-
 EPILOG = """\
 Storages: allocations of the pool a call.  Live: the most bytes in use at a time; reserved: the most that were
 backed by pages.  Exit status: 0, or 1 when --check finds a difference or the pool refuses something (no

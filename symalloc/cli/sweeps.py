@@ -7,8 +7,6 @@ from itertools import product
 
 from symalloc.errors import UsageError
 
-__all__ = ["MOST_BINDINGS", "bindings", "parse_sweeps"]
-
 MOST_BINDINGS = 100_000
 MOST = 2**63 - 1  # what a dimension of a tensor can be
 

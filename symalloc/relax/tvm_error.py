@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["error_text"]
-
 _STACK = ("File ", "at ", "Traceback", "Stack trace", "During handling")
 _CHECK = re.compile(r"Check failed: (?:\(.*?\) is false: |.*? : )", re.DOTALL)
 _ADDRESS = re.compile(r" 0x[0-9a-f]{6,}")

@@ -8,8 +8,6 @@ from statistics import geometric_mean, median
 from symalloc.planner.memory_report.runs import Peer, PoolUse, RunReport, RunResult
 from symalloc.report.quantities import human_bytes, times
 
-__all__ = ["run_as_text"]
-
 MOST_ROWS = 24
 COLUMNS = ("calls", "time", "arena", "floor", "outputs", "storages", "live", "reserved", "ratio")
 PLANNERS = {"tvm": "StaticPlanBlockMemory's storages", "none": "a storage for each tensor"}

@@ -7,8 +7,6 @@ from statistics import median
 
 from symalloc.planner.memory_report.runs import Output, Peer, PoolUse, RunReport, RunResult
 
-__all__ = ["run_as_json"]
-
 
 def run_as_json(report: RunReport) -> str:
     """`{"version": 1, "runs": […], "pool": …, "tvm": …, "refused": …}`; sizes are bytes, times seconds."""

@@ -40,8 +40,6 @@ from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import TRUE, Condition, le
 from symalloc.size.expr import ZERO, Expr
 
-__all__ = ["Carried", "InPlace", "Overlay", "carried"]
-
 InPlace: TypeAlias = Callable[[str, "Overlay"], bool]
 """Whether a kernel is proved to be able to write an output over inputs."""
 

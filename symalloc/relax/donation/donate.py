@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm
 from tvm import relax, tirx
@@ -30,9 +29,7 @@ from symalloc.relax.emit.function import VIEW
 from symalloc.relax.emit.guards import Check
 from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.emit.tir_emit import PrimBuilder
-from symalloc.relax.extract.arrays import elements
-
-__all__ = ["donate"]
+from symalloc.relax.ir_types import Node, elements
 
 
 def donate(
@@ -156,7 +153,7 @@ def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.Prim
     return kernel
 
 
-def _over(kernel: Any, overlay: Overlay, gone: Collection[int] = ()) -> tirx.PrimFunc | None:
+def _over(kernel: Node, overlay: Overlay, gone: Collection[int] = ()) -> tirx.PrimFunc | None:
     """`kernel`, whose parameters at `gone` were left out before, written over inputs."""
     inputs = [_behind(position, gone) for position in overlay.inputs]
     return in_place(kernel, inputs, _behind(overlay.output, gone), equal=overlay.equal)
@@ -175,7 +172,7 @@ class _Function:
     name: str
     function: relax.Function
     found: Sequence[Carried]
-    sources: dict[Var, Any] = field(default_factory=dict)
+    sources: dict[Var, Node] = field(default_factory=dict)
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
     def rewritten(self, body: Block, prims: PrimBuilder) -> relax.Function:
@@ -205,7 +202,7 @@ class _Function:
                 value = taken.var
             self.sources.update(dict.fromkeys(one.allocations, value))
 
-    def bind(self, name: str, value: Any) -> relax.VarBinding:
+    def bind(self, name: str, value: Node) -> relax.VarBinding:
         value = self.builder.normalize(value)
         return relax.VarBinding(relax.Var(name, value.ty), value)
 
@@ -231,7 +228,7 @@ class _Function:
             return self.over(binding, instruction.kernel, overlays) if overlays else binding
         return binding
 
-    def view(self, binding: relax.VarBinding, source: Any) -> relax.VarBinding:
+    def view(self, binding: relax.VarBinding, source: Node) -> relax.VarBinding:
         value = binding.value
         shape, dtype, *_ = elements(value.args)
         type_ = binding.var.ty

@@ -8,8 +8,7 @@ it is overwritten, in whatever order, or side by side, the loops run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
@@ -17,8 +16,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.emit.movable import movable
 from symalloc.relax.extract.covers import Nest, idle_loops, stores
-
-__all__ = ["in_place"]
+from symalloc.relax.ir_types import Node, VarNode
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
@@ -44,7 +42,7 @@ def in_place(
             return None
     replaced = {source.__chandle__() for source in sources}
 
-    def renewed(var: Any) -> Any:
+    def renewed(var: VarNode) -> Node:
         return target if var.__chandle__() in replaced else var
 
     body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
@@ -68,14 +66,14 @@ def _begin_alike(source: BufferType, target: BufferType) -> bool:
     return all(map(_same, list(source.shape)[:1], list(target.shape)[:1]))
 
 
-def _takes_any_length(source: Any, kept: Collection[Any]) -> bool:
+def _takes_any_length(source: Node, kept: Collection[Node]) -> bool:
     """Whether the first extent of `source` is compared with nothing."""
     first = list(source.ty.shape)[:1]
     others = [extent for param in kept for extent in _bare(param)]
     return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
-def _is_over_in_time(body: Any, source: Any, target: Any) -> bool:
+def _is_over_in_time(body: Node, source: Node, target: Node) -> bool:
     """Whether no element of `source` is read once that of `target` at its place is written."""
     found = [nest for nest in stores(body) if nest.statement.buffer.same_as(target)]
     if len(found) != 1 or _count(body, tirx.BufferStore, lambda s: s.buffer.same_as(target)) != 1:
@@ -90,17 +88,17 @@ def _is_over_in_time(body: Any, source: Any, target: Any) -> bool:
     return before + _loads_in_place(nest, source) == _loads(body, source)
 
 
-def _loads_in_place(nest: Nest, source: Any) -> int:
+def _loads_in_place(nest: Nest, source: Node) -> int:
     """How often the value that a store stores is made of the element of `source` at the store's place."""
     place = list(nest.statement.indices)
 
-    def fits(load: Any) -> bool:
-        return load.source.same_as(source) and all(map(_same, load.indices, place))
+    def fits(load: Node) -> bool:
+        return bool(load.source.same_as(source)) and all(map(_same, load.indices, place))
 
     return _count(nest.statement.value, ir.TensorLoad, fits)
 
 
-def _before(body: Any, store: Any) -> Iterator[Any]:
+def _before(body: Node, store: Node) -> Iterator[Node]:
     """The statements that are over before the one that holds `store` begins."""
     for statement in _top(body):
         if _count(statement, tirx.BufferStore, lambda s: s.same_as(store)):
@@ -108,14 +106,14 @@ def _before(body: Any, store: Any) -> Iterator[Any]:
         yield statement
 
 
-def _top(body: Any) -> list[Any]:
+def _top(body: Node) -> list[Node]:
     """The statements that follow each other, each run once."""
     while type(body) is s_tir.SBlockRealize and not len(body.block.iter_vars) and body.block.init is None:
         body = body.block.body
     return list(body.seq) if type(body) is tirx.SeqStmt else [body]
 
 
-def _is_closed(body: Any, params: Collection[Any], dropped: Collection[Any]) -> bool:
+def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
     """Whether no extent that only `dropped` parameters bound is still spoken of."""
     bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
     lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
@@ -123,19 +121,19 @@ def _is_closed(body: Any, params: Collection[Any], dropped: Collection[Any]) -> 
     return not any(_count(node, ir.Var, lambda v: v.__chandle__() in lost) for node in spoken)
 
 
-def _bare(param: Any) -> Iterator[Any]:
+def _bare(param: Node) -> Iterator[Node]:
     if type(param.ty) is BufferType:
         yield from (extent for extent in param.ty.shape if type(extent) is ir.Var)
 
 
-def _loads(node: Any, buffer: Any) -> int:
+def _loads(node: Node, buffer: Node) -> int:
     return _count(node, ir.TensorLoad, lambda load: load.source.same_as(buffer))
 
 
-def _count(node: Any, kind: type, fits: Any) -> int:
+def _count(node: Node, kind: type, fits: Callable[[Node], object]) -> int:
     found = 0
 
-    def visit(one: Any) -> None:
+    def visit(one: Node) -> None:
         nonlocal found
         found += bool(fits(one))
 
@@ -143,10 +141,10 @@ def _count(node: Any, kind: type, fits: Any) -> int:
     return found
 
 
-def _number(value: Any) -> int | None:
+def _number(value: Node) -> int | None:
     return int(value.value) if type(value) is tirx.IntImm else None
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: Node, right: Node) -> bool:
     number = _number(left)
     return number == _number(right) if number is not None else bool(tvm_ffi.structural_equal(left, right))

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from symalloc.planner.memory_plan import Plan
 from symalloc.program.model import Block, If, Instruction, Var
 
-__all__ = ["first_uses"]
-
 
 def first_uses(plan: Plan, body: Block) -> Mapping[Var, Sequence[int]]:
     """The arenas of `plan` (by index) that wait for nothing, each under the instruction of `body` in front of

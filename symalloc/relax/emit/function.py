@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tvm import DataType, relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, Op
@@ -36,12 +35,10 @@ from symalloc.relax.emit.first_uses import first_uses
 from symalloc.relax.emit.guards import Check
 from symalloc.relax.emit.symbols import paired
 from symalloc.relax.emit.tir_emit import PrimBuilder
-from symalloc.relax.extract.arrays import elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.size.atoms import Select
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
-
-__all__ = ["EmissionError", "Surroundings", "emit_function"]
 
 # what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
 # the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
@@ -75,12 +72,12 @@ class Surroundings:
     settled: Collection[Var] = ()
     check: Check
     callees: Mapping[str, GlobalVar] = field(default_factory=dict)
-    arenas: Sequence[Any] = ()
+    arenas: Sequence[Node] = ()
     unplanned: GlobalVar | None = None
 
 
 def emit_function(
-    function: relax.Function, seen: Function, plan: Plan, variables: Mapping[str, Any], around: Surroundings
+    function: relax.Function, seen: Function, plan: Plan, variables: Mapping[str, Node], around: Surroundings
 ) -> relax.Function:
     """`function` with `plan` written into it, and the checks that its match_casts need.
 
@@ -106,10 +103,10 @@ def emit_function(
 class _Home:
     """An arena in the function: a storage of its own, or the tensor that the caller brings."""
 
-    var: Any
+    var: VarNode
     brought: bool = False
 
-    def place(self, offset: Any, shape: Any, dtype: Any, device: Any, type_: Any) -> Any:
+    def place(self, offset: Node, shape: Node, dtype: Node, device: Node, type_: TypeNode) -> Node:
         """The call that gives the tensor of `type_` at `offset` bytes; it says so, for TVM to infer
         nothing.
         """
@@ -125,7 +122,7 @@ class _Writer:
     around: Surroundings
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     homes: dict[int, _Home] = field(default_factory=dict)
-    bound: dict[Expr, Any] = field(default_factory=dict)
+    bound: dict[Expr, Node] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
     places: Mapping[Var, list[tuple[int, Placement]]] = field(init=False)
     due: Mapping[Var, Sequence[int]] = field(default_factory=dict)
@@ -142,7 +139,7 @@ class _Writer:
         points = (*(a.after for a in self.plan.arenas), *(g.after for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
 
-    def bind(self, name: str, value: Any) -> relax.VarBinding:
+    def bind(self, name: str, value: Node) -> relax.VarBinding:
         value = self.builder.normalize(value)
         return relax.VarBinding(relax.Var(name, value.ty), value)
 
@@ -160,7 +157,7 @@ class _Writer:
         planned = self.sequence(function.body, seen.body)
         return self.either(self.around.check.condition(guards, self.prims), planned, function)
 
-    def either(self, condition: Any, planned: relax.SeqExpr, function: relax.Function) -> relax.SeqExpr:
+    def either(self, condition: Node, planned: relax.SeqExpr, function: relax.Function) -> relax.SeqExpr:
         """An If whose else-branch calls the function as it was."""
         call = self.bind("unplanned", Call(self.around.unplanned, list(function.params)))
         fallback = relax.SeqExpr([relax.BindingBlock([call])], call.var)
@@ -198,7 +195,7 @@ class _Writer:
         extent = relax.ShapeExpr([self.prims(arena.size)])
         return self.bind("arena", memory.alloc_storage(extent, arena.device, arena.scope, "uint8"))
 
-    def offset(self, offset: Expr, out: list[relax.Binding]) -> Any:
+    def offset(self, offset: Expr, out: list[relax.Binding]) -> Node:
         """`offset` as a scalar; one that several tensors have is bound where it first stands.
 
         So is a choice: `if_then_else` is a call, which normal form lets stand as an argument nowhere.
@@ -217,7 +214,7 @@ class _Writer:
         self.bound[offset] = variable
         return variable
 
-    def choice(self, chosen: Select, out: list[relax.Binding]) -> Any:
+    def choice(self, chosen: Select, out: list[relax.Binding]) -> Node:
         then, otherwise = self.offset(chosen.then, out), self.offset(chosen.otherwise, out)
         return tirx.if_then_else(self.prims.condition(chosen.condition), then, otherwise)
 
@@ -319,7 +316,7 @@ class _Writer:
             return [*written, relax.VarBinding(binding.var, placed)]
         return [*written, *self.settle(binding.var, placed)]
 
-    def settle(self, var: Any, placed: Any) -> Iterator[relax.VarBinding]:
+    def settle(self, var: VarNode, placed: Node) -> Iterator[relax.VarBinding]:
         """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer."""
         away = relax.VarBinding(relax.Var(f"{var.name}_placed", placed.ty), placed)
         yield away

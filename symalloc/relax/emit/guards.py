@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
@@ -16,9 +15,8 @@ from tvm.ir import Call, StringImm, TupleType
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.options import GuardKind
 from symalloc.relax.emit.tir_emit import PrimBuilder
+from symalloc.relax.ir_types import Node
 from symalloc.size.condition import Condition, conjunction
-
-__all__ = ["ASSERT", "Check"]
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
@@ -35,11 +33,11 @@ class Check:
     taken: set[str]
     kernels: dict[str, tirx.PrimFunc] = field(default_factory=dict)
 
-    def condition(self, guards: Sequence[Guard], prims: PrimBuilder) -> Any:
+    def condition(self, guards: Sequence[Guard], prims: PrimBuilder) -> Node:
         """All `guards` as one scalar condition."""
         return prims.condition(conjunction(g.check for g in guards))
 
-    def call(self, guards: Sequence[Guard], function: str, prims: PrimBuilder) -> Any | None:
+    def call(self, guards: Sequence[Guard], function: str, prims: PrimBuilder) -> Node | None:
         """The call that raises unless all `guards` hold; None where nothing is to be checked.
 
         A guard that stands behind a match_cast raises in a function with a fallback too: by then it has
@@ -51,14 +49,14 @@ class Check:
         claims = [g.condition for g in guards]
         return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
 
-    def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Any:
+    def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
         complaint = f"{function}: a match_cast does not hold"
         return self._raise(conjunction(claims), claims, complaint, function, prims)
 
     def fit(
         self, guards: Sequence[Guard], output: str, source: str, function: str, prims: PrimBuilder
-    ) -> Any | None:
+    ) -> Node | None:
         """The call that raises unless `guards` hold, and with them an output fits into an input."""
         if self.kind == "none":
             return None
@@ -73,7 +71,7 @@ class Check:
         complaint: str,
         function: str,
         prims: PrimBuilder,
-    ) -> Any:
+    ) -> Node:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
         if self.kind == "native":
@@ -85,7 +83,7 @@ class Check:
 
     def _kernel_call(
         self, test: Condition, names: Sequence[str], message: str, symbol: str, prims: PrimBuilder
-    ) -> Any:
+    ) -> Node:
         """Called by its symbol: a direct call of a kernel without effects would be removed as dead code."""
         symbol = self.free_name(symbol)
         params = {name: tirx.Var(name, "int64") for name in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import tvm
 from tvm import relax, tirx
@@ -20,8 +19,7 @@ from symalloc.relax.emit.movable import movable, with_offsets
 from symalloc.relax.emit.settled import uses
 from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.emit.tir_emit import PrimBuilder
-
-__all__ = ["emit_module"]
+from symalloc.relax.ir_types import Node
 
 
 def emit_module(
@@ -127,7 +125,7 @@ class _Emitter:
         )
         return self.add(f"{seen.name}_in_arena", emit_function(copy, seen, plan, variables, inside))
 
-    def add(self, name: str, function: Any) -> GlobalVar:
+    def add(self, name: str, function: Node) -> GlobalVar:
         """Adds a function that only the module itself calls."""
         private = function.without_attr("global_symbol")
         # a builder gives the variable its type; one that held the module would look through all of it

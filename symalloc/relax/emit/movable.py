@@ -8,17 +8,15 @@ among them, and the compiler keeps the alignment of every access: code and resul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import ALIGNMENT
-
-__all__ = ["movable", "with_offsets"]
+from symalloc.relax.ir_types import Node, TypeNode, VarNode
 
 _INDEX = "int64"  # a narrower offset could wrap in a large arena
 
@@ -44,21 +42,21 @@ def movable(kernel: tirx.PrimFunc) -> frozenset[int]:
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
     """`kernel` with the buffers at `positions`, which must be `movable`, at a free multiple of 64 B."""
     params = list(kernel.params)
-    replaced: dict[int, Any] = {}
+    replaced: dict[int, Node] = {}
     for position in positions:
         old = params[position]
         if not _is_zero(old.ty.elem_offset):
             continue
         params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _shifted(old.name, old.ty))
 
-    def renewed(var: Any) -> Any:
+    def renewed(var: VarNode) -> Node:
         return replaced.get(var.__chandle__(), var)
 
     body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
     return tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs, kernel.span)
 
 
-def _plain(type_: Any) -> bool:
+def _plain(type_: TypeNode) -> bool:
     """A dense buffer at offset zero, or at a multiple that ALIGNMENT is one of, whatever it is."""
     if type(type_) is not BufferType or len(type_.strides) > 0 or len(type_.allocated_addr) > 0:
         return False
@@ -70,18 +68,18 @@ def _plain(type_: Any) -> bool:
     return type(type_.elem_offset) is ir.Var and step % max(int(type_.offset_factor), 1) == 0
 
 
-def _elements(type_: Any) -> int | None:
+def _elements(type_: TypeNode) -> int | None:
     """How many elements ALIGNMENT bytes hold; None for types that do not fill bytes, or do not fit."""
     dtype = type_.dtype.dtype
     bits = dtype.bits * dtype.lanes
     return ALIGNMENT * 8 // bits if bits % 8 == 0 and (ALIGNMENT * 8) % bits == 0 else None
 
 
-def _is_zero(offset: Any) -> bool:
+def _is_zero(offset: Node) -> bool:
     return type(offset) is tirx.IntImm and int(offset.value) == 0
 
 
-def _shifted(name: str, old: Any) -> BufferType:
+def _shifted(name: str, old: Node) -> BufferType:
     return BufferType(
         old.dtype,
         old.storage_scope,
@@ -102,7 +100,7 @@ class _Mentions:
     all: Counter[int] = field(default_factory=Counter)
     accesses: Counter[int] = field(default_factory=Counter)
 
-    def callbacks(self) -> tuple[Any, ...]:
+    def callbacks(self) -> tuple[tuple[type, Callable[[Node], None]], ...]:
         return (
             (ir.TensorLoad, self._load),
             (tirx.BufferStore, self._store),
@@ -114,20 +112,20 @@ class _Mentions:
     def only_accessed(self, handle: int) -> bool:
         return self.all[handle] == self.accesses[handle]
 
-    def _mention(self, node: Any) -> None:
+    def _mention(self, node: Node) -> None:
         self.all[node.__chandle__()] += 1
 
-    def _load(self, node: Any) -> None:
+    def _load(self, node: Node) -> None:
         self.accesses[node.source.__chandle__()] += 1
 
-    def _store(self, node: Any) -> None:
+    def _store(self, node: Node) -> None:
         self.accesses[node.buffer.__chandle__()] += 1
 
-    def _block(self, node: Any) -> None:
+    def _block(self, node: Node) -> None:
         for region in (*node.reads, *node.writes):
             self.accesses[region.source.__chandle__()] += 1
 
-    def _call(self, node: Any) -> None:
+    def _call(self, node: Node) -> None:
         """The address of an element leaves the kernel's hands."""
         if getattr(node.op, "name", None) != "tirx.address_of":
             return

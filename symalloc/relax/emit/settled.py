@@ -26,8 +26,6 @@ from symalloc.program.model import (
 )
 from symalloc.program.operands import variables_in, variables_of
 
-__all__ = ["Uses", "uses"]
-
 NOTHING: frozenset[Var] = frozenset()
 NOWHERE: frozenset[int] = frozenset()
 _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tvm import relax
 
 from symalloc.program.model import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.relax.ir_types import Node
 from symalloc.size.expr import Expr
 
-__all__ = ["entry_symbols", "paired"]
 
-
-def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Any]:
+def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Node]:
     """The symbolic variables that the parameters of `function` define, by the names that `seen` gives them.
 
     Variables may share a name in TVM, so they are paired by where they stand in the parameters' types.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Node] = {}
     for param, var in zip(function.params, seen.params, strict=True):
         found.update(paired(param.ty, var.type))
         if isinstance(var.type, ScalarType) and var.type.value is not None:
@@ -29,7 +27,7 @@ def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Any]
     return found
 
 
-def paired(theirs: Any, ours: Type) -> Iterator[tuple[str, Any]]:
+def paired(theirs: Node, ours: Type) -> Iterator[tuple[str, Node]]:
     """The names and variables that stand alone as an extent in a type, in both its forms."""
     match ours:
         case TupleType(fields=fields):
@@ -41,7 +39,7 @@ def paired(theirs: Any, ours: Type) -> Iterator[tuple[str, Any]]:
             yield from _paired_extents(theirs.values, extents)
 
 
-def _paired_extents(theirs: Any, ours: tuple[Expr, ...]) -> Iterator[tuple[str, Any]]:
+def _paired_extents(theirs: Node, ours: tuple[Expr, ...]) -> Iterator[tuple[str, Node]]:
     for one, other in zip(theirs, ours, strict=True):
         name = other.as_symbol
         if name is not None and isinstance(one, relax.Var):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax
 
@@ -20,36 +19,34 @@ from symalloc.program.model import (
     Ownership,
 )
 from symalloc.program.types import TensorType
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
 from symalloc.relax.extract.packed import call_packed
 from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.ir_types import CallNode, Node, elements
 
-__all__ = ["translate_call"]
 
-
-def translate_call(context: Context, head: Head, call: Any) -> Instruction:
+def translate_call(context: Context, head: Head, call: CallNode) -> Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
     op, arguments = call.op, elements(call.args)
     rule = _CALLEES.get(type(op))
     try:
         if rule is not None:
-            return rule(context, head, call, op, arguments)  # type: ignore[no-any-return]
+            return rule(context, head, call, op, arguments)
         return context.not_understood(head, "a call of a function value (a closure)", [op, *arguments])
     except NotASizeError as reason:
         return context.not_understood(head, f"{_callee_name(call)} with {reason}", _tensor_arguments(call))
 
 
-def _callee_name(call: Any) -> str:
+def _callee_name(call: CallNode) -> str:
     op = call.op
     name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", None)
     return f"`{name}`" if name else "a call"
 
 
-def _tensor_arguments(call: Any) -> list[Any]:
+def _tensor_arguments(call: CallNode) -> list[Node]:
     """The arguments, those inside a literal argument tuple one by one."""
-    flat: list[Any] = []
+    flat: list[Node] = []
     for argument in call.args:
         flat.extend(argument.fields if type(argument) is ir.Tuple else (argument,))
     return flat
@@ -58,7 +55,7 @@ def _tensor_arguments(call: Any) -> list[Any]:
 # -- by kind of callee -------------------------------------------------------------------------------------
 
 
-def _global(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
+def _global(context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]) -> Instruction:
     name = context.callee_name(op)
     module = context.module
     if name in module.kernels:
@@ -67,15 +64,17 @@ def _global(context: Context, head: Head, call: Any, op: Any, arguments: Sequenc
         return CallFunction(**head, name=name, arguments=context.operands(arguments))
     symbol = module.externs.get(name)
     if symbol is not None:
-        return call_packed(context, head, symbol, arguments, pure=False)
+        return call_packed(context, head, call, symbol, arguments, pure=False)
     return not_a_size(f"`{name}`, which the module does not define")
 
 
-def _extern(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
-    return call_packed(context, head, str(op.global_symbol), arguments, pure=False)
+def _extern(context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]) -> Instruction:
+    return call_packed(context, head, call, str(op.global_symbol), arguments, pure=False)
 
 
-def _operator(context: Context, head: Head, call: Any, op: Any, arguments: Sequence[Any]) -> Instruction:
+def _operator(
+    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
+) -> Instruction:
     name = context.callee_name(op)
     rule = _OPERATORS.get(name)
     if rule is not None:
@@ -91,12 +90,12 @@ def _operator(context: Context, head: Head, call: Any, op: Any, arguments: Seque
     )
 
 
-def _attributes(attrs: Any, wanted: tuple[str, ...]) -> dict[str, str]:
+def _attributes(attrs: Node, wanted: tuple[str, ...]) -> dict[str, str]:
     found = ((name, getattr(attrs, name, None)) for name in wanted)
     return {name: str(value) for name, value in found if value is not None}
 
 
-_CALLEES: Mapping[type, Any] = {
+_CALLEES: Mapping[type, Callable[[Context, Head, CallNode, Node, Sequence[Node]], Instruction]] = {
     ir.Op: _operator,
     ir.GlobalVar: _global,
     relax.ExternFunc: _extern,
@@ -106,7 +105,7 @@ _CALLEES: Mapping[type, Any] = {
 
 
 @takes(2)
-def _call_tir(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     callee = arguments[0]
     if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("a callee that is no PrimFunc of the module")
@@ -122,7 +121,7 @@ def _call_tir(context: Context, head: Head, call: Any, arguments: Sequence[Any])
     )
 
 
-def _outputs(context: Context, call: Any) -> tuple[TensorType, ...]:
+def _outputs(context: Context, call: CallNode) -> tuple[TensorType, ...]:
     declared = call.ty_args[0]
     fields = declared.fields if type(declared) is ir.TupleType else (declared,)
     outputs = tuple(context.types.of(field) for field in fields)
@@ -130,25 +129,25 @@ def _outputs(context: Context, call: Any) -> tuple[TensorType, ...]:
     return known if len(known) == len(outputs) else not_a_size("a result that is no tensor")
 
 
-def _literal_tuple(context: Context, node: Any) -> tuple[Operand, ...]:
+def _literal_tuple(context: Context, node: Node) -> tuple[Operand, ...]:
     if type(node) is not ir.Tuple:
         not_a_size("arguments that are no tuple literal")
     return context.operands(elements(node.fields))
 
 
 @takes(1)
-def _pure_packed(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
-    return call_packed(context, head, _packed_name(arguments[0]), arguments[1:], pure=True)
+def _pure_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+    return call_packed(context, head, call, _packed_name(arguments[0]), arguments[1:], pure=True)
 
 
-def _packed_name(callee: Any) -> str:
+def _packed_name(callee: Node) -> str:
     if type(callee) is not relax.ExternFunc:
         not_a_size("a callee that is no packed function")
     return str(callee.global_symbol)
 
 
 @takes(1)
-def _inplace_packed(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _inplace_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return CallPacked(
         **head,
         name=_packed_name(arguments[0]),
@@ -160,7 +159,9 @@ def _inplace_packed(context: Context, head: Head, call: Any, arguments: Sequence
 
 
 @takes(2)
-def _destination_passing(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _destination_passing(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> Instruction:
     return CallPacked(
         **head,
         name=_packed_name(arguments[0]),
@@ -171,14 +172,14 @@ def _destination_passing(context: Context, head: Head, call: Any, arguments: Seq
 
 
 @takes(2)
-def _with_context(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _with_context(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     packed = arguments[1]
     inner = elements(packed.fields) if type(packed) is ir.Tuple else [packed]
-    return call_packed(context, head, _packed_name(arguments[0]), inner, pure=False)
+    return call_packed(context, head, call, _packed_name(arguments[0]), inner, pure=False)
 
 
 @takes(2)
-def _python_function(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _python_function(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return CallPacked(
         **head,
         name=str(getattr(arguments[0], "value", "a Python function")),
@@ -188,7 +189,7 @@ def _python_function(context: Context, head: Head, call: Any, arguments: Sequenc
     )
 
 
-def _closure(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _closure(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return context.not_understood(head, "a closure", _tensor_arguments(call))
 
 
@@ -196,16 +197,16 @@ def _closure(context: Context, head: Head, call: Any, arguments: Sequence[Any]) 
 
 
 @takes(1)
-def _assert(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _assert(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return Assert(**head, condition=context.condition(arguments[0]))
 
 
 @takes(1)
-def _same_value(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _same_value(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return Alias(**head, source=context.operand(arguments[0]))
 
 
-def _reshape(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     if context.module.lowered:
         return reshape(context, head, call, arguments)
     return CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))

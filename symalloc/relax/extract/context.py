@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias, TypedDict
+from typing import NoReturn, TypeAlias, TypedDict
 
 from tvm import ir, relax, runtime
 from tvm.ir.prim import expr as prim
@@ -25,15 +25,13 @@ from symalloc.program.model import (
 )
 from symalloc.program.span import Span
 from symalloc.program.types import ScalarType, StorageType, TensorType
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.types import Types
+from symalloc.relax.ir_types import CallNode, Node, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
-
-__all__ = ["VARIABLES", "Context", "Handler", "Head", "ModuleFacts", "not_a_size", "takes"]
 
 VARIABLES = (ir.Var, relax.DataflowVar)
 _MAX_CONSTANT_ELEMENTS = 64
@@ -61,7 +59,7 @@ class ModuleFacts:
     externs: Mapping[str, str] = field(default_factory=dict)
     symbols: Mapping[str, str] = field(default_factory=dict)
     lowered: bool = False
-    devices: tuple[Any, ...] = ()
+    devices: tuple[Node, ...] = ()
 
 
 class Context:
@@ -78,7 +76,7 @@ class Context:
         self.types = Types(self.form, self.symbols, module.devices)
         self.out: list[Instruction] = []
         self._vars: dict[int, Var] = {}
-        self._constants: dict[int, tuple[Any, Operand]] = {}
+        self._constants: dict[int, tuple[Node, Operand]] = {}
         self._nulls: set[int] = set()
         self._names: dict[int, str] = {}
         self._unbound: dict[int, Var] = {}
@@ -86,7 +84,7 @@ class Context:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: Any, given: Any = None) -> Var:
+    def declare(self, var: VarNode, given: Node | None = None) -> Var:
         """Our variable for `var`; an integer becomes a symbol unless it stands for an expression.
 
         `given` is TVM's type of it, where the caller has asked for that already.
@@ -111,27 +109,27 @@ class Context:
         """The variables used so far that nothing has bound."""
         return tuple(self._unbound.values())
 
-    def _scalar_type(self, var: Any, type_: ScalarType) -> ScalarType:
+    def _scalar_type(self, var: VarNode, type_: ScalarType) -> ScalarType:
         if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
             return type_
         self.symbols.define(var, Origin.SCALAR)
         return ScalarType(value=self.symbols.resolve(var), dtype=type_.dtype)
 
-    def retype(self, var: Any, made: Var) -> None:
+    def retype(self, var: VarNode, made: Var) -> None:
         """`made` takes the place of what `declare` returned for `var`."""
         self._vars[var.__chandle__()] = made
 
-    def note_null(self, var: Any) -> None:
+    def note_null(self, var: VarNode) -> None:
         """`var` is bound to R.null_value(): it stands for an argument left out."""
         self._nulls.add(var.__chandle__())
 
-    def is_absent(self, node: Any) -> bool:
+    def is_absent(self, node: Node) -> bool:
         """Whether an optional argument was left out: an empty tuple, or a null value."""
         if type(node) is ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
 
-    def callee_name(self, op: Any) -> str:
+    def callee_name(self, op: Node) -> str:
         """The name of an operator, or of a function of the module; TVM makes a new string each time it is
         asked.
         """
@@ -143,7 +141,7 @@ class Context:
 
     # -- operands -------------------------------------------------------------------------------------------
 
-    def operand(self, node: Any) -> Operand:
+    def operand(self, node: Node) -> Operand:
         """What an argument refers to; raises NotASizeError for a shape without an exact form."""
         kind = type(node)
         if kind in VARIABLES:
@@ -154,11 +152,11 @@ class Context:
         rule = _OPERANDS.get(kind)
         return self._scalar(node) if rule is None else rule(self, node)
 
-    def operands(self, nodes: Iterable[Any]) -> tuple[Operand, ...]:
+    def operands(self, nodes: Iterable[Node]) -> tuple[Operand, ...]:
         """The operands of several arguments."""
         return tuple([self.operand(node) for node in nodes])
 
-    def _free_variable(self, node: Any) -> Operand:
+    def _free_variable(self, node: Node) -> Operand:
         """A symbol used as a value, or a variable bound further on (in another branch), or nowhere."""
         if type(node.ty) is ir.PrimType:
             return self._scalar(node)
@@ -166,26 +164,26 @@ class Context:
         made = self._unbound[handle] = self._vars[handle] = Var(node.name, self.types.of(node.ty))
         return made
 
-    def _scalar(self, node: Any) -> Scalar:
+    def _scalar(self, node: Node) -> Scalar:
         try:
             return Scalar(self.form.expr(node))
         except NotASizeError:
             return Scalar(None)
 
-    def _shape(self, node: Any) -> Operand:
+    def _shape(self, node: Node) -> Operand:
         return ShapeValue(self.types.shape(node))
 
-    def _tuple_literal(self, node: Any) -> Operand:
+    def _tuple_literal(self, node: Node) -> Operand:
         return TupleValue(self.operands(elements(node.fields)))
 
-    def _constant(self, node: Any) -> Operand:
+    def _constant(self, node: Node) -> Operand:
         handle = node.__chandle__()
         found = self._constants.get(handle)
         if found is None:
             found = self._constants[handle] = (node, self._convert_constant(node))
         return found[1]
 
-    def _convert_constant(self, node: Any) -> Operand:
+    def _convert_constant(self, node: Node) -> Operand:
         value = node.value
         if not isinstance(value, runtime.Tensor):
             return Text(str(value))
@@ -196,24 +194,24 @@ class Context:
 
     # -- sizes and conditions -------------------------------------------------------------------------------
 
-    def constant(self, node: Any, what: str) -> int:
+    def constant(self, node: Node, what: str) -> int:
         """An integer argument that must be a constant; raises NotASizeError naming `what`."""
         if type(node) is prim.IntImm:
             return int(node.value)
         value = self.form.expr(node).as_constant
         return not_a_size(f"{what} that is no constant") if value is None else value
 
-    def text(self, node: Any, what: str) -> str:
+    def text(self, node: Node, what: str) -> str:
         """A string argument that must be a literal; raises NotASizeError naming `what`."""
         return str(node.value) if type(node) is ir.StringImm else not_a_size(f"{what} that is no literal")
 
-    def dtype_of(self, node: Any) -> Any:
+    def dtype_of(self, node: Node) -> Node:
         """The dtype that an `R.dtype(…)` argument holds; raises NotASizeError for anything else."""
         if type(node) is not ir.GenericConst or isinstance(node.value, runtime.Tensor):
             not_a_size("a dtype that is no literal")
         return node.value
 
-    def condition(self, node: Any) -> Condition | None:
+    def condition(self, node: Node) -> Condition | None:
         """The condition an If or assertion asks for; None where it is none on sizes."""
         if type(node) is ir.GenericConst:
             operand = self.operand(node)
@@ -224,7 +222,7 @@ class Context:
         except NotASizeError:
             return None
 
-    def not_understood(self, head: Head, what: str, reads: Any = ()) -> NotUnderstood:
+    def not_understood(self, head: Head, what: str, reads: Iterable[Node] = ()) -> NotUnderstood:
         """The instruction for what is not verified; `reads` are TVM expressions."""
         known: list[Operand] = []
         for node in reads:
@@ -239,14 +237,14 @@ class Context:
         return var.type.shape if isinstance(var.type, TensorType) else None
 
 
-Handler: TypeAlias = Callable[[Context, Head, Any, Sequence[Any]], Instruction]
+Handler: TypeAlias = Callable[[Context, Head, Node, Sequence[Node]], Instruction]
 
 
 def takes(least: int) -> Callable[[Handler], Handler]:
     """A handler of calls with at least so many arguments; fewer are not understood."""
 
     def wrap(handler: Handler) -> Handler:
-        def checked(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+        def checked(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
             if len(arguments) < least:
                 not_a_size(f"{len(arguments)} arguments where {least} are needed")
             return handler(context, head, call, arguments)
@@ -261,7 +259,7 @@ def not_a_size(reason: str) -> NoReturn:
     raise NotASizeError(reason)
 
 
-def _small_integers(value: Any, type_: TensorType) -> tuple[int, ...] | None:
+def _small_integers(value: Node, type_: TensorType) -> tuple[int, ...] | None:
     dtype, numel = type_.dtype, type_.numel
     count = None if numel is None else numel.as_constant
     if dtype is None or count is None or count > _MAX_CONSTANT_ELEMENTS:
@@ -271,7 +269,7 @@ def _small_integers(value: Any, type_: TensorType) -> tuple[int, ...] | None:
     return tuple(int(element) for element in value.numpy().flatten())
 
 
-_OPERANDS: dict[type, Any] = {
+_OPERANDS: Mapping[type, Callable[[Context, Node], Operand]] = {
     relax.ShapeExpr: Context._shape,
     ir.Tuple: Context._tuple_literal,
     ir.GenericConst: Context._constant,

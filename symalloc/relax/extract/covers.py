@@ -7,12 +7,12 @@ dimension in any order, under no condition.  Everything else may leave an elemen
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-__all__ = ["Nest", "covered", "idle_loops", "stores"]
+from symalloc.relax.ir_types import Node
 
 _PLAIN_LOOPS = frozenset(
     {tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED}
@@ -26,19 +26,19 @@ class Nest(NamedTuple):
     stands for, by its address: a loop variable or a constant.
     """
 
-    statement: Any
-    extents: dict[int, Any]
-    axes: dict[int, Any]
+    statement: Node
+    extents: dict[int, Node]
+    axes: dict[int, Node]
 
 
-def covered(body: Any) -> set[int]:
+def covered(body: Node) -> set[int]:
     """The addresses of the buffers that `body` stores to at every index, provided that nothing leaves a
     loop early.
     """
     return {nest.statement.buffer.__chandle__() for nest in stores(body) if _is_full(nest)}
 
 
-def stores(body: Any) -> Iterator[Nest]:
+def stores(body: Node) -> Iterator[Nest]:
     """The stores of `body` that stand under nothing but loops from 0 on."""
     pending = [Nest(body, {}, {})]
     while pending:
@@ -66,7 +66,7 @@ def _inner(nest: Nest) -> list[Nest]:
     return []
 
 
-def _is_plain(loop: Any) -> bool:
+def _is_plain(loop: Node) -> bool:
     return _integer(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
 
 
@@ -76,7 +76,7 @@ def _is_full(nest: Nest) -> bool:
     return idle is not None and all((_integer(extent) or 0) >= 1 for extent in idle)
 
 
-def idle_loops(nest: Nest) -> list[Any] | None:
+def idle_loops(nest: Nest) -> list[Node] | None:
     """The extents of the loops that a store's place does not depend on; None where the others do not run
     through all of its buffer, each place once.
     """
@@ -95,15 +95,15 @@ def idle_loops(nest: Nest) -> list[Any] | None:
     return list(unused.values())
 
 
-def _resolved(value: Any, axes: dict[int, Any]) -> Any:
+def _resolved(value: Node, axes: dict[int, Node]) -> Node:
     return axes.get(value.__chandle__(), value) if type(value) is ir.Var else value
 
 
-def _integer(value: Any) -> int | None:
+def _integer(value: Node) -> int | None:
     return int(value.value) if type(value) is tirx.IntImm else None
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: Node, right: Node) -> bool:
     number = _integer(left)
     if number is not None:
         return number == _integer(right)

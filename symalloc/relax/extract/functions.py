@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import tvm_ffi
 from tvm import ir, relax, tirx
@@ -27,16 +26,14 @@ from symalloc.program.model import (
 )
 from symalloc.program.span import Span
 from symalloc.program.types import StorageType
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements
 
-__all__ = ["extract_function"]
 
-
-def extract_function(name: str, function: Any, module: ModuleFacts, places: Places = NO_PLACES) -> Function:
+def extract_function(name: str, function: Node, module: ModuleFacts, places: Places = NO_PLACES) -> Function:
     """The function in our form; what is not understood becomes an instruction that says so."""
     return FunctionExtractor(module, places).run(name, function)
 
@@ -44,12 +41,12 @@ def extract_function(name: str, function: Any, module: ModuleFacts, places: Plac
 class FunctionExtractor(Context):
     """Walks one function.  Invariant: a variable is declared before anything that uses it is translated."""
 
-    def run(self, name: str, function: Any) -> Function:
+    def run(self, name: str, function: Node) -> Function:
         """The whole function."""
         params = self._params(function.params)
         signature = dict(self.symbols.original)
         body = self._whole(function.body)
-        attributes = function.attrs or {}
+        attributes: Mapping[str, Node] = function.attrs or {}
         return Function(
             name=name,
             params=params,
@@ -63,12 +60,12 @@ class FunctionExtractor(Context):
             result_span=self.places.result,
         )
 
-    def _params(self, params: Any) -> tuple[Var, ...]:
+    def _params(self, params: Node) -> tuple[Var, ...]:
         for param in params:
             self.types.define(param.ty, Origin.DIMENSION)
         return tuple(self.declare(param) for param in params)
 
-    def _whole(self, body: Any) -> Block:
+    def _whole(self, body: Node) -> Block:
         """The body; variables that nothing binds are said to be so at its start."""
         block = self._block(body)
         said = [
@@ -79,14 +76,14 @@ class FunctionExtractor(Context):
 
     # -- blocks ---------------------------------------------------------------------------------------------
 
-    def _block(self, body: Any) -> Block:
+    def _block(self, body: Node) -> Block:
         outer, self.out = self.out, []
         result = self._sequence(body)
         block = Block(instructions=tuple(self.out), result=result)
         self.out = outer
         return block
 
-    def _sequence(self, body: Any) -> Operand:
+    def _sequence(self, body: Node) -> Operand:
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
         for block in elements(body.blocks):
@@ -94,21 +91,21 @@ class FunctionExtractor(Context):
                 self._binding(binding)
         return self._value_operand(body.body)
 
-    def _value_operand(self, node: Any) -> Operand:
+    def _value_operand(self, node: Node) -> Operand:
         """The value that a block yields; one that is no operand is bound to a variable of its own."""
         try:
             return self.operand(node)
         except NotASizeError:
             return self._bind_temporary(node)
 
-    def operand(self, node: Any) -> Operand:
+    def operand(self, node: Node) -> Operand:
         """As Context.operand; calls, tuple fields, branches and sequences are bound first."""
         kind = type(node)
         if kind in _COMPUTED or (kind is ir.Call and type(node.ty) is not ir.PrimType):
             return self._bind_temporary(node)
         return super().operand(node)
 
-    def _bind_temporary(self, node: Any) -> Operand:
+    def _bind_temporary(self, node: Node) -> Operand:
         """Binds a value that has no variable in the module."""
         head = Head(var=Var("_", self.types.of(node.ty)), span=None, text="")
         made = self._translate(head, node)
@@ -117,7 +114,7 @@ class FunctionExtractor(Context):
 
     # -- bindings -------------------------------------------------------------------------------------------
 
-    def _binding(self, binding: Any) -> None:
+    def _binding(self, binding: BindingNode) -> None:
         if type(binding) is relax.MatchCast:
             self._match_cast(binding)
             return
@@ -134,7 +131,7 @@ class FunctionExtractor(Context):
         if type(made) is CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
-    def _match_cast(self, binding: Any) -> None:
+    def _match_cast(self, binding: BindingNode) -> None:
         span, text = self.places.of(binding.var, binding.value)
         source = self._value_operand(binding.value)
         defines = self.types.define(binding.ty, Origin.CAST)
@@ -146,7 +143,7 @@ class FunctionExtractor(Context):
             MatchCast(var=var, span=span, text=text, source=source, target=target, defines=defines)
         )
 
-    def _bind_scalar(self, var: Any, value: Any, span: Span | None, text: str) -> bool:
+    def _bind_scalar(self, var: VarNode, value: Node, span: Span | None, text: str) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
         try:
             if str(var.ty.dtype) == "bool":
@@ -163,33 +160,33 @@ class FunctionExtractor(Context):
 
     # -- values ---------------------------------------------------------------------------------------------
 
-    def _translate(self, head: Head, value: Any) -> Instruction:
+    def _translate(self, head: Head, value: Node) -> Instruction:
         try:
             return _VALUES.get(type(value), FunctionExtractor._alias)(self, head, value)
         except NotASizeError as reason:
             return self.not_understood(head, str(reason), getattr(value, "fields", ()))
 
-    def _alias(self, head: Head, value: Any) -> Instruction:
+    def _alias(self, head: Head, value: Node) -> Instruction:
         source = self.operand(value)
         if isinstance(source, Var) and isinstance(source.type, StorageType):
             head = Head(var=self.as_storage(head["var"]), span=head["span"], text=head["text"])
         return Alias(**head, source=source)
 
-    def _tuple(self, head: Head, value: Any) -> Instruction:
+    def _tuple(self, head: Head, value: Node) -> Instruction:
         return MakeTuple(**head, fields=self.operands(elements(value.fields)))
 
-    def _field(self, head: Head, value: Any) -> Instruction:
+    def _field(self, head: Head, value: Node) -> Instruction:
         return TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
 
-    def _local_function(self, head: Head, value: Any) -> Instruction:
+    def _local_function(self, head: Head, value: Node) -> Instruction:
         """A closure reads what it captures; one that calls itself does not capture itself."""
         made = self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
         return replace(made, reads=tuple(read for read in made.reads if read is not made.var))
 
-    def _sequence_value(self, head: Head, value: Any) -> Instruction:
+    def _sequence_value(self, head: Head, value: Node) -> Instruction:
         return Alias(**head, source=self._sequence(value))
 
-    def _if(self, head: Head, value: Any) -> Instruction:
+    def _if(self, head: Head, value: Node) -> Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
         with self.places.branch(taken=True):
             then = self._block(value.true_branch)
@@ -198,25 +195,25 @@ class FunctionExtractor(Context):
         return If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
 
 
-def _declared(attributes: Any, key: str, signature: Mapping[str, str]) -> dict[str, int]:
+def _declared(attributes: Mapping[str, Node], key: str, signature: Mapping[str, str]) -> dict[str, int]:
     """The bounds that an attribute declares, by our names for the symbols of the signature.
 
     What is no integer, which TVM's planner refuses, declares nothing.
     """
-    bounds = attributes.get(key, {})
+    bounds = attributes.get(key)
     given = dict(bounds.items()) if isinstance(bounds, tvm_ffi.Map) else {}
     numbers = {str(name): int(value) for name, value in given.items() if isinstance(value, int | tirx.IntImm)}
     return {ours: numbers[theirs] for ours, theirs in signature.items() if theirs in numbers}
 
 
-def _declared_lower(attributes: Any, signature: Mapping[str, str]) -> dict[str, int]:
+def _declared_lower(attributes: Mapping[str, Node], signature: Mapping[str, str]) -> dict[str, int]:
     listed = attributes.get("tir_non_negative_var", ())
     names = {str(name) for name in listed} if isinstance(listed, tvm_ffi.Array) else set()
     zeros = {ours: 0 for ours, theirs in signature.items() if theirs in names}
     return zeros | _declared(attributes, "tir_var_lower_bound", signature)
 
 
-_VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Any], Instruction]] = {
+_VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Node], Instruction]] = {
     ir.Call: translate_call,
     ir.Tuple: FunctionExtractor._tuple,
     ir.TupleGetItem: FunctionExtractor._field,

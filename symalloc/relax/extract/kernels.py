@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
@@ -17,13 +16,12 @@ from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.types import to_dtype
+from symalloc.relax.ir_types import Node, TypeNode
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["extract_kernel"]
 
-
-def extract_kernel(name: str, function: Any) -> Kernel:
+def extract_kernel(name: str, function: Node) -> Kernel:
     """The kernel seen from outside; extents are expressions over the kernel's own symbols.
 
     A bare pointer parameter has neither shape nor dtype, and counts as read and written.
@@ -40,7 +38,7 @@ def extract_kernel(name: str, function: Any) -> Kernel:
     return Kernel(name=name, parameters=parameters, undefined=undefined, asserts=asserts)
 
 
-def _asserted(body: Any, form: TirForm) -> Iterator[Condition]:
+def _asserted(body: Node, form: TirForm) -> Iterator[Condition]:
     """The conditions of assertions that stand at the top of the body, where those are about sizes."""
     for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
         if type(statement) is tirx.AssertStmt:
@@ -50,7 +48,7 @@ def _asserted(body: Any, form: TirForm) -> Iterator[Condition]:
                 continue
 
 
-def _define(param: Any, symbols: Symbols) -> None:
+def _define(param: Node, symbols: Symbols) -> None:
     type_ = param.ty
     if type(type_) is ir.PrimType:
         symbols.define(param, Origin.SCALAR)
@@ -60,7 +58,9 @@ def _define(param: Any, symbols: Symbols) -> None:
                 symbols.define(extent, Origin.DIMENSION)
 
 
-def _parameter(param: Any, form: TirForm, symbols: Symbols, effects: _Effects) -> KernelBuffer | KernelScalar:
+def _parameter(
+    param: Node, form: TirForm, symbols: Symbols, effects: _Effects
+) -> KernelBuffer | KernelScalar:
     type_ = param.ty
     if type(type_) is ir.PrimType:
         return KernelScalar(name=symbols.resolve(param).as_symbol or param.name)
@@ -79,18 +79,18 @@ def _parameter(param: Any, form: TirForm, symbols: Symbols, effects: _Effects) -
     )
 
 
-def _extents(shape: Any, form: TirForm) -> tuple[Expr, ...] | None:
+def _extents(shape: Node, form: TirForm) -> tuple[Expr, ...] | None:
     try:
         return tuple(form.expr(extent) for extent in shape)
     except NotASizeError:
         return None
 
 
-def _buffer_dtype(type_: Any) -> DType | None:
+def _buffer_dtype(type_: TypeNode) -> DType | None:
     return to_dtype(type_.dtype)
 
 
-def _offset_factor(type_: Any) -> int | None:
+def _offset_factor(type_: TypeNode) -> int | None:
     """None for a buffer that must start at byte 0 of its allocation; a free offset is bound by the caller."""
     return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
 
@@ -115,7 +115,7 @@ class _Effects:
     leaves_early: bool = False
     in_full: set[int] = field(default_factory=set)
 
-    def of(self, param: Any) -> tuple[bool, bool]:
+    def of(self, param: Node) -> tuple[bool, bool]:
         """(reads, writes).  A mention that is no load, store or declaration may do both."""
         key = param.__chandle__()
         plain = self.loads[key] + self.stores[key] + self.declared[key]
@@ -125,21 +125,21 @@ class _Effects:
 
     # callbacks of the walk
 
-    def load(self, node: Any) -> None:
+    def load(self, node: Node) -> None:
         self.loads[node.source.__chandle__()] += 1
 
-    def store(self, node: Any) -> None:
+    def store(self, node: Node) -> None:
         self.stores[node.buffer.__chandle__()] += 1
 
-    def mention(self, node: Any) -> None:
+    def mention(self, node: Node) -> None:
         self.mentions[node.__chandle__()] += 1
 
-    def block(self, node: Any) -> None:
+    def block(self, node: Node) -> None:
         """The regions that a block declares are no accesses; its body holds those."""
         for region in (*node.reads, *node.writes):
             self.declared[region.source.__chandle__()] += 1
 
-    def call(self, node: Any) -> None:
+    def call(self, node: Node) -> None:
         """The address of an element lets the callee do anything to the buffer."""
         name = getattr(node.op, "name", None)
         if name in _LEAVES:
@@ -149,12 +149,12 @@ class _Effects:
                 if type(argument) is ir.TensorLoad:
                     self.exposed.add(argument.source.__chandle__())
 
-    def leave(self, node: Any) -> None:
+    def leave(self, node: Node) -> None:
         """A return, a break, a loop that goes on as long as it likes."""
         self.leaves_early = True
 
 
-def _effects(body: Any) -> _Effects:
+def _effects(body: Node) -> _Effects:
     effects = _Effects()
     callbacks = (
         (ir.TensorLoad, effects.load),

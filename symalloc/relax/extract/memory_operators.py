@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from tvm import ir
 
@@ -18,20 +18,11 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.types import DType, TensorType
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.types import to_dtype
+from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import product
-
-__all__ = [
-    "MEMORY_OPERATORS",
-    "ensure_zero_offset",
-    "place_tensor",
-    "reserve_vm_storage",
-    "reshape",
-    "take_view",
-]
 
 
 def _reserve_storage(
@@ -39,10 +30,10 @@ def _reserve_storage(
     head: Head,
     dialect: Literal["memory", "vm"],
     *,
-    size: Any,
-    device: Any,
-    scope: Any,
-    dtype: Any,
+    size: Node,
+    device: Node,
+    scope: Node,
+    dtype: Node,
 ) -> Instruction:
     """A storage; the R.vm dialect counts its size in elements of `dtype`, R.memory in bytes."""
     element = to_dtype(context.dtype_of(dtype))
@@ -62,7 +53,7 @@ def _reserve_storage(
 
 
 @takes(4)
-def place_tensor(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
     return AllocTensor(
         **head,
@@ -74,26 +65,28 @@ def place_tensor(context: Context, head: Head, call: Any, arguments: Sequence[An
     )
 
 
-def _known_dtype(context: Context, node: Any) -> DType:
+def _known_dtype(context: Context, node: Node) -> DType:
     found = to_dtype(context.dtype_of(node))
     return not_a_size("a tensor of unknown dtype") if found is None else found
 
 
 @takes(4)
-def _memory_storage(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _memory_storage(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     size, device, scope, dtype = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "memory", size=size, device=device, scope=scope, dtype=dtype)
 
 
 @takes(4)
-def reserve_vm_storage(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def reserve_vm_storage(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> Instruction:
     """R.vm.alloc_storage and vm.builtin.alloc_storage: (size, device, dtype, scope)."""
     size, device, dtype, scope = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "vm", size=size, device=device, scope=scope, dtype=dtype)
 
 
 @takes(3)
-def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return AllocFresh(
         **head,
         shape=context.types.shape_or_none(arguments[0]),
@@ -105,14 +98,14 @@ def _fresh_tensor(context: Context, head: Head, call: Any, arguments: Sequence[A
 
 def _kill(kind: Literal["tensor", "storage", "object"]) -> Handler:
     @takes(1)
-    def handler(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+    def handler(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
         return Kill(**head, target=context.operand(arguments[0]), kind=kind)
 
     return handler
 
 
 @takes(1)
-def take_view(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def take_view(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
     absent = context.is_absent
     given = [None if i >= len(arguments) or absent(arguments[i]) else arguments[i] for i in (1, 2, 3)]
@@ -130,13 +123,15 @@ def take_view(context: Context, head: Head, call: Any, arguments: Sequence[Any])
 
 
 @takes(1)
-def ensure_zero_offset(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def ensure_zero_offset(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> Instruction:
     """The same bytes where the offset is a multiple of 64, else a copy."""
     return _same_bytes(context, head, arguments[0], context.known_extents(head["var"]), "ensure_zero_offset")
 
 
 @takes(2)
-def reshape(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
     return _same_bytes(context, head, arguments[0], context.types.shape(arguments[1]), "reshape")
 
@@ -144,7 +139,7 @@ def reshape(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -
 def _same_bytes(
     context: Context,
     head: Head,
-    source: Any,
+    source: Node,
     shape: tuple[Expr, ...] | None,
     kind: Literal["reshape", "ensure_zero_offset"],
 ) -> Instruction:
@@ -155,7 +150,7 @@ def _same_bytes(
 
 @takes(2)
 def _call_kernel_dynamically(
-    context: Context, head: Head, call: Any, arguments: Sequence[Any]
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
 ) -> Instruction:
     """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
     callee, packed = arguments[0], arguments[1]

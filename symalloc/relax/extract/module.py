@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tvm import ir, relax, tirx
 
 from symalloc.program.model import Function, Kernel, Program
 from symalloc.program.span import Source
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import ModuleFacts
 from symalloc.relax.extract.functions import extract_function
 from symalloc.relax.extract.kernels import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.extract.spans import NO_PLACES, ScriptText
-
-__all__ = ["extract", "locate"]
+from symalloc.relax.ir_types import CallNode, Node, elements
 
 
 def extract(
@@ -67,28 +64,28 @@ def _program(
     return Program(name=name, functions=functions, kernels=kernels, stage=stage, source=source)
 
 
-def _symbol(function: Any) -> str:
+def _symbol(function: Node) -> str:
     """What a kernel is exported as; empty for a private one."""
     return str((function.attrs or {}).get("global_symbol", ""))
 
 
-def _devices(mod: ir.IRModule) -> tuple[Any, ...]:
+def _devices(mod: ir.IRModule) -> tuple[Node, ...]:
     return tuple(mod.global_infos["vdevice"]) if "vdevice" in mod.global_infos else ()
 
 
-def _is_lowered(body: Any, kernels: Mapping[str, Kernel]) -> bool:
+def _is_lowered(body: Node, kernels: Mapping[str, Kernel]) -> bool:
     """Whether a function holds memory operators or direct kernel calls; looks no further than the first."""
     return any(_is_low_level(call, kernels) for call in _calls(body))
 
 
-def _is_low_level(call: Any, kernels: Mapping[str, Kernel]) -> bool:
+def _is_low_level(call: CallNode, kernels: Mapping[str, Kernel]) -> bool:
     op = call.op
     if type(op) is ir.Op:
         return op.name in MEMORY_OPERATORS
     return type(op) is ir.GlobalVar and op.name_hint in kernels
 
 
-def _calls(body: Any) -> Iterator[Any]:
+def _calls(body: Node) -> Iterator[Node]:
     if type(body) is not relax.SeqExpr:
         return
     for block in body.blocks:

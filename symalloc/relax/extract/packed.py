@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tvm import ir
 
@@ -19,7 +18,6 @@ from symalloc.program.model import (
     TakeField,
 )
 from symalloc.program.types import Type
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import (
     ensure_zero_offset,
@@ -29,17 +27,16 @@ from symalloc.relax.extract.memory_operators import (
     take_view,
 )
 from symalloc.relax.extract.types import holds_memory
-
-__all__ = ["call_packed"]
+from symalloc.relax.ir_types import CallNode, Node, elements
 
 
 def call_packed(
-    context: Context, head: Head, name: str, arguments: Sequence[Any], *, pure: bool
+    context: Context, head: Head, call: CallNode, name: str, arguments: Sequence[Node], *, pure: bool
 ) -> Instruction:
     """A call of the packed function `name` with TVM's `arguments`; raises NotASizeError."""
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(context, head, None, arguments)
+        return special(context, head, call, arguments)
     kernel = context.module.symbols.get(name)
     if kernel is not None:
         return CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
@@ -63,27 +60,27 @@ def _ownership(name: str, result: Type) -> Ownership:
 
 
 @takes(1)
-def _assert(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _assert(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return Assert(**head, condition=context.condition(arguments[0]))
 
 
 @takes(1)
-def _alias(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _alias(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return Alias(**head, source=context.operand(arguments[0]))
 
 
-def _make_tuple(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _make_tuple(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     return MakeTuple(**head, fields=context.operands(arguments))
 
 
 @takes(2)
-def _take_field(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _take_field(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     index = context.constant(arguments[1], "a tuple index")
     return TakeField(**head, source=context.operand(arguments[0]), index=index)
 
 
 @takes(2)
-def _run_or_capture(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _run_or_capture(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
     packed = arguments[1]
     if type(packed) is not ir.Tuple:
@@ -93,12 +90,14 @@ def _run_or_capture(context: Context, head: Head, call: Any, arguments: Sequence
 
 
 @takes(1)
-def _cached_allocation(context: Context, head: Head, call: Any, arguments: Sequence[Any]) -> Instruction:
+def _cached_allocation(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> Instruction:
     """(function, …): what the function allocates, kept from the first call on."""
     return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=(), kept=True)
 
 
-def _function_name(context: Context, callee: Any) -> str:
+def _function_name(context: Context, callee: Node) -> str:
     if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.functions:
         not_a_size("a callee that is no function of the module")
     return str(callee.name_hint)

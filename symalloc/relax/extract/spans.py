@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from tvm import relax
 
 from symalloc.program.span import Source, Span
-
-__all__ = ["NO_PLACES", "Places", "ScriptText"]
+from symalloc.relax.ir_types import Node, VarNode
 
 _NOWHERE: tuple[None, str] = (None, "")
 
@@ -34,7 +33,7 @@ class Places(Protocol):
     def result(self) -> Span | None:
         """What the function returns."""
 
-    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+    def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         """The span of a binding, and its text in one line."""
 
     def branch(self, *, taken: bool) -> AbstractContextManager[None]:
@@ -47,7 +46,7 @@ class _NoPlaces:
     definition: Span | None = None
     result: Span | None = None
 
-    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+    def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         return _NOWHERE
 
     def branch(self, *, taken: bool) -> AbstractContextManager[None]:
@@ -76,16 +75,16 @@ class ScriptText:
         node = self._definitions.get(function)
         return NO_PLACES if node is None else _ScriptPlaces(self, node)
 
-    def span(self, node: ast.AST, end: ast.AST | None = None) -> Span:
+    def span(self, node: ast.stmt | ast.expr, end: ast.expr | None = None) -> Span:
         """The span of a syntax node, or from `node` up to the end of `end`."""
-        first: Any = node
-        last: Any = end or node
+        last = end or node
+        end_line = last.end_lineno or last.lineno
         return Span(
             file=self.file,
-            line=first.lineno,
-            column=self._column(first.lineno, first.col_offset),
-            end_line=last.end_lineno,
-            end_column=self._column(last.end_lineno, last.end_col_offset),
+            line=node.lineno,
+            column=self._column(node.lineno, node.col_offset),
+            end_line=end_line,
+            end_column=self._column(end_line, last.end_col_offset or last.col_offset),
         )
 
     def _column(self, line: int, byte_offset: int) -> int:
@@ -230,7 +229,7 @@ class _ScriptPlaces:
         last = self._node.body[-1]
         return self._text.span(last.value) if isinstance(last, ast.Return) and last.value else None
 
-    def of(self, var: Any, value: Any) -> tuple[Span | None, str]:
+    def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         """See Places."""
         if type(value) is relax.If:
             return self._if_place()
@@ -249,7 +248,7 @@ class _ScriptPlaces:
         yield
         self._statements, self._next, self._last_if = saved
 
-    def _given_span(self, value: Any) -> Span | None:
+    def _given_span(self, value: Node) -> Span | None:
         span = getattr(value, "span", None) if self._text.trust_spans else None
         if span is None or not 1 <= span.line <= len(self._text.lines):
             return None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from symalloc.program.model import Origin
+from symalloc.relax.ir_types import Node, VarNode
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol
-
-__all__ = ["Symbols"]
 
 _SIZES = (Origin.DIMENSION, Origin.CAST)
 
@@ -25,18 +23,18 @@ class Symbols:
         self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
         self._values: dict[int, Expr] = {}
         self._flags: dict[int, Condition] = {}
-        self._kept: list[Any] = []  # keeps the variables alive, for their addresses are the keys
+        self._kept: list[Node] = []  # keeps the variables alive, for their addresses are the keys
 
-    def resolve(self, var: Any) -> Expr:
+    def resolve(self, var: VarNode) -> Expr:
         """The expression of an integer variable; one that nothing has defined becomes an undefined symbol."""
         found = self._values.get(var.__chandle__())
         return self._declare(var, Origin.UNDEFINED) if found is None else found
 
-    def resolve_flag(self, var: Any) -> Condition | None:
+    def resolve_flag(self, var: VarNode) -> Condition | None:
         """The condition of a boolean variable, where it is known."""
         return self._flags.get(var.__chandle__())
 
-    def define(self, var: Any, origin: Origin) -> str | None:
+    def define(self, var: VarNode, origin: Origin) -> str | None:
         """`var` gets its value by `origin` here; returns its name where this is its first definition."""
         found = self._values.get(var.__chandle__())
         if found is None:
@@ -49,12 +47,12 @@ class Symbols:
             self.origins[name] = origin
         return name if known is Origin.UNDEFINED else None
 
-    def bind(self, var: Any, value: Expr) -> None:
+    def bind(self, var: VarNode, value: Expr) -> None:
         """The integer variable `var` stands for `value`."""
         self._values[var.__chandle__()] = value
         self._kept.append(var)
 
-    def bind_flag(self, var: Any, condition: Condition) -> None:
+    def bind_flag(self, var: VarNode, condition: Condition) -> None:
         """The boolean variable `var` stands for `condition`."""
         self._flags[var.__chandle__()] = condition
         self._kept.append(var)
@@ -63,7 +61,7 @@ class Symbols:
         """Whether the symbol is an extent, and hence >= 0."""
         return self.origins.get(name) in _SIZES
 
-    def _declare(self, var: Any, origin: Origin) -> Expr:
+    def _declare(self, var: VarNode, origin: Origin) -> Expr:
         original = var.name
         name = self._fresh(original)
         self.origins[name] = origin

@@ -7,11 +7,11 @@ raises `NotASizeError`; nothing is approximated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
+from symalloc.relax.ir_types import PrimNode
 from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
 from symalloc.size.condition import (
     FALSE,
@@ -29,8 +29,6 @@ from symalloc.size.condition import (
 )
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 from symalloc.size.operations import floordiv, maximum, minimum, mod, select
-
-__all__ = ["NotASizeError", "TirForm"]
 
 
 class NotASizeError(ValueError):
@@ -50,16 +48,18 @@ class TirForm:
 
     def __init__(
         self,
-        resolve: Callable[[Any], Expr],
-        resolve_flag: Callable[[Any], Condition | None] = _never,
+        resolve: Callable[[PrimNode], Expr],
+        resolve_flag: Callable[[PrimNode], Condition | None] = _never,
         nonnegative: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._resolve = resolve
         self._resolve_flag = resolve_flag
         self._nonnegative = nonnegative
-        self._known: dict[int, tuple[Any, Expr]] = {}  # the node is kept, or its address could be used again
+        self._known: dict[
+            int, tuple[PrimNode, Expr]
+        ] = {}  # the node is kept, or its address could be used again
 
-    def expr(self, node: Any) -> Expr:
+    def expr(self, node: PrimNode) -> Expr:
         """The size expression of the integer expression `node`; raises NotASizeError."""
         kind = type(node)
         if kind is prim.IntImm:
@@ -73,21 +73,21 @@ class TirForm:
             found = self._known[handle] = (node, rule(self, node))
         return found[1]
 
-    def variable(self, node: Any) -> Expr:
+    def variable(self, node: PrimNode) -> Expr:
         """The expression of a variable; raises NotASizeError for one that is no integer scalar."""
         type_ = node.ty
         if type(type_) is not ir.PrimType or not _is_integer(type_.dtype):
             raise NotASizeError(f"`{node.name}` is no integer scalar")
         return self._resolve(node)
 
-    def flag(self, node: Any) -> Condition:
+    def flag(self, node: PrimNode) -> Condition:
         """The condition of a boolean variable; raises NotASizeError for one of which nothing is known."""
         found = self._resolve_flag(node)
         if found is None:
             raise NotASizeError(f"`{node.name}` is no condition on sizes")
         return found
 
-    def condition(self, node: Any) -> Condition:
+    def condition(self, node: PrimNode) -> Condition:
         """The condition of the boolean expression `node`; raises NotASizeError."""
         kind = type(node)
         rule = _CONDITION_RULES.get(kind)
@@ -142,13 +142,13 @@ class TirForm:
 # -- expressions -------------------------------------------------------------------------------------------
 
 
-def _is_integer(dtype: Any) -> bool:
+def _is_integer(dtype: PrimNode) -> bool:
     name = str(dtype)
     return name.startswith(("int", "uint")) and "x" not in name
 
 
-def _binary(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirForm, Any], Expr]:
-    def rule(form: TirForm, node: Any) -> Expr:
+def _binary(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
+    def rule(form: TirForm, node: PrimNode) -> Expr:
         return combine(form.expr(node.a), form.expr(node.b))
 
     return rule
@@ -166,33 +166,33 @@ def _floor_remainder(numerator: Expr, denominator: Expr) -> Expr:
     return mod(numerator, denominator) if value is None or value > 0 else -mod(-numerator, -value)
 
 
-def _divide(form: TirForm, node: Any) -> Expr:
+def _divide(form: TirForm, node: PrimNode) -> Expr:
     return form.truncated_quotient(form.expr(node.a), form.expr(node.b))
 
 
-def _remainder(form: TirForm, node: Any) -> Expr:
+def _remainder(form: TirForm, node: PrimNode) -> Expr:
     numerator, denominator = form.expr(node.a), form.expr(node.b)
     if form.is_nonnegative(numerator) and form.is_nonnegative(denominator):
         return mod(numerator, denominator)
     return numerator - denominator * form.truncated_quotient(numerator, denominator)
 
 
-def _shift_amount(form: TirForm, node: Any) -> int:
+def _shift_amount(form: TirForm, node: PrimNode) -> int:
     amount = form.expr(node.b).as_constant
     if amount is None or not 0 <= amount < 63:
         raise NotASizeError("a shift by other than a constant from 0 to 62")
     return amount
 
 
-def _shift_left(form: TirForm, node: Any) -> Expr:
+def _shift_left(form: TirForm, node: PrimNode) -> Expr:
     return form.expr(node.a) * (1 << _shift_amount(form, node))
 
 
-def _shift_right(form: TirForm, node: Any) -> Expr:
+def _shift_right(form: TirForm, node: PrimNode) -> Expr:
     return floordiv(form.expr(node.a), 1 << _shift_amount(form, node))
 
 
-def _bitwise_and(form: TirForm, node: Any) -> Expr:
+def _bitwise_and(form: TirForm, node: PrimNode) -> Expr:
     """`x & (2**k - 1)` is `x % 2**k`, and `x & -(2**k)` is `x - x % 2**k`, in two's complement."""
     left, right = form.expr(node.a), form.expr(node.b)
     if left.as_constant is not None:
@@ -207,11 +207,11 @@ def _bitwise_and(form: TirForm, node: Any) -> Expr:
     raise NotASizeError("a bitwise and with other than a mask of low or of high bits")
 
 
-def _select(form: TirForm, node: Any) -> Expr:
+def _select(form: TirForm, node: PrimNode) -> Expr:
     return select(form.condition(node.condition), form.expr(node.true_value), form.expr(node.false_value))
 
 
-def _cast(form: TirForm, node: Any) -> Expr:
+def _cast(form: TirForm, node: PrimNode) -> Expr:
     source, target = node.value.ty.dtype, node.ty.dtype
     if str(source) == "bool" and _is_integer(target):
         return select(form.condition(node.value), ONE, ZERO)
@@ -235,7 +235,7 @@ def _keeps_value(form: TirForm, value: Expr, source: str, bits: int, target: str
     return target_bits > bits and (not unsigned or form.is_nonnegative(value))
 
 
-def _call(form: TirForm, node: Any) -> Expr:
+def _call(form: TirForm, node: PrimNode) -> Expr:
     name = getattr(node.op, "name", None)
     arguments = node.args
     if name == "prim.if_then_else":
@@ -245,7 +245,7 @@ def _call(form: TirForm, node: Any) -> Expr:
     raise NotASizeError(f"a call of {name or 'a function'} inside a size")
 
 
-_EXPR_RULES: Mapping[type, Callable[[TirForm, Any], Expr]] = {
+_EXPR_RULES: Mapping[type, Callable[[TirForm, PrimNode], Expr]] = {
     prim.Add: _binary(lambda a, b: a + b),
     prim.Sub: _binary(lambda a, b: a - b),
     prim.Mul: _binary(lambda a, b: a * b),
@@ -268,17 +268,17 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, Any], Expr]] = {
 # -- conditions ---------------------------------------------------------------------------------------------
 
 
-def _relation(relate: Callable[[Expr, Expr], Condition]) -> Callable[[TirForm, Any], Condition]:
-    def rule(form: TirForm, node: Any) -> Condition:
+def _relation(relate: Callable[[Expr, Expr], Condition]) -> Callable[[TirForm, PrimNode], Condition]:
+    def rule(form: TirForm, node: PrimNode) -> Condition:
         return relate(form.expr(node.a), form.expr(node.b))
 
     return rule
 
 
-def _equality(negated: bool) -> Callable[[TirForm, Any], Condition]:
+def _equality(negated: bool) -> Callable[[TirForm, PrimNode], Condition]:
     """`==` and `!=` also compare conditions with each other."""
 
-    def rule(form: TirForm, node: Any) -> Condition:
+    def rule(form: TirForm, node: PrimNode) -> Condition:
         if str(node.a.ty.dtype) != "bool":
             same = eq(form.expr(node.a), form.expr(node.b))
         else:
@@ -289,23 +289,23 @@ def _equality(negated: bool) -> Callable[[TirForm, Any], Condition]:
     return rule
 
 
-def _flag_constant(form: TirForm, node: Any) -> Condition:
+def _flag_constant(form: TirForm, node: PrimNode) -> Condition:
     return TRUE if node.value else FALSE
 
 
-def _condition_cast(form: TirForm, node: Any) -> Condition:
+def _condition_cast(form: TirForm, node: PrimNode) -> Condition:
     if str(node.ty.dtype) != "bool":
         raise NotASizeError("an integer where a condition is expected")
     inner = node.value
     return form.condition(inner) if str(inner.ty.dtype) == "bool" else ne(form.expr(inner), 0)
 
 
-def _condition_select(form: TirForm, test: Any, then: Any, otherwise: Any) -> Condition:
+def _condition_select(form: TirForm, test: PrimNode, then: PrimNode, otherwise: PrimNode) -> Condition:
     condition, yes, no = form.condition(test), form.condition(then), form.condition(otherwise)
     return disjunction((conjunction((condition, yes)), conjunction((negate(condition), no))))
 
 
-def _condition_call(form: TirForm, node: Any) -> Condition:
+def _condition_call(form: TirForm, node: PrimNode) -> Condition:
     name = getattr(node.op, "name", None)
     if name == "prim.likely":
         return form.condition(node.args[0])
@@ -314,7 +314,7 @@ def _condition_call(form: TirForm, node: Any) -> Condition:
     raise NotASizeError(f"a call of {name or 'a function'} inside a condition")
 
 
-_CONDITION_RULES: Mapping[type, Callable[[TirForm, Any], Condition]] = {
+_CONDITION_RULES: Mapping[type, Callable[[TirForm, PrimNode], Condition]] = {
     prim.LE: _relation(le),
     prim.LT: _relation(lt),
     prim.GE: _relation(ge),

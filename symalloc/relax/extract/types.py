@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tvm_ffi
 from tvm import ir, relax, tirx
@@ -19,12 +18,10 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.relax.extract.arrays import elements
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.ir_types import Node, TypeNode, elements
 from symalloc.size.expr import Expr
-
-__all__ = ["OPAQUE", "VOID", "Types", "holds_memory", "to_dtype"]
 
 OPAQUE = OpaqueType()
 VOID = TupleType(fields=())
@@ -32,7 +29,7 @@ _FUNCTION = FunctionType()
 _DTYPES: dict[str, DType] = {}
 
 
-def to_dtype(dtype: Any) -> DType | None:
+def to_dtype(dtype: Node) -> DType | None:
     """An element type; None for TVM's unknown one (`void`)."""
     name = str(dtype)
     found = _DTYPES.get(name)
@@ -53,17 +50,17 @@ def holds_memory(type_: Type) -> bool:
 class Types:
     """Converts the types of one function; `devices` are the module's virtual devices in order."""
 
-    def __init__(self, form: TirForm, symbols: Symbols, devices: Sequence[Any] = ()) -> None:
+    def __init__(self, form: TirForm, symbols: Symbols, devices: Sequence[Node] = ()) -> None:
         self._form = form
         self._symbols = symbols
         self._devices = devices
-        self._known: dict[int, tuple[Any, Type]] = {}
-        self._shapes: dict[int, tuple[Any, tuple[Expr, ...] | None]] = {}
-        self._elements: dict[int, tuple[Any, DType | None]] = {}
-        self._extents: dict[tuple[int | tuple[int], ...], tuple[Any, tuple[Expr, ...]]] = {}
-        self._tensors: dict[tuple[Any, ...], TensorType] = {}
+        self._known: dict[int, tuple[Node, Type]] = {}
+        self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
+        self._elements: dict[int, tuple[Node, DType | None]] = {}
+        self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
+        self._tensors: dict[tuple[object, ...], TensorType] = {}
 
-    def of(self, type_: Any) -> Type:
+    def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
         handle = type_.__chandle__()
         found = self._known.get(handle)
@@ -74,7 +71,7 @@ class Types:
         self._known[handle] = (type_, result)
         return result
 
-    def shape(self, shape: Any) -> tuple[Expr, ...]:
+    def shape(self, shape: Node) -> tuple[Expr, ...]:
         """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
         handle = shape.__chandle__()
         found = self._shapes.get(handle)
@@ -84,7 +81,7 @@ class Types:
             raise NotASizeError("a shape whose extents are not known")
         return found[1]
 
-    def shape_or_none(self, shape: Any) -> tuple[Expr, ...] | None:
+    def shape_or_none(self, shape: Node | None) -> tuple[Expr, ...] | None:
         """As `shape`, None where the extents are unknown or have no exact form."""
         if shape is None:
             return None
@@ -93,11 +90,11 @@ class Types:
         except NotASizeError:
             return None
 
-    def _convert_shape(self, shape: Any) -> tuple[Expr, ...] | None:
+    def _convert_shape(self, shape: Node) -> tuple[Expr, ...] | None:
         values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
         return None if values is None else self.extents(values)
 
-    def extents(self, values: Any) -> tuple[Expr, ...]:
+    def extents(self, values: Node) -> tuple[Expr, ...]:
         """Each extent as an expression; raises NotASizeError.
 
         Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
@@ -110,9 +107,9 @@ class Types:
             found = self._extents[key] = (values, tuple([convert(node) for node in nodes]))
         return found[1]
 
-    def define(self, type_: Any, origin: Origin) -> frozenset[str]:
+    def define(self, type_: TypeNode, origin: Origin) -> frozenset[str]:
         """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
-        values: Any = ()
+        values: Iterable[Node] = ()
         if type(type_) is relax.TensorType:
             shape = type_.shape
             values = shape.values if type(shape) is relax.ShapeExpr else ()
@@ -125,7 +122,7 @@ class Types:
 
     # -- one rule a kind of type ----------------------------------------------------------------------------
 
-    def tensor(self, type_: Any) -> TensorType:
+    def tensor(self, type_: TypeNode) -> TensorType:
         """A TensorType of TVM."""
         element, ndim, device = type_.dtype, type_.ndim, type_.vdevice
         dtype = None if element is None else self._element(element)
@@ -142,18 +139,18 @@ class Types:
             )
         return found
 
-    def _element(self, type_: Any) -> DType | None:
+    def _element(self, type_: TypeNode) -> DType | None:
         handle = type_.__chandle__()
         found = self._elements.get(handle)
         if found is None:
             found = self._elements[handle] = (type_, to_dtype(type_.dtype))
         return found[1]
 
-    def _device_index(self, device: Any) -> int:
+    def _device_index(self, device: Node) -> int:
         """The place of a device among the module's; by structure, for VDevice.same_as never returns."""
         return next((i for i, d in enumerate(self._devices) if tvm_ffi.structural_equal(d, device)), 0)
 
-    def _shape_type(self, type_: Any) -> ShapeType:
+    def _shape_type(self, type_: TypeNode) -> ShapeType:
         values, ndim = type_.values, type_.ndim
         try:
             extents = None if values is None else self.extents(values)
@@ -161,14 +158,14 @@ class Types:
             extents = None
         return ShapeType(values=extents, ndim=ndim if ndim >= 0 else None)
 
-    def _scalar(self, type_: Any) -> ScalarType:
+    def _scalar(self, type_: TypeNode) -> ScalarType:
         return ScalarType(value=None, dtype=self._element(type_))
 
-    def _tuple(self, type_: Any) -> TupleType:
+    def _tuple(self, type_: TypeNode) -> TupleType:
         return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
 
 
-_RULES: dict[type, Any] = {
+_RULES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
     relax.TensorType: Types.tensor,
     relax.ShapeType: Types._shape_type,
     ir.PrimType: Types._scalar,

@@ -20,8 +20,6 @@ from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.operations import maximum
 
-__all__ = ["compare_with_tvm"]
-
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 
 

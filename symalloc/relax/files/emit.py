@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import tvm
 import tvm_ffi
 
 from symalloc.relax.files.load import from_script
 from symalloc.relax.files.result import RunError
+from symalloc.relax.ir_types import Node
 from symalloc.relax.read.json import load_module
-
-__all__ = ["Form", "written"]
 
 Form: TypeAlias = Literal["json", "script"]
 
@@ -52,7 +51,7 @@ def _script(module: tvm.IRModule) -> str:
     return _COMMENTED_IMPORT.sub("", text) + "\n"
 
 
-def _read_back(text: str) -> Any:
+def _read_back(text: str) -> Node:
     try:
         return from_script("the planned module", text.encode())
     except Exception as error:  # TVM prints what its own parser refuses in many ways

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tvm import relax
 
 from symalloc.relax.files.result import RunError
+from symalloc.relax.ir_types import Node
 from symalloc.relax.read.json import JsonError, load_module
 from symalloc.relax.read.script import ScriptReader
 from symalloc.relax.read.script_file import Script, ScriptError, ScriptModule, parse_script, read_bytes
 from symalloc.relax.read.script_trust import TrustedCodeError
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["from_script", "load_one"]
 
-
-def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Any:
+def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Node:
     """The IRModule in the file `path`: the one called `module` where there are several.  Raises RunError."""
     try:
         data = read_bytes(path)
@@ -40,7 +38,7 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> A
     return found
 
 
-def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Any:
+def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Node:
     """The module called `module`, or the only one, of a TVMScript file.
 
     Raises RunError, ScriptError and TrustedCodeError.

@@ -12,8 +12,6 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["lower_or_refuse", "plan_or_refuse"]
-
 
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
     """`module` behind CallTIRRewrite; raises RunError."""

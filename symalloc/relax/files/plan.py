@@ -27,8 +27,6 @@ from symalloc.relax.files.result import PipelineName, PlannedFile, RunError
 from symalloc.relax.files.workspace import kernel_scratch
 from symalloc.relax.passes.plan_pass import PlannedModule
 
-__all__ = ["compare_file", "plan_file", "plan_module", "summaries"]
-
 STAGE = "PlanMemory"
 
 

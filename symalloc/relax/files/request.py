@@ -7,8 +7,6 @@ from pathlib import Path
 
 from symalloc.relax.files.result import PipelineName
 
-__all__ = ["PlanRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import tvm
 import tvm_ffi
@@ -20,10 +20,9 @@ from tvm.tirx.build import split_host_device_mods
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc, WorkspaceFree
 from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.ir_types import CallNode, Node
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import Expr, symbol
-
-__all__ = ["kernel_scratch"]
 
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
 STRUCT_GET = "tirx.tvm_struct_get"
@@ -51,7 +50,7 @@ def kernel_scratch(
 # -- lowering ----------------------------------------------------------------------------------------------
 
 
-def _lowered(functions: Mapping[Any, Any], target: tvm.target.Target) -> Iterator[tuple[str, Any]]:
+def _lowered(functions: Mapping[Node, Node], target: tvm.target.Target) -> Iterator[tuple[str, Node | str]]:
     """Each kernel by name, lowered, or the text of the error where TVM fails on it."""
     try:
         yield from _host_functions(tvm.IRModule(dict(functions)), target)
@@ -63,7 +62,7 @@ def _lowered(functions: Mapping[Any, Any], target: tvm.target.Target) -> Iterato
             yield from _lowered({variable: function}, target)
 
 
-def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Any]]:
+def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Node]]:
     """What runs on the host, as tvm.tirx.build has it just before code is generated."""
     names = {variable.name_hint for variable in module.functions}
     if not names:
@@ -81,7 +80,7 @@ def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def _scratch(lowered: Any, kernel: Kernel) -> KernelWorkspace:
+def _scratch(lowered: Node | str, kernel: Kernel) -> KernelWorkspace:
     if isinstance(lowered, str):
         return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
     try:
@@ -90,7 +89,7 @@ def _scratch(lowered: Any, kernel: Kernel) -> KernelWorkspace:
         return KernelWorkspace(problem=str(error))
 
 
-def _read(function: Any, kernel: Kernel) -> KernelWorkspace:
+def _read(function: Node, kernel: Kernel) -> KernelWorkspace:
     reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
     callbacks = (
         (tirx.Bind, reader.bind),
@@ -111,7 +110,7 @@ class _Reader:
 
     kernel: Kernel
     arguments: int
-    bound: dict[int, Any] = field(default_factory=dict)
+    bound: dict[int, Node] = field(default_factory=dict)
     slots: dict[int, int] = field(default_factory=dict)
     steps: list[WorkspaceAlloc | WorkspaceFree] = field(default_factory=list)
     parallel: bool = False
@@ -120,20 +119,20 @@ class _Reader:
     def __post_init__(self) -> None:
         self.form = TirForm(self.resolve, nonnegative=self.is_size)
 
-    def bind(self, node: Any) -> None:
+    def bind(self, node: Node) -> None:
         self.bound[node.var.__chandle__()] = node.value
 
-    def loop(self, node: Any) -> None:
+    def loop(self, node: Node) -> None:
         if node.kind == tirx.ForKind.PARALLEL and _allocates(node.body):
             self.parallel = True
 
-    def declare(self, node: Any) -> None:
+    def declare(self, node: Node) -> None:
         """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
         if _is_call(node.data, ALLOC):
             slot = self.slots[node.buffer.__chandle__()] = len(self.slots)
             self.steps.append(WorkspaceAlloc(slot=slot, size=self.size(node.data.args[2])))
 
-    def call(self, node: Any) -> None:
+    def call(self, node: Node) -> None:
         if not _is_call(node, FREE):
             return
         data = node.args[2]
@@ -142,7 +141,7 @@ class _Reader:
         if slot is not None:
             self.steps.append(WorkspaceFree(slot=slot))
 
-    def size(self, node: Any) -> Expr:
+    def size(self, node: Node) -> Expr:
         """A byte count: a product in uint64 over what is computed in signed integers."""
         if type(node) is prim.Mul:
             return self.size(node.a) * self.size(node.b)
@@ -154,13 +153,13 @@ class _Reader:
         """Whether a symbol of the kernel is an extent."""
         return any(isinstance(p, KernelBuffer) and _has(p, name) for p in self.kernel.parameters)
 
-    def resolve(self, variable: Any) -> Expr:
+    def resolve(self, variable: Node) -> Expr:
         value = self.bound.get(variable.__chandle__())
         if value is None:
             raise NotASizeError(f"its scratch depends on `{variable.name}`, which changes inside the kernel")
         return self.argument(value) if _is_call(value, STRUCT_GET) else self.form.expr(value)
 
-    def argument(self, value: Any) -> Expr:
+    def argument(self, value: Node) -> Expr:
         """A scalar argument, or an extent of a tensor argument."""
         base, index, kind = value.args[0], value.args[1], int(value.args[2])
         position = self.position(value)
@@ -173,18 +172,18 @@ class _Reader:
             return self.extent(shape.args[0], int(index))
         raise NotASizeError("its scratch depends on an argument that is neither an extent nor a scalar")
 
-    def extent(self, handle: Any, axis: int) -> Expr:
+    def extent(self, handle: Node, axis: int) -> Expr:
         position = self.position(self.bound.get(handle.__chandle__()))
         parameter = None if position is None else self.kernel.parameters[position]
         if not isinstance(parameter, KernelBuffer) or parameter.shape is None:
             raise NotASizeError("its scratch depends on the extents of a tensor that has no exact shape")
         return parameter.shape[axis]
 
-    def position(self, value: Any) -> int | None:
+    def position(self, value: Node | None) -> int | None:
         """Which argument `value` takes out of the packed ones."""
         found: list[int] = []
 
-        def note(call: Any) -> None:
+        def note(call: CallNode) -> None:
             if _is_call(call, STRUCT_GET) and call.args[0].__chandle__() == self.arguments:
                 found.append(int(call.args[1]))
 
@@ -193,18 +192,18 @@ class _Reader:
         return found[0] if found else None
 
 
-def _is_call(node: Any, name: str) -> TypeGuard[ir.Call]:
-    return type(node) is ir.Call and getattr(node.op, "name", None) == name
+def _is_call(node: Node | None, name: str) -> TypeGuard[ir.Call]:
+    return isinstance(node, ir.Call) and getattr(node.op, "name", None) == name
 
 
 def _has(parameter: KernelBuffer, name: str) -> bool:
     return parameter.shape is not None and any(extent.as_symbol == name for extent in parameter.shape)
 
 
-def _allocates(body: Any) -> bool:
+def _allocates(body: Node) -> bool:
     found: list[bool] = []
 
-    def note(call: Any) -> None:
+    def note(call: CallNode) -> None:
         found.append(_is_call(call, ALLOC))
 
     tvm_ffi.structural_walk(body, ((ir.Call, note),), order="pre")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -16,8 +15,7 @@ from tvm import ir, relax
 from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.analysis.call_graph import callees_first, recursive
-
-__all__ = ["inline_calls"]
+from symalloc.relax.ir_types import CallNode, Node
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -101,19 +99,19 @@ class _Inliner:
             yield from block.bindings
         yield relax.VarBinding(binding.var, inlined.body, binding.span)
 
-    def inlined(self, call: Any) -> relax.SeqExpr | None:
+    def inlined(self, call: CallNode) -> relax.SeqExpr | None:
         """What a call does, its arguments put in; None where it stays a call."""
         callee = self.callee(call)
         if callee is None:
             return None
-        symbols: dict[int, Any] = {}
+        symbols: dict[int, Node] = {}
         if not all(_fits(p.ty, a.ty, symbols) for p, a in zip(callee.params, call.args, strict=True)):
             return None
         self.left -= self.size(call.op.name_hint)
         copy = copy_with_new_vars(callee)
         return copy.bind_params(dict(zip(copy.params, call.args, strict=True))).body
 
-    def callee(self, call: Any) -> relax.Function | None:
+    def callee(self, call: CallNode) -> relax.Function | None:
         """The function that may be written in the place of `call`."""
         if not isinstance(call, ir.Call) or not isinstance(call.op, ir.GlobalVar):
             return None
@@ -144,7 +142,7 @@ def _count(seq: relax.SeqExpr) -> int:
     return found
 
 
-def _fits(declared: Any, given: Any, symbols: dict[int, Any]) -> bool:
+def _fits(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
     """Whether an argument of type `given` passes the check of a parameter for sure.
 
     `symbols` holds the values of the callee's symbolic variables, by their addresses; those of this parameter
@@ -164,7 +162,7 @@ def _fits(declared: Any, given: Any, symbols: dict[int, Any]) -> bool:
     return bool(same) and known and _extents_fit(declared.shape.values, given.shape.values, symbols)
 
 
-def _extents_fit(declared: Any, given: Any, symbols: dict[int, Any]) -> bool:
+def _extents_fit(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
     if declared is None or given is None or len(declared) != len(given):
         return False
     wanted = (

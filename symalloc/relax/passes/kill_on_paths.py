@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op
 
 from symalloc.relax.emit.function import VIEW
-from symalloc.relax.extract.arrays import elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.relax.passes.vm_lines import (
     ALLOC_STORAGE,
     ALLOC_TENSOR,
@@ -31,8 +31,6 @@ from symalloc.relax.passes.vm_lines import (
     flat,
     read_lines,
 )
-
-__all__ = ["KillOnPaths"]
 
 _KILL = Op.get(KILL)
 # what gives its argument another handle, and takes no memory
@@ -83,7 +81,7 @@ class _Holdings:
 
     of_var: dict[int, Vars] = field(default_factory=dict)
     fields: dict[int, tuple[Vars, ...]] = field(default_factory=dict)
-    variables: dict[int, Any] = field(default_factory=dict)
+    variables: dict[int, Node] = field(default_factory=dict)
     order: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -114,7 +112,7 @@ class _Holdings:
             return _NONE  # the heap of shapes is read in places that name no variable of it
         return self.handed_on(line.value) | fresh
 
-    def handed_on(self, value: Any) -> Vars:
+    def handed_on(self, value: Node) -> Vars:
         """What an expression holds of what its operands do."""
         if type(value) is relax.If:
             return self.handed_on(value.true_branch.body) | self.handed_on(value.false_branch.body)
@@ -123,7 +121,7 @@ class _Holdings:
             return parts[value.index] if parts else self.among(_used(value.tuple_value))
         return self.among(_used(value))
 
-    def parts(self, value: Any) -> tuple[Vars, ...]:
+    def parts(self, value: Node) -> tuple[Vars, ...]:
         """What each field of a tuple holds; none where the fields are not seen."""
         if type(value) is relax.Tuple:
             return tuple(self.handed_on(part) for part in elements(value.fields))
@@ -135,14 +133,14 @@ class _Holdings:
         return tuple(map(frozenset.union, *sides)) if all(sides) else ()
 
 
-def _may_hold(type_: Any) -> bool:
+def _may_hold(type_: TypeNode) -> bool:
     """Whether a value of this type may hold a tensor."""
     if isinstance(type_, relax.TupleType):
         return any(map(_may_hold, type_.fields))
     return not isinstance(type_, relax.ShapeType | tvm.ir.PrimType)
 
 
-def _used(value: Any) -> Vars:
+def _used(value: Node) -> Vars:
     """The variables that an expression, itself no If, refers to."""
     if type(value) is relax.Var:
         return frozenset({value.__chandle__()})
@@ -171,7 +169,7 @@ class _Behind:
     def using(self, handles: Vars) -> _Behind:
         return _Behind(self.live | handles, self.allocates)
 
-    def without(self, var: Any) -> _Behind:
+    def without(self, var: VarNode) -> _Behind:
         return _Behind(self.live - {var.__chandle__()}, self.allocates)
 
 
@@ -257,7 +255,7 @@ class _Writer:
     def kill(self, handle: int) -> relax.VarBinding:
         return self.bind("_", Call(_KILL, [self.holds.variables[handle]]))
 
-    def bind(self, name: str, value: Any) -> relax.VarBinding:
+    def bind(self, name: str, value: Node) -> relax.VarBinding:
         value = self.builder.normalize(value)
         return relax.VarBinding(relax.Var(name, value.ty), value)
 
@@ -293,10 +291,10 @@ class _Writer:
         extended = [*body.blocks, relax.BindingBlock(bindings)]
         return self.builder.normalize(relax.SeqExpr(extended, carried)), front
 
-    def carried(self, value: Any, behind: _Behind) -> tuple[list[relax.Binding], relax.Var]:
+    def carried(self, value: Node, behind: _Behind) -> tuple[list[relax.Binding], relax.Var]:
         """The bindings that put `value` into a tuple, and that tuple's variable."""
         ended = list(self.kills(_used(value), behind))
-        if type(value) is not relax.Tuple:
+        if not isinstance(value, relax.Tuple):
             carried = self.bind("carried", relax.Tuple([value]))
             return [carried, *ended], carried.var
         fields = self.bind("yielded", value)  # within the other tuple its register would have no name

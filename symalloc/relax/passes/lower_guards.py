@@ -8,16 +8,13 @@ takes a kernel without effects for dead code.
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, TupleType
 
 from symalloc.relax.emit.guards import ASSERT
-from symalloc.relax.extract.arrays import elements
-
-__all__ = ["LowerGuards"]
+from symalloc.relax.ir_types import Node, elements
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
@@ -26,12 +23,12 @@ class LowerGuards:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its guards in kernels; nothing else changes."""
-        guarded = [(v, f) for v, f in module.functions_items() if _guard(f) is not None]
+        guarded = [(v, f, guard) for v, f in module.functions_items() if (guard := _guard(f)) is not None]
         if not guarded:
             return module
         lowered = module.clone()
-        for variable, function in guarded:
-            kernel, symbols = _kernel(_guard(function))
+        for variable, function, guard in guarded:
+            kernel, symbols = _kernel(guard)
             name = _free_name(f"{variable.name_hint}_check", lowered)
             check = relax.BlockBuilder().add_func(kernel, name)
             lowered.update_func(check, kernel)
@@ -45,7 +42,7 @@ def _free_name(wanted: str, module: tvm.IRModule) -> str:
     return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
 
 
-def _guard(function: Any) -> Any | None:
+def _guard(function: Node) -> Node | None:
     """The assertion over integer symbols that is the first thing the function does; None where there is
     none.
     """
@@ -60,11 +57,11 @@ def _guard(function: Any) -> Any | None:
     return call if call.op.global_symbol == ASSERT and all(map(_is_symbol, call.args[2:])) else None
 
 
-def _is_symbol(value: Any) -> bool:
+def _is_symbol(value: Node) -> bool:
     return isinstance(value, relax.Var) and isinstance(value.ty, tvm.ir.PrimType)
 
 
-def _kernel(guard: Any) -> tuple[tirx.PrimFunc, list[Any]]:
+def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
     """The kernel for an assertion, and the symbols that it is called with."""
     condition, message, *values = guard.args
     symbols = list(tirx.analysis.undefined_vars(condition))
@@ -74,7 +71,7 @@ def _kernel(guard: Any) -> tuple[tirx.PrimFunc, list[Any]]:
     return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
 
 
-def _with_first(function: relax.Function, value: Any) -> relax.Function:
+def _with_first(function: relax.Function, value: Node) -> relax.Function:
     """`function` with another value in its first binding."""
     first, *blocks = function.body.blocks
     old, *bindings = elements(first.bindings)

@@ -6,15 +6,12 @@ something was overrun, calls it as its author does.  Such a program needs the po
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op, StringImm
 
+from symalloc.relax.ir_types import BindingNode, CallNode, Node
 from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
-
-__all__ = ["NameTensors"]
 
 NAMED_TENSOR = "symalloc.pool.alloc_tensor"
 NAMED_STORAGE = relax.ExternFunc("symalloc.pool.alloc_storage")
@@ -38,7 +35,7 @@ class NameTensors:
 class _Namer(StorageRewriter):
     """Names what one function allocates."""
 
-    def storage(self, binding: Any, call: Any) -> list[Any]:
+    def storage(self, binding: BindingNode, call: CallNode) -> list[Node]:
         # a call that brings the machine counts as impure
         if not self.late:
             return [binding]
@@ -48,7 +45,7 @@ class _Namer(StorageRewriter):
         named = Call(WITH_MACHINE, [NAMED_STORAGE, relax.Tuple(arguments)], ty_args=[var.ty])
         return [relax.VarBinding(var, named)]
 
-    def tensor(self, binding: Any, call: Any) -> list[Any]:
+    def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var = binding.var
         name = self.known.names.get(var, var.name)
         args = [*call.args[:4], StringImm(f"{self.name}.{name}")]

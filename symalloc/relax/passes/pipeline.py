@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from types import ModuleType
+from typing import Literal, TypeAlias
 
 import tvm
 from tvm import relax
@@ -15,8 +16,6 @@ from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
-
-__all__ = ["Flavour", "finishing_pipeline", "lower", "pipeline", "stages_before_planning"]
 
 Flavour: TypeAlias = Literal["default", "target"]  # of TVM's pipeline; a plan has a flavour of its own
 
@@ -122,6 +121,6 @@ def _finalizing(target: tvm.target.Target, flavour: Flavour) -> Sequence[tvm.tra
     ]
 
 
-def _parts(target: tvm.target.Target) -> Any:
+def _parts(target: tvm.target.Target) -> ModuleType:
     """Where the parts of the target's own pipeline are: TVM 0.27 does not export those for the CPU."""
     return cpu_pipeline if target.kind.name == "llvm" else relax.pipeline

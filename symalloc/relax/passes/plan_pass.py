@@ -21,8 +21,6 @@ from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 
-__all__ = ["PlanMemory", "PlannedModule", "plan_lowered"]
-
 _SHIFTING = frozenset({"llvm", "c"})
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.ir.instrument import pass_instrument
+from tvm.ir.instrument import PassInstrument, pass_instrument
 
+from symalloc.relax.ir_types import BindingNode, Node
 from symalloc.relax.read.result import Stage
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["Lowered", "PassFailedError", "has_memory_operations", "lower", "wanted_stages"]
 
 PLANNER = "StaticPlanBlockMemory"
 FINAL = "KillAfterLastUse"
@@ -47,7 +45,7 @@ class Lowered:
     """A module after the pass `stage`."""
 
     stage: str
-    mod: Any
+    mod: tvm.IRModule
 
 
 class PassFailedError(Exception):
@@ -89,7 +87,7 @@ class _Between:
 
 
 def lower(
-    mod: Any,
+    mod: tvm.IRModule,
     target: str,
     *,
     wanted: Callable[[str], bool],
@@ -114,7 +112,7 @@ def lower(
         raise PassFailedError(keeper.running, error_text(error)) from error
 
 
-def _instrument(keeper: _Keeper) -> Any:
+def _instrument(keeper: _Keeper) -> PassInstrument:
     """`keeper` as TVM takes it: it wraps classes, and its wrapper hides their fields."""
 
     @pass_instrument
@@ -139,36 +137,36 @@ class _Keeper:
         self.running = ""
         self._wanted, self._keep, self._entering, self._skip = wanted, keep, entering, skip
 
-    def should_run(self, mod: Any, info: Any) -> bool:
+    def should_run(self, mod: tvm.IRModule, info: Node) -> bool:
         """Leave out what is skipped."""
         return str(info.name) not in self._skip
 
-    def run_before_pass(self, mod: Any, info: Any) -> None:
+    def run_before_pass(self, mod: tvm.IRModule, info: Node) -> None:
         """Note which pass is running."""
         if info.name not in _WRAPPERS:
             self.running = str(info.name)
             self._entering(self.running)
 
-    def run_after_pass(self, mod: Any, info: Any) -> None:
+    def run_after_pass(self, mod: tvm.IRModule, info: Node) -> None:
         """Keep what the pass made."""
         name = str(info.name)
         if name not in _WRAPPERS and self._wanted(name):
             self._keep(Lowered(name, mod))
 
 
-def has_memory_operations(mod: Any) -> bool:
+def has_memory_operations(mod: tvm.IRModule) -> bool:
     """Whether any Relax function of `mod` already places tensors on storages or kills them."""
     functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
     return any(_holds_memory(function.body) for function in functions)
 
 
-def _holds_memory(body: Any) -> bool:
+def _holds_memory(body: Node) -> bool:
     if not isinstance(body, relax.SeqExpr):
         return False
     return any(_binds_memory(binding) for block in body.blocks for binding in block.bindings)
 
 
-def _binds_memory(binding: Any) -> bool:
+def _binds_memory(binding: BindingNode) -> bool:
     value = binding.value
     if isinstance(value, relax.Call):
         return isinstance(value.op, tvm.ir.Op) and value.op.name in _MEMORY_OPERATIONS

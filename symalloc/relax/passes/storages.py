@@ -8,15 +8,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, Op
 
-from symalloc.relax.extract.arrays import elements
-
-__all__ = ["StorageRewriter", "builtin_arguments", "is_late", "rewritten"]
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 
 MEMORY_STORAGE, VM_STORAGE = (Op.get(f"relax.{room}.alloc_storage") for room in ("memory", "vm"))
 BYTE = GenericConst(DataType("uint8"), relax.AnyType())
@@ -28,7 +25,7 @@ KILLS = tuple(
 )
 
 
-def rewritten(module: tvm.IRModule, rewriter: type[StorageRewriter], **choices: Any) -> tvm.IRModule:
+def rewritten(module: tvm.IRModule, rewriter: type[StorageRewriter], **choices: str) -> tvm.IRModule:
     """`module` with all its Relax functions rewritten; nothing else changes."""
     changed = module.clone()
     for variable, function in module.functions_items():
@@ -42,7 +39,7 @@ def is_late(function: relax.Function) -> bool:
     return not function.is_pure or bool(function.attrs and function.attrs.get("relax.force_pure", False))
 
 
-def builtin_arguments(call: Any) -> list[Any]:
+def builtin_arguments(call: CallNode) -> list[Node]:
     """What the virtual machine's builtin is given for a storage: extents, device, element type, scope."""
     if call.op == VM_STORAGE:
         return list(call.args)
@@ -58,9 +55,9 @@ class _Known:
     of each storage, as calls.  `escaping`: variables that the result may hold, or view.
     """
 
-    names: dict[Any, str]
-    on: dict[Any, list[tuple[Any, Any]]]
-    escaping: set[Any]
+    names: dict[Node, str]
+    on: dict[Node, list[tuple[Node, Node]]]
+    escaping: set[Node]
 
 
 class StorageRewriter(ABC):
@@ -73,11 +70,11 @@ class StorageRewriter(ABC):
         self.known = _known(function)
 
     @abstractmethod
-    def storage(self, binding: Any, call: Any) -> list[Any]:
+    def storage(self, binding: BindingNode, call: CallNode) -> list[Node]:
         """The bindings that stand for the allocation of a storage."""
 
     @abstractmethod
-    def tensor(self, binding: Any, call: Any) -> list[Any]:
+    def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         """The bindings that stand for the allocation of a tensor on a storage."""
 
     def function(self) -> relax.Function:
@@ -86,7 +83,7 @@ class StorageRewriter(ABC):
         body = self._sequence(old.body)
         return relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs, old.span)
 
-    def tag(self, var: Any) -> str:
+    def tag(self, var: VarNode) -> str:
         """`function.variable`, and for a storage with one tensor that one's shape."""
         known = self.known
         tensors = known.on.get(var, [])
@@ -95,11 +92,11 @@ class StorageRewriter(ABC):
             return f"{self.name}.{known.names.get(tensor, tensor.name)} {_shape_text(call)}"
         return f"{self.name}.{known.names.get(var, var.name)}"
 
-    def escapes(self, var: Any) -> bool:
+    def escapes(self, var: VarNode) -> bool:
         """Whether what lies in `var` may outlive the call."""
         return var in self.known.escaping
 
-    def _sequence(self, seq: Any) -> Any:
+    def _sequence(self, seq: Node) -> Node:
         if not isinstance(seq, relax.SeqExpr):
             return seq
         blocks = [
@@ -108,7 +105,7 @@ class StorageRewriter(ABC):
         ]
         return self.builder.normalize(relax.SeqExpr(blocks, seq.body))
 
-    def _binding(self, binding: Any) -> list[Any]:
+    def _binding(self, binding: BindingNode) -> list[Node]:
         value = binding.value if isinstance(binding, relax.VarBinding) else None
         if isinstance(value, relax.If):
             sides = (self._sequence(value.true_branch), self._sequence(value.false_branch))
@@ -120,7 +117,7 @@ class StorageRewriter(ABC):
         return [binding]
 
 
-def _shape_text(call: Any) -> str:
+def _shape_text(call: CallNode) -> str:
     """`float32[n, 16]` of an allocated tensor; the element type alone where the shape is a variable."""
     shape, dtype = call.args[2], call.args[3].value
     if not isinstance(shape, relax.ShapeExpr):
@@ -133,9 +130,9 @@ def _shape_text(call: Any) -> str:
 
 
 def _known(function: relax.Function) -> _Known:
-    names: dict[Any, str] = {}
-    on: dict[Any, list[tuple[Any, Any]]] = {}
-    made_of: dict[Any, list[Any]] = {}
+    names: dict[Node, str] = {}
+    on: dict[Node, list[tuple[Node, Node]]] = {}
+    made_of: dict[Node, list[Node]] = {}
     for binding in _bindings(function.body):
         value = binding.value
         if isinstance(value, relax.Var):
@@ -147,7 +144,7 @@ def _known(function: relax.Function) -> _Known:
     return _Known(names=names, on=on, escaping=_reached(list(_parts(function.body)), made_of))
 
 
-def _bindings(body: Any) -> Iterator[Any]:
+def _bindings(body: Node) -> Iterator[Node]:
     for block in body.blocks if isinstance(body, relax.SeqExpr) else ():
         for binding in elements(block.bindings):
             yield binding
@@ -156,7 +153,7 @@ def _bindings(body: Any) -> Iterator[Any]:
                 yield from _bindings(binding.value.false_branch)
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: Node) -> Iterator[Node]:
     """The variables whose memory `value` may hold."""
     match value:
         case relax.Var():
@@ -176,8 +173,8 @@ def _parts(value: Any) -> Iterator[Any]:
                 yield from _parts(argument)
 
 
-def _reached(start: list[Any], made_of: dict[Any, list[Any]]) -> set[Any]:
-    found: set[Any] = set()
+def _reached(start: list[Node], made_of: dict[Node, list[Node]]) -> set[Node]:
+    found: set[Node] = set()
     while start:
         var = start.pop()
         if var not in found:

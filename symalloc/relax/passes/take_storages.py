@@ -6,17 +6,14 @@ need be known.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, StringImm
 
 from symalloc.pool.native import NativePool
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
 from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
-
-__all__ = ["TAKE", "TakeStorages", "serve"]
 
 TAKE = "symalloc.pool.take"
 
@@ -55,9 +52,9 @@ class _Taker(StorageRewriter):
     def __init__(self, name: str, function: relax.Function, take: str) -> None:
         super().__init__(name, function)
         self.take = take
-        self.taken: set[Any] = set()
+        self.taken: set[Node] = set()
 
-    def storage(self, binding: Any, call: Any) -> list[Any]:
+    def storage(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var, nbytes = binding.var, _bytes(call)
         if nbytes is None:
             return [binding]
@@ -65,7 +62,7 @@ class _Taker(StorageRewriter):
         arguments = [nbytes, StringImm(self.tag(var)), relax.prim_value(int(self.escapes(var)))]
         return [self._call(var, self.take, arguments, var.ty)]
 
-    def tensor(self, binding: Any, call: Any) -> list[Any]:
+    def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var = binding.var
         if call.args[0] not in self.taken:
             return [binding]
@@ -73,13 +70,13 @@ class _Taker(StorageRewriter):
         arguments = [*call.args[:4], StringImm(f"{self.name}.{name}")]
         return [self._call(var, f"{self.take}.place", arguments, call.ty)]
 
-    def _call(self, var: Any, function: str, arguments: list[Any], type_: Any) -> Any:
+    def _call(self, var: VarNode, function: str, arguments: list[Node], type_: TypeNode) -> Node:
         if self.late:
             return relax.VarBinding(var, Call(relax.ExternFunc(function), arguments, ty_args=[type_]))
         return relax.VarBinding(var, relax.op.call_pure_packed(function, *arguments, ty_args=[type_]))
 
 
-def _bytes(call: Any) -> Any:
+def _bytes(call: CallNode) -> Node | None:
     """The shape of the bytes of a storage; None where it is not to be rewritten."""
     extents, device, dtype, scope = builtin_arguments(call)
     if int(device.value) != 0 or scope.value not in ("", "global"):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call
 
-from symalloc.relax.extract.arrays import elements
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 from symalloc.relax.passes.vm_lines import (
     ALLOC_STORAGE,
     ALLOC_TENSOR,
@@ -31,8 +30,6 @@ from symalloc.relax.passes.vm_lines import (
     flat,
     read_lines,
 )
-
-__all__ = ["TrimCalls"]
 
 _STORE = 1  # of what `MATCH` is told to do
 
@@ -87,7 +84,7 @@ def _needless_kills(lines: Iterable[Line]) -> frozenset[int]:
     return frozenset(place for place, storage in kills if last_kill[storage] == allocations)
 
 
-def _first(call: Any) -> int:
+def _first(call: CallNode) -> int:
     """The address of the first argument."""
     return int(call.args[0].__chandle__())
 
@@ -102,15 +99,15 @@ class _Trimmer:
     """
 
     needless: Collection[int]
-    known: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    instead: dict[int, Any] = field(default_factory=dict)
+    known: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
+    instead: dict[int, Node] = field(default_factory=dict)
     builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
     def sequence(self, seq: relax.SeqExpr, blocks: Blocks) -> relax.SeqExpr:
         written = [relax.BindingBlock(list(self.bindings(block))) for block in blocks]
         return self.builder.normalize(relax.SeqExpr(written, self.now(seq.body)))
 
-    def now(self, value: Any) -> Any:
+    def now(self, value: Node) -> Node:
         return self.instead.get(value.__chandle__(), value)
 
     def bindings(self, lines: Sequence[Line]) -> Iterator[relax.Binding]:
@@ -144,10 +141,10 @@ class _Trimmer:
             self.instead[var.__chandle__()] = made
         return made is not None
 
-    def renewed(self, line: Line) -> Any:
+    def renewed(self, line: Line) -> Node:
         """The binding with what stands now for its arguments."""
         binding, call = line.binding, line.value
-        if type(call) is not Call:
+        if not isinstance(call, Call):
             return binding
         arguments = elements(call.args)
         if line.name == WITH_MACHINE:  # what it is called with stands in a tuple
@@ -158,19 +155,19 @@ class _Trimmer:
         value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
         return relax.VarBinding(binding.var, value)
 
-    def with_machine(self, binding: Any, call: Any) -> Any:
+    def with_machine(self, binding: BindingNode, call: CallNode) -> Node:
         function, given = elements(call.args)
         renewed = [function, relax.Tuple(list(map(self.now, elements(given.fields))))]
         value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
         return relax.VarBinding(binding.var, value)
 
-    def note(self, call: Any) -> None:
+    def note(self, call: CallNode) -> None:
         """A scalar that is put into a cell of the heap need not be read from it."""
         value, heap, code, cell, *_ = elements(call.args)
         if code.value == _STORE:
             self.known.setdefault((MAKE, *map(_cell, (heap, code, cell))), self.now(value))
 
 
-def _cell(argument: Any) -> int:
+def _cell(argument: Node) -> int:
     """An argument of a call that reads the heap: the heap itself, or an integer literal."""
     return int(argument.value) if isinstance(argument, tirx.IntImm) else int(argument.__chandle__())

@@ -9,16 +9,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.ir.instrument import pass_instrument
+from tvm.ir.instrument import PassInstrument, pass_instrument
 
+from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.stages import has_memory_operations
-
-__all__ = ["Check", "Fault", "Mode", "VerificationError", "VerificationWarning", "make_instrument"]
 
 Mode: TypeAlias = Literal["raise", "warn"]
 
@@ -57,7 +56,7 @@ class VerificationWarning(UserWarning):
 tvm_ffi.register_error(VerificationError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
-def make_instrument(check: Check, mode: Mode = "raise", *, locate: Check | None = None) -> Any:
+def make_instrument(check: Check, mode: Mode = "raise", *, locate: Check | None = None) -> PassInstrument:
     """A pass instrument that calls `check(module, pass name)` after every pass that leaves memory operations.
 
     Faults that the module had before the pass are not charged to it; of nested passes the innermost is
@@ -93,14 +92,14 @@ class _Watch:
         self._known: Counter[tuple[str, str, bool]] = Counter()
         self._shapes_gone = False
 
-    def before(self, module: Any, info: Any) -> None:
+    def before(self, module: Node, info: Node) -> None:
         """At the outermost pass, note the faults that are there already."""
         self._depth += 1
         if self._depth == 1:
             self._shapes_gone = False
             self._known = _counted(self._faults(module, str(info.name)))
 
-    def after(self, module: Any, info: Any) -> None:
+    def after(self, module: Node, info: Node) -> None:
         """Charge the pass with the faults that were not there before."""
         self._depth -= 1
         name = str(info.name)
@@ -113,7 +112,7 @@ class _Watch:
             located = self._locate(module, name)
             self._report(name, [f for f in located or faults if _key(f) in added])
 
-    def _faults(self, module: Any, name: str) -> Sequence[Fault]:
+    def _faults(self, module: Node, name: str) -> Sequence[Fault]:
         if self._shapes_gone or not isinstance(module, tvm.IRModule) or _shapes_in_heap(module):
             return ()
         return self._check(module, name) if has_memory_operations(module) else ()

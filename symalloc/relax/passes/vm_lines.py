@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tvm import relax
 from tvm.ir import Call, Op
 
 from symalloc.relax.emit.guards import ASSERT
-from symalloc.relax.extract.arrays import elements
-
-__all__ = [
-    "ALLOC_STORAGE",
-    "ALLOC_TENSOR",
-    "KILL",
-    "MAKE",
-    "MATCH",
-    "READS",
-    "RESHAPE",
-    "WITH_MACHINE",
-    "Blocks",
-    "Line",
-    "allocates",
-    "flat",
-    "read_lines",
-]
+from symalloc.relax.ir_types import BindingNode, Node, elements
 
 ALLOC_STORAGE = "relax.vm.alloc_storage"
 ALLOC_TENSOR = "relax.vm.alloc_tensor"
@@ -55,8 +39,8 @@ class Line(NamedTuple):
     """
 
     place: int
-    binding: Any
-    value: Any
+    binding: BindingNode
+    value: Node
     name: str
     sides: tuple[Blocks, ...] = ()
 
@@ -95,14 +79,14 @@ class _Reader:
     def blocks(self, seq: relax.SeqExpr) -> Blocks:
         return [[self.line(b) for b in elements(block.bindings)] for block in elements(seq.blocks)]
 
-    def line(self, binding: Any) -> Line:
+    def line(self, binding: BindingNode) -> Line:
         value = binding.value
         if type(value) is Call:
             return Line(next(self.places), binding, value, self.name(value.op))
         sides = (value.true_branch, value.false_branch) if type(value) is relax.If else ()
         return Line(next(self.places), binding, value, "", tuple(map(self.blocks, sides)))
 
-    def name(self, op: Any) -> str:
+    def name(self, op: Node) -> str:
         handle = op.__chandle__()
         found = self.names.get(handle)
         if found is None:
@@ -110,7 +94,7 @@ class _Reader:
         return found
 
 
-def _name(op: Any) -> str:
+def _name(op: Node) -> str:
     if isinstance(op, relax.ExternFunc):
         return str(op.global_symbol)
     return str(op.name) if isinstance(op, Op) else ""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from typing import Any
 
 import tvm
 
+from symalloc.relax.ir_types import Node
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["JsonError", "load_module"]
 
 _GZIP = b"\x1f\x8b"
 # what is code rather than description: a library that loading links in, a function that type inference calls
@@ -28,7 +26,7 @@ class JsonError(Exception):
         self.hint = hint
 
 
-def load_module(data: bytes, *, trust: bool = False) -> Any:
+def load_module(data: bytes, *, trust: bool = False) -> Node:
     """The IRModule that `data` describes.  Raises JsonError.
 
     A graph that holds code (a compiled library, a global function to call) is refused unless `trust`.  The
@@ -119,7 +117,7 @@ def _version_hint(text: str) -> str | None:
     return f"it was written by TVM {written}; this is TVM {tvm.__version__}"
 
 
-def _as_module(loaded: object) -> Any:
+def _as_module(loaded: object) -> Node:
     if isinstance(loaded, tvm.IRModule):
         return loaded
     if isinstance(loaded, tvm.relax.Function | tvm.tirx.PrimFunc):

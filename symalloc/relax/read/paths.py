@@ -12,8 +12,6 @@ from pathlib import Path
 
 from symalloc.relax.read.result import InputError
 
-__all__ = ["Found", "expand", "find", "may_hold_modules"]
-
 _SCRIPT_MARK = re.compile(rb"\bir_module\b|\bprim_func\b|\.function\b|@function\b")
 _JSON_MARK = b'"root_index"'
 _PROBE_BYTES = 1 << 16

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 from symalloc.program.model import Program
 from symalloc.program.span import Source, Span
 
-__all__ = ["DEFAULT_TIMEOUT", "FileResult", "InputError", "Problem", "ReadOptions", "Stage"]
-
 DEFAULT_TIMEOUT = 300.0  # seconds for one file
 
 Stage: TypeAlias = Literal["auto", "as-is", "planned", "all"]

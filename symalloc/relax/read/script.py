@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tvm
 import tvm.script
@@ -23,6 +23,7 @@ from tvm.script.parser.core.error import ParserError
 from tvm.script.parser.core.parser import Parser
 
 from symalloc.program.span import Span
+from symalloc.relax.ir_types import Node
 from symalloc.relax.read.result import Problem
 from symalloc.relax.read.script_dialect import dialect_names, takes_type_arguments
 from symalloc.relax.read.script_file import (
@@ -40,8 +41,6 @@ from symalloc.relax.read.script_sandbox import sandbox
 from symalloc.relax.read.script_trust import trusted_names
 from symalloc.relax.tvm_error import error_text
 
-__all__ = ["ModuleRead", "ScriptReader"]
-
 _PLACE = re.compile(r"^ --> .*?:(\d+):(\d+)$", re.MULTILINE)
 _MAX_REFUSALS = 10
 
@@ -55,7 +54,7 @@ class ModuleRead:
     """
 
     name: str
-    mod: Any | None
+    mod: tvm.IRModule | None
     line: int
     problems: tuple[Problem, ...] = ()
     checked: bool = True
@@ -109,7 +108,7 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
     return ModuleRead(name=module.name, mod=mod, line=module.line, checked=_wants_check(module.node))
 
 
-def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Any:
+def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:
     parser = Parser(source, {})
     with IRBuilder() as builder:
         try:
@@ -136,7 +135,7 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         self._bindings = script.bindings
         self._symbols = {name for name, binding in script.bindings.items() if isinstance(binding, Symbol)}
 
-    def as_ast(self) -> Any:
+    def as_ast(self) -> Node:
         """The syntax tree in TVM's form."""
         tree = separate_symbols(ast.parse(self.source), self._symbols)
         return doc.to_doc(drop_type_arguments(tree, self._takes_types))
@@ -145,7 +144,7 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         path = dialect_path(called, self._bindings)
         return path is None or takes_type_arguments(path)
 
-    def location(self, node: Any) -> tuple[int, int, int, int]:
+    def location(self, node: Node) -> tuple[int, int, int, int]:
         """The 1-based range of `node`; `ast` counts columns in bytes, we in characters."""
         line, column, end_line, end_column = super().location(node)
         return line, self._characters(line, column), end_line, self._characters(end_line, end_column)

@@ -6,8 +6,6 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-__all__ = ["NotConstantError", "evaluate"]
-
 _LIMIT = 1 << 256  # larger integers are no sizes, and cost time and memory
 _NUMERIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

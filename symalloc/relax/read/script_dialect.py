@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
-__all__ = ["dialect_names", "takes_type_arguments"]
-
 _IR_NAMES = (
     "ir_module",
     "module_attrs",

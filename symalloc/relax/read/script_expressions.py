@@ -24,8 +24,6 @@ from symalloc.relax.read.script_file import (
 )
 from symalloc.relax.read.script_scope import Position, Scope, position
 
-__all__ = ["SAFE_BUILTINS", "ExpressionGuard", "Node", "is_reserved", "kind_of", "short", "text_refusal"]
-
 SAFE_BUILTINS = frozenset({"abs", "bool", "float", "int", "len", "max", "min", "range"})
 _BUILTINS = frozenset(dir(builtins))
 # what is asked of buffers, variables and expressions; none of it leads back to Python's own objects

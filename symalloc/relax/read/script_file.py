@@ -18,22 +18,6 @@ from typing import TypeAlias
 from symalloc.program.span import Span
 from symalloc.relax.read.script_constant import NotConstantError, evaluate
 
-__all__ = [
-    "Binding",
-    "Constant",
-    "Imported",
-    "Metadata",
-    "Opaque",
-    "Script",
-    "ScriptError",
-    "ScriptModule",
-    "Symbol",
-    "decode",
-    "dialect_path",
-    "parse_script",
-    "parse_text",
-]
-
 # how TVM's script packages are reached -> the letter that this program knows them by
 _FACES = {
     "tvm.script.ir": "I",

@@ -15,8 +15,6 @@ from symalloc.relax.read.script_expressions import ExpressionGuard, is_reserved,
 from symalloc.relax.read.script_file import Script, ScriptModule, dialect_path
 from symalloc.relax.read.script_scope import function_scope, position
 
-__all__ = ["Refusal", "refusals"]
-
 _DECORATORS = {"class": frozenset({"I.ir_module"}), "function": frozenset({"R.function", "T.prim_func"})}
 
 

@@ -14,8 +14,6 @@ import ast
 from collections.abc import Callable, Iterator, Set
 from typing import TypeGuard
 
-__all__ = ["drop_type_arguments", "separate_symbols"]
-
 
 def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
     """Rename, in each function that declares one of `symbols` anew (`m = T.int32()`), that symbol."""

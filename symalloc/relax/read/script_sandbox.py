@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from tvm.relax.script.parser import entry
 from tvm.script.parser.core import evaluator
 
 from symalloc.relax.read.script_dialect import dialect_names
 from symalloc.relax.read.script_expressions import SAFE_BUILTINS, text_refusal
-
-__all__ = ["SandboxError", "sandbox"]
 
 _REFUSED_EVENTS = frozenset(
     {
@@ -96,7 +93,9 @@ def _safe_builtins() -> dict[str, object]:
     return {name: getattr(builtins, name) for name in SAFE_BUILTINS}
 
 
-def _shape_evaluator(builtins: Mapping[str, object]) -> Any:
+def _shape_evaluator(
+    builtins: Mapping[str, object],
+) -> Callable[[object, Mapping[str, object] | None], object]:
     def evaluate(shape: object, names: Mapping[str, object] | None) -> object:
         if not isinstance(shape, str):
             return shape
@@ -114,7 +113,7 @@ def _install_hook() -> None:
         sys.addaudithook(_audit)
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if not _state["active"]:
         return
     writes = event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & _WRITING)

@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
-__all__ = ["Position", "Scope", "function_scope", "position"]
-
 Position: TypeAlias = tuple[int, int]  # line, column
 Scope: TypeAlias = dict[str, Position]  # name -> the first place where it is bound
 

@@ -10,11 +10,8 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-from typing import Any
 
 from symalloc.relax.read.script_file import Imported, Script, dialect_path
-
-__all__ = ["TrustedCodeError", "trusted_names"]
 
 
 class TrustedCodeError(Exception):
@@ -31,7 +28,7 @@ def trusted_names(script: Script) -> dict[str, object]:
     if not _needs_running(script):
         return {}
     path = Path(script.file)
-    scope: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    scope: dict[str, object] = {"__name__": path.stem, "__file__": str(path)}
     tree = _Undecorated(script).visit(ast.parse(script.text))
     sys.path.insert(0, str(path.resolve().parent))
     try:

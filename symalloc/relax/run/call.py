@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import tvm
@@ -15,8 +14,6 @@ from symalloc.pool.errors import PoolError
 from symalloc.relax.files.result import RefusedError, RunError
 from symalloc.relax.run.inputs import Argument, ShapeArgument
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["Found", "call", "difference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +47,7 @@ def call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argum
     return Found(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
 
 
-def _to_tvm(argument: Argument) -> Any:
+def _to_tvm(argument: Argument) -> object:
     if isinstance(argument, ShapeArgument):
         return tvm.runtime.ShapeTuple(argument)
     if isinstance(argument, tuple):
@@ -58,7 +55,7 @@ def _to_tvm(argument: Argument) -> Any:
     return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
 
 
-def _arrays(value: Any) -> list[np.ndarray]:
+def _arrays(value: object) -> list[np.ndarray]:
     """The tensors (and shapes, as arrays) in a result, depth first."""
     if isinstance(value, tvm.runtime.Tensor):
         return [value.numpy()]
@@ -67,7 +64,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
     if isinstance(value, int | float):
         return [np.array(value)]
     try:
-        items = list(value)
+        items = list(value)  # type: ignore[call-overload]
     except TypeError:
         return []  # an object that holds no numbers
     return [array for item in items for array in _arrays(item)]

@@ -12,8 +12,6 @@ from symalloc.relax.run.pool import made
 from symalloc.relax.run.run import Runner
 from symalloc.relax.run.sweep import sweep
 
-__all__ = ["run_file"]
-
 
 def run_file(
     request: PlanRequest,

@@ -13,8 +13,6 @@ from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, Tup
 from symalloc.relax.files.result import RunError
 from symalloc.size.expr import Expr
 
-__all__ = ["Argument", "ShapeArgument", "check_binding", "random_arguments"]
-
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar
 Argument: TypeAlias = Union["np.ndarray", "ShapeArgument", int, float, tuple["Argument", ...]]
 

@@ -19,8 +19,6 @@ from typing import Any
 from symalloc.relax.files.result import RunError
 from symalloc.relax.workers.child_process import prepare_child
 
-__all__ = ["CrashError", "isolated", "serve"]
-
 _QUOTED_LINES = 3
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from symalloc.relax.run.isolated import serve; serve()"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -15,8 +14,6 @@ from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.memory_cfg import HookError, memory_cfg
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["Builder", "planned_by_tvm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +36,7 @@ class Builder:
         except HookError as error:
             raise RunError(str(error)) from None
 
-    def _built(self, lowered: tvm.IRModule, memory: Any) -> relax.VirtualMachine:
+    def _built(self, lowered: tvm.IRModule, memory: str | dict[object, int]) -> relax.VirtualMachine:
         finishing = finishing_pipeline(self.target, flavour=self.pipeline)
         try:
             built = relax.build(lowered, self.target, relax_pipeline=finishing)

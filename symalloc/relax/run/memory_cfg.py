@@ -7,7 +7,6 @@ nor how its storages are laid out, so both are tried out before a pool is handed
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -17,8 +16,6 @@ from symalloc.pool.native import NativePool
 from symalloc.relax.files.result import RunError
 from symalloc.relax.run.isolated import isolated
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["HookError", "memory_cfg", "reserved_by_tvm", "try_hook"]
 
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/src/vm_layout.h
@@ -30,7 +27,7 @@ class HookError(RuntimeError):
     """This version of TVM does not take a foreign allocator."""
 
 
-def memory_cfg(pool: NativePool) -> dict[Any, int]:
+def memory_cfg(pool: NativePool) -> dict[object, int]:
     """What `relax.VirtualMachine(..., memory_cfg=…)` needs so that its storages come from `pool`.
 
         machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))

@@ -11,8 +11,6 @@ from symalloc.pool.native import NativePool
 from symalloc.pool.trace import Alloc, CallBegin, Free, Trace
 from symalloc.relax.files.result import PoolRequest, PoolUse, RefusedError, RunError
 
-__all__ = ["Tally", "made", "peaks"]
-
 
 @dataclass(slots=True)
 class Tally:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -24,12 +23,11 @@ from symalloc.pool.native import NativePool
 from symalloc.relax.extract import extract
 from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.result import Output, PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.ir_types import Node
 from symalloc.relax.run.call import Found, call, difference
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, planned_by_tvm
 from symalloc.relax.run.pool import Tally
-
-__all__ = ["Calls", "Runner"]
 
 
 class Runner:
@@ -193,7 +191,7 @@ def _require_cpu(target: str) -> None:
         raise RunError(f"the target {target!r} does not run on the CPU, which is what `symalloc run` runs on")
 
 
-def _public(function: Any) -> bool:
+def _public(function: Node) -> bool:
     return isinstance(function, relax.Function) and bool(function.attrs and "global_symbol" in function.attrs)
 
 

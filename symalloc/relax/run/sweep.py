@@ -15,8 +15,6 @@ from symalloc.relax.run.memory_cfg import HookError, reserved_by_tvm
 from symalloc.relax.run.pool import Tally, peaks
 from symalloc.relax.run.run import Calls, Runner
 
-__all__ = ["AT", "sweep"]
-
 AT = "symalloc: running at "  # what a child in guard mode says, for the case that it is its last word
 
 

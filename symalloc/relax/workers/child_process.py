@@ -7,8 +7,6 @@ import resource
 import signal
 import sys
 
-__all__ = ["prepare_child"]
-
 _MEMORY_SHARE = 0.8  # of the machine's memory: a script that asks for more fails here, not elsewhere
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 

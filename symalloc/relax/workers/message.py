@@ -9,8 +9,6 @@ from symalloc.program.model import Program
 from symalloc.program.span import Source
 from symalloc.relax.read.result import Problem, ReadOptions
 
-__all__ = ["Done", "Message", "Module", "Request", "Step"]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

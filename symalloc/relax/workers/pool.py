@@ -22,8 +22,6 @@ from symalloc.relax.read.result import FileResult, Problem, ReadOptions
 from symalloc.relax.workers.message import Done, Message, Module, Step
 from symalloc.relax.workers.process import Reading, WorkerProcess
 
-__all__ = ["Watch", "WorkerPool"]
-
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
 _MOMENT = 0.5  # seconds between two looks at the clock

@@ -18,8 +18,6 @@ from symalloc.program.span import Source
 from symalloc.relax.read.result import FileResult, Problem, ReadOptions
 from symalloc.relax.workers.message import Module, Request
 
-__all__ = ["Reading", "WorkerProcess"]
-
 _STARTUP_SECONDS = 60.0  # importing TVM takes one or two; a loaded machine takes longer
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[2]); "

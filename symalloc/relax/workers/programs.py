@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from tvm import relax
+from tvm import IRModule, relax
 
 from symalloc.program.model import Origin, Program
 from symalloc.program.span import Source
@@ -28,8 +28,6 @@ from symalloc.relax.read.script import ModuleRead, ScriptReader
 from symalloc.relax.read.script_file import ScriptError, decode, parse_text, read_bytes
 from symalloc.relax.read.script_trust import TrustedCodeError
 from symalloc.relax.tvm_error import error_text
-
-__all__ = ["Collected", "Sink", "programs_of", "read_path"]
 
 AS_IS = "as-is"
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
@@ -85,7 +83,7 @@ class Collected:
 class _Module:
     """A module on its way through the stages; `line` is where it stands in `source`."""
 
-    mod: Any
+    mod: IRModule
     name: str
     file: str
     source: Source | None
@@ -181,7 +179,7 @@ def _lacks_symbols(program: Program) -> bool:
     return any(Origin.UNDEFINED in function.symbols.values() for function in program.functions.values())
 
 
-def _ill_formed(mod: Any) -> str | None:
+def _ill_formed(mod: IRModule) -> str | None:
     try:
         relax.analysis.well_formed(mod)
     except Exception as error:  # TVM raises several kinds
@@ -190,7 +188,7 @@ def _ill_formed(mod: Any) -> str | None:
 
 
 def programs_of(
-    mod: Any, name: str, file: str, source: Source | None, options: ReadOptions, sink: Sink
+    mod: IRModule, name: str, file: str, source: Source | None, options: ReadOptions, sink: Sink
 ) -> None:
     """Tell `sink` the programs that `mod` is at the stages which `options` asks for."""
     _take(_Module(mod=mod, name=name, file=file, source=source, options=options, sink=sink))
@@ -236,7 +234,7 @@ def _pass_problem(module: _Module, error: PassFailedError) -> Problem:
     )
 
 
-def _extract(module: _Module, mod: Any, stage: str) -> Program | None:
+def _extract(module: _Module, mod: IRModule, stage: str) -> Program | None:
     """Hand on the program that `mod` is; None where it cannot be made."""
     try:
         program = _program(module, mod, stage)
@@ -255,7 +253,7 @@ def _extract(module: _Module, mod: Any, stage: str) -> Program | None:
     return program
 
 
-def _program(module: _Module, mod: Any, stage: str) -> Program:
+def _program(module: _Module, mod: IRModule, stage: str) -> Program:
     if stage == AS_IS and module.source is not None:
         return extract(mod, name=module.name, stage=stage, source=module.source, line=module.line)
     if not module.options.locate:

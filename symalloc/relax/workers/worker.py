@@ -18,8 +18,6 @@ from symalloc.relax.read.result import Problem
 from symalloc.relax.workers.child_process import prepare_child
 from symalloc.relax.workers.message import Done, Message, Module, Request, Step
 
-__all__ = ["main"]
-
 
 class _PipeSink:
     """Sends what is found to the parent as it is found."""

@@ -1,0 +1,66 @@
+"""TVM's objects as this room sees them.
+
+TVM carries no types for mypy: its classes serve `isinstance` and `match`, the types below serve annotations.
+A `Node` has whatever fields TVM gives it, and never passes for a structure of ours, a number or a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeAlias
+
+import tvm_ffi
+
+_item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+_size = tvm_ffi.get_global_func("ffi.ArraySize")
+
+
+class Node(Protocol):
+    """Any object of TVM's IR: an expression, a type, a statement, an array, attributes."""
+
+    name: str
+    name_hint: str
+
+    def __chandle__(self) -> int:
+        """The object's address, which tells it from all others while it is alive."""
+
+    def __getattr__(self, name: str, /) -> Any:
+        """A field or a method: TVM checks the name when it runs."""
+
+    def __getitem__(self, index: int | slice | str, /) -> Node:
+        """An element of an array, or a value of a map."""
+
+    def __iter__(self) -> Iterator[Node]:
+        """The elements of an array."""
+
+    def __len__(self) -> int:
+        """The number of elements of an array."""
+
+    def __add__(self, other: Node, /) -> Node:
+        """The sum of two scalar expressions."""
+
+    def __sub__(self, other: Node, /) -> Node:
+        """The difference of two scalar expressions."""
+
+    def __mul__(self, other: Node, /) -> Node:
+        """The product of two scalar expressions."""
+
+    def __le__(self, other: Node, /) -> Node:
+        """The comparison of two scalar expressions."""
+
+
+CallNode: TypeAlias = Node
+"""A call: `op`, `args`, `attrs`, `ty_args`."""
+BindingNode: TypeAlias = Node
+"""A VarBinding or a MatchCast: `var` is bound to `value`."""
+VarNode: TypeAlias = Node
+"""A variable of Relax, a parameter of a kernel, or a symbolic extent; all are one class in TVM."""
+PrimNode: TypeAlias = Node
+"""A scalar expression."""
+TypeNode: TypeAlias = Node
+"""The type of an expression, such as `relax.TensorType`."""
+
+
+def elements(array: Node) -> list[Any]:
+    """The elements of an array; three times as fast as indexing it."""
+    return [_item(array, i) for i in range(_size(array))]
