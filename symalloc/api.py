@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from symalloc.analysis.donation import Donation, parse_donation
-from symalloc.config import STAGES
 from symalloc.errors import SymallocError, UsageError
 from symalloc.linter.diagnostic import Diagnostic, Report, Summary
-from symalloc.linting import LintOptions, LintSession, parse_assumptions
+from symalloc.linter.options import LintOptions, parse_assumptions
+from symalloc.linting import LintSession
 from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
 from symalloc.program.span import Source
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.relax.files.result import PipelineName, PlanKind, RunError, RunResult
-from symalloc.relax.read.result import DEFAULT_TIMEOUT, Stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from symalloc.pool.native import NativePool
     from symalloc.relax.passes.plan_pass import PlannedModule
-
-__all__ = ["Claim", "LintTarget", "lint", "plan", "prove", "run"]
 
 Claim: TypeAlias = Union[str, "Boolean"]
 LintTarget: TypeAlias = Union["IRModule", str, Path]
@@ -60,8 +58,6 @@ def lint(
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
     """
-    if stage not in STAGES:
-        raise UsageError(f"unknown stage {stage!r}; it must be one of {', '.join(STAGES)}")
     options = LintOptions(
         assume=_texts(assume),
         select=_texts(select),

@@ -16,36 +16,16 @@ whoever can change this file (a pull request) could otherwise make the linter ru
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from symalloc.errors import UsageError
-from symalloc.relax.read.result import Stage
+from symalloc.linter.options import LintOptions
+from symalloc.program.reading import STAGES, Stage
 
-__all__ = ["STAGES", "Config", "find_config", "load_config"]
-
-STAGES: tuple[Stage, ...] = get_args(Stage)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """What a project sets for all runs; `file` is where it was read, None for the defaults."""
-
-    file: Path | None = None
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    assume: tuple[str, ...] = ()
-    rules: tuple[Path, ...] = ()
-    stage: Stage = "auto"
-    exclude: tuple[str, ...] = ()
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-_LISTS = ("select", "ignore", "assume", "rules", "exclude")
-_KEYS = (*_LISTS, "stage", "per-file-ignores")
+_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores")
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -66,22 +46,24 @@ def _is_file(file: Path) -> bool:
         return False
 
 
-def load_config(file: Path) -> Config:
-    """The settings in `file`; raises UsageError where it is no TOML or holds what is not understood."""
+def load_config(file: Path) -> LintOptions:
+    """The options set in `file`; raises UsageError where it is no TOML or holds what is not understood."""
     table = _table(file)
     if table is None:
         raise UsageError(f"{file}: there is no [tool.symalloc] table")
     for key in table:
         _check_key(file, key)
-    lists = {key: _texts(file, key, table.get(key, [])) for key in _LISTS}
-    return Config(
-        file=file,
-        select=lists["select"],
-        ignore=lists["ignore"],
-        assume=lists["assume"],
-        rules=tuple(file.parent / place for place in lists["rules"]),
+
+    def texts(key: str) -> tuple[str, ...]:
+        return _texts(file, key, table.get(key, []))
+
+    return LintOptions(
+        select=texts("select"),
+        ignore=texts("ignore"),
+        assume=texts("assume"),
+        exclude=texts("exclude"),
+        rules=tuple(file.parent / place for place in texts("rules")),
         stage=_stage(file, table.get("stage", "auto")),
-        exclude=lists["exclude"],
         per_file_ignores=_per_file(file, table.get("per-file-ignores", {})),
     )
 

@@ -1,8 +1,6 @@
-"""The errors that the public functions raise for what a caller can mend."""
+"""The errors that public functions raise for what a caller can mend.  Every room may raise them."""
 
 from __future__ import annotations
-
-__all__ = ["SymallocError", "UsageError"]
 
 
 class SymallocError(Exception):

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
-from symalloc.linter.run import Linter, Settings
-from symalloc.linting import parse_assumptions
-from symalloc.prover.prover import Prover
-from symalloc.relax.workers.read import ReadOptions, read_module
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
+from symalloc.relax.workers.read import read_module
 from symalloc.report.text import text_of
-from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.error import RuleError
 
 if TYPE_CHECKING:
     from tvm import IRModule
 
     from symalloc.relax.passes.verify_pass import Fault, Mode
-
-__all__ = ["VerifyMemory"]
 
 
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
@@ -43,18 +39,8 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
 
     if mode not in ("raise", "warn"):
         raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
-    try:
-        settings = Settings(
-            rulebook=load_rules(),
-            assume=parse_assumptions(assume),
-            select=tuple(select),
-            ignore=tuple(ignore),
-            report_unused=False,
-        )
-        Linter(settings)
-    except RuleError as error:
-        raise UsageError(str(error)) from None
-    check = _Check(settings)
+    options = LintOptions(assume=tuple(assume), select=tuple(select), ignore=tuple(ignore), stage="as-is")
+    check = _Check(Linter(options))
     return make_instrument(check, mode, locate=check.locate)
 
 
@@ -64,9 +50,8 @@ _TOLD = (Severity.ERROR, Severity.WARNING)
 class _Check:
     """Lints a module as it stands; the prover's memory lasts over all passes."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._prover = Prover()
+    def __init__(self, linter: Linter) -> None:
+        self._linter = linter
 
     def __call__(self, module: IRModule, stage: str) -> Sequence[Fault]:
         """The errors and warnings in `module`."""
@@ -79,8 +64,8 @@ class _Check:
     def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[Fault]:
         from symalloc.relax.passes.verify_pass import Fault
 
-        linter = Linter(self._settings, self._prover)
-        reading = read_module(module, ReadOptions(stage="as-is", locate=locate), name=stage)
+        linter = self._linter.fresh()
+        reading = read_module(module, replace(linter.options, locate=locate), name=stage)
         found = [(d, d.severity is Severity.ERROR) for d in linter.add(reading) if d.severity in _TOLD]
         report = linter.report()
         return [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -15,56 +15,19 @@ from symalloc.files import read_source
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.linter.fix import Relint, with_fixes
 from symalloc.linter.fix_apply import Rewrite, rewrite
-from symalloc.linter.run import Linter, Settings, matches_file
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Origin
+from symalloc.program.reading import FileResult
 from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.paths import Found, find
-from symalloc.relax.read.result import DEFAULT_TIMEOUT, FileResult, InputError, ReadOptions, Stage
 from symalloc.relax.workers.pool import Watch, WorkerPool
-from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.error import RuleError
-from symalloc.size.condition import FALSE, Condition
-from symalloc.size.parse import SizeSyntaxError, parse_condition
+from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
-
-__all__ = ["LintOptions", "LintSession", "parse_assumptions"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintOptions:
-    """What to lint with.
-
-    `target` is the TVM target that modules are lowered for, `timeout` the seconds that the reading of one
-    file may take.  `exclude` holds glob patterns of files and folders; see `Settings` for the rest.
-    """
-
-    assume: tuple[str, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    rules: tuple[Path, ...] = ()
-    stage: Stage = "auto"
-    trust: bool = False
-    strict: bool = False
-    target: str = "llvm"
-    timeout: float = DEFAULT_TIMEOUT
-    exclude: tuple[str, ...] = ()
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:
-    """The conditions that `texts` write; raises UsageError, which quotes the text that is wrong."""
-    parsed = []
-    for text in texts:
-        try:
-            parsed.append(parse_condition(text))
-        except SizeSyntaxError as error:
-            raise UsageError(f"assumption `{text}`: {error.problem}, at column {error.column + 1}") from None
-    return tuple(parsed)
 
 
 class LintSession:
@@ -78,24 +41,9 @@ class LintSession:
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.
         """
-        if not options.timeout > 0:
-            raise UsageError(f"the timeout is {options.timeout:g} s; it must be more than 0")
         self.options = options
-        self.prover = Prover()
+        self.linter = Linter(options)
         self._pool = pool or WorkerPool()
-        try:
-            self.settings = Settings(
-                rulebook=load_rules(options.rules),
-                assume=parse_assumptions(options.assume),
-                select=options.select,
-                ignore=options.ignore,
-                per_file_ignores=options.per_file_ignores,
-                strict=options.strict,
-                report_unused=options.stage in ("auto", "all"),
-            )
-            self._linter()
-        except RuleError as error:
-            raise UsageError(str(error)) from None
         self._refuse_contradiction(Domain(default_lower=INT64_MIN))
 
     def __enter__(self) -> LintSession:
@@ -108,14 +56,10 @@ class LintSession:
 
     def find(self, paths: Sequence[str]) -> Found:
         """The files that `paths` name, less those excluded; raises UsageError where nothing is left."""
-        try:
-            found = find(paths)
-        except InputError as error:
-            raise UsageError(str(error)) from None
-        patterns = self.options.exclude
-        kept = tuple(f for f in found.files if not any(matches_file(str(f), p) for p in patterns))
+        found = find(paths)
+        kept = tuple(file for file in found.files if not self.options.excludes(str(file)))
         if not kept:
-            raise UsageError(_none_left(found, patterns))
+            raise UsageError(_none_left(found, self.options.exclude))
         return replace(found, files=kept)
 
     def lint_files(self, found: Found, progress: Watch | None = None, *, fixes: bool = True) -> Report:
@@ -129,20 +73,16 @@ class LintSession:
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
-        with no_collections():
-            return self._module(module, name)
-
-    def _module(self, module: IRModule, name: str) -> Report:
         from symalloc.relax.workers.read import read_module
 
-        options = self._read_options()
-        linter = self._linter()
-        if linter.add(read_module(module, replace(options, locate=False), name=name)):
-            linter = self._linter()
-            linter.add(read_module(module, options, name=name))
-        report = linter.report()
-        self._check_assumptions(linter, report)
-        return report
+        with no_collections():
+            linter = self.linter.fresh()
+            if linter.add(read_module(module, replace(self.options, locate=False), name=name)):
+                linter = self.linter.fresh()
+                linter.add(read_module(module, self.options, name=name))
+            report = linter.report()
+            self._check_assumptions(linter, report)
+            return report
 
     def rewrites(self, report: Report, *, unsafe: bool) -> Iterator[Rewrite]:
         """The files of `report` that fixes change, fixed until nothing more can be; nothing is written."""
@@ -159,31 +99,26 @@ class LintSession:
 
     def _lint(self, results: Iterable[FileResult], relint: Relint | None) -> Report:
         """The findings in what was read, with fixes where `relint` tries these."""
-        linter = self._linter()
+        linter = self.linter.fresh()
         readings: dict[str, FileResult] = {}
         for reading in results:
             if any(d.span for d in linter.add(reading)):
                 readings[reading.file] = reading
         report = linter.report()
         self._check_assumptions(linter, report)
-        return with_fixes(report, readings, self.settings, self.prover, relint) if relint else report
-
-    def _linter(self) -> Linter:
-        return Linter(self.settings, self.prover)
-
-    def _read_options(self) -> ReadOptions:
-        given = self.options
-        return ReadOptions(trust=given.trust, stage=given.stage, target=given.target, timeout=given.timeout)
+        return with_fixes(report, readings, self.linter, relint) if relint else report
 
     def _read(self, files: Sequence[Path], watch: Watch | None = None) -> Iterator[FileResult]:
-        return self._pool.read(files, self._read_options(), watch)
+        return self._pool.read(files, self.options, watch)
 
     def _relint(
         self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
     ) -> list[tuple[Diagnostic, ...]]:
         """The findings in each changed text, taken as the contents of the file that it goes with."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return [self._linter().add(reading) for reading in self._read_changed(changes, folder, watch)]
+            return [
+                self.linter.fresh().add(reading) for reading in self._read_changed(changes, folder, watch)
+            ]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """The findings in `text`, taken as the contents of `file`, with fixes."""
@@ -200,7 +135,7 @@ class LintSession:
 
     def _check_assumptions(self, linter: Linter, report: Report) -> None:
         """Refuses assumptions about symbols that no function has, and those that no dimension can meet."""
-        names = frozenset().union(*(c.symbols for c in self.settings.assume))
+        names = frozenset().union(*(c.symbols for c in self.linter.assume))
         missing = sorted(names - linter.symbols.keys())
         if missing and not report.unread:
             raise UsageError(_unknown_symbol(missing[0], sorted(linter.symbols)))
@@ -208,10 +143,11 @@ class LintSession:
         self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
 
     def _refuse_contradiction(self, domain: Domain) -> None:
-        assume = self.settings.assume
+        assume = self.linter.assume
         if (
             assume
-            and self.prover.prove(FALSE, domain.assuming(assume), explain=False).verdict is Verdict.VACUOUS
+            and self.linter.prover.prove(FALSE, domain.assuming(assume), explain=False).verdict
+            is Verdict.VACUOUS
         ):
             given = ", ".join(f"`{text}`" for text in self.options.assume)
             where = " for dimensions, which are >= 0" if domain.default_lower == 0 else ""

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
-from symalloc.linter.run import Linter, Settings
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Program
-from symalloc.prover.prover import Prover
+from symalloc.program.reading import FileResult
 from symalloc.relax.files.request import PlanRequest
 from symalloc.relax.files.result import PlannedFile, RunError, RunReport
-from symalloc.relax.read.result import FileResult
 from symalloc.relax.run.isolated import CrashError, isolated
-from symalloc.rulebook.book import load_rules
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.tvm_plan import TvmComparison
@@ -138,10 +137,10 @@ def _require_file(path: Path) -> None:
 
 def _linted(found: PlannedFile, path: Path) -> Report:
     """What the linter says of the planned module; what it said before is told from what planning brought."""
-    settings, prover = Settings(rulebook=load_rules(), report_unused=False), Prover()
+    rules = Linter(LintOptions(stage="as-is"))
 
     def report(*programs: Program) -> Report:
-        linter = Linter(settings, prover)
+        linter = rules.fresh()
         linter.add(FileResult(file=str(path), programs=programs))
         return linter.report()
 

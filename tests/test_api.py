@@ -174,7 +174,7 @@ def test_the_public_names_are_there_and_documented() -> None:
 )
 def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
     code = (
-        f"import {first}, symalloc; from symalloc.linter.run import Linter\n"
+        f"import {first}, symalloc; from symalloc.linter.linter import Linter\n"
         "assert all(type(f).__name__ == 'function' for f in (symalloc.lint, symalloc.prove, symalloc.plan))\n"
         "from symalloc import lint; assert lint is symalloc.lint\n"
     )

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.config import Config, find_config, load_config
+from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
+from symalloc.linter.options import LintOptions
 
 
 def _write(folder: Path, table: str) -> Path:
@@ -28,8 +29,7 @@ exclude = ["third_party"]
 per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
 """,
     )
-    assert load_config(file) == Config(
-        file=file,
+    assert load_config(file) == LintOptions(
         select=("SYM1",),
         ignore=("SYM105",),
         assume=("n <= 2048",),

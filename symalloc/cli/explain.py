@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from symalloc.cli.output import colour_wanted, show, terminal_width
-from symalloc.errors import UsageError
 
 __all__ = ["explain_command"]
 
@@ -23,15 +22,12 @@ def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> N
     """Explain RULE (an id such as SYM101, or a name), with examples; without RULE, list the rules."""
     from symalloc.report.rule_page import render_rule_page
     from symalloc.report.rule_table import render_rule_table
-    from symalloc.rulebook.book import RuleError, load_rules
+    from symalloc.rulebook.book import load_rules
 
     colour, width = colour_wanted("auto", sys.stdout), terminal_width(sys.stdout)
-    try:
-        book = load_rules(rules)
-        if rule is None:
-            text = render_rule_table(book, colour=colour, width=width)
-        else:
-            text = render_rule_page(book.get(rule), every=every, colour=colour, width=width)
-    except RuleError as error:
-        raise UsageError(str(error)) from None
+    book = load_rules(rules)
+    if rule is None:
+        text = render_rule_table(book, colour=colour, width=width)
+    else:
+        text = render_rule_page(book.get(rule), every=every, colour=colour, width=width)
     show(text, None)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.output import colour_wanted, show, terminal_width
-from symalloc.config import STAGES, Config, find_config, load_config
+from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
-from symalloc.relax.read.result import DEFAULT_TIMEOUT
+from symalloc.linter.options import LintOptions
+from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, Stage
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from symalloc.linter.fix_apply import Rewrite
     from symalloc.linting import LintSession
     from symalloc.relax.read.paths import Found
-
-__all__ = ["lint_command"]
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -49,7 +48,6 @@ class _Output:
     unsafe_fixes: bool
     diff: bool
     exit_zero: bool
-    strict: bool
 
     @property
     def needs_fixes(self) -> bool:
@@ -128,42 +126,46 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from here."
 )
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
-def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **options: Any) -> int:
+def lint_command(
+    paths: tuple[str, ...],
+    config: Path | None,
+    no_config: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    assume: tuple[str, ...],
+    rules: tuple[Path, ...],
+    stage: Stage | None,
+    trust: bool,
+    target: str,
+    timeout: float,
+    strict: bool,
+    **output: Any,
+) -> int:
     """Verify the memory of Relax modules: TVMScript (.py), JSON, directories, glob patterns."""
     if not paths:
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
     if config and no_config:
         raise click.UsageError("--config and --no-config exclude each other")
-    if options["unsafe_fixes"] and not (options["apply_fixes"] or options["diff"]):
+    shown = _Output(**output)
+    if shown.unsafe_fixes and not (shown.apply_fixes or shown.diff):
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     file = config or (None if no_config else find_config(paths))
-    settings = load_config(file) if file else Config()
-    output = _Output(**{name: options[name] for name in _Output.__slots__})
+    options = (load_config(file) if file else LintOptions()).overlaid(
+        select=_split(select),
+        ignore=_split(ignore),
+        assume=assume,
+        rules=rules,
+        stage=stage,
+        trust=trust,
+        target=target,
+        timeout=timeout,
+        strict=strict,
+    )
     with WorkerPool() as pool:
         pool.start()  # it imports TVM while rules are loaded here
-        return _lint(_session(settings, options, pool), paths, output)
+        from symalloc.linting import LintSession
 
-
-def _session(config: Config, options: dict[str, Any], pool: WorkerPool) -> LintSession:
-    """A session with the command line laid over the configuration."""
-    from symalloc.linting import LintOptions, LintSession
-
-    return LintSession(
-        LintOptions(
-            assume=(*config.assume, *options["assume"]),
-            select=_split(options["select"]) or config.select,
-            ignore=(*config.ignore, *_split(options["ignore"])),
-            rules=(*config.rules, *options["rules"]),
-            stage=options["stage"] or config.stage,
-            trust=options["trust"],
-            strict=options["strict"],
-            target=options["target"],
-            timeout=options["timeout"],
-            exclude=config.exclude,
-            per_file_ignores=config.per_file_ignores,
-        ),
-        pool,
-    )
+        return _lint(LintSession(options, pool), paths, shown)
 
 
 def _split(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -182,7 +184,7 @@ def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
     if output.apply_fixes:
         report = _apply(session, report, found, output)
     _show(session, report, output)
-    return _status(report, output)
+    return _status(session, report, output)
 
 
 def _diff(session: LintSession, report: Report, output: _Output) -> int:
@@ -190,7 +192,7 @@ def _diff(session: LintSession, report: Report, output: _Output) -> int:
     show(changes, output.output)
     if not changes:
         click.echo("nothing to fix", err=True)
-    return _status(report, output)
+    return _status(session, report, output)
 
 
 def _apply(session: LintSession, report: Report, found: Found, output: _Output) -> Report:
@@ -218,7 +220,7 @@ def _show(session: LintSession, report: Report, output: _Output) -> None:
     text = render(
         report,
         output.form,
-        rules=session.settings.rulebook.rules,
+        rules=session.linter.rulebook.rules,
         width=terminal_width(sys.stdout) if output.output is None else None,
         colour=colour,
         quiet=output.quiet,
@@ -230,8 +232,8 @@ def _show(session: LintSession, report: Report, output: _Output) -> None:
     show(text, output.output)
 
 
-def _status(report: Report, output: _Output) -> int:
+def _status(session: LintSession, report: Report, output: _Output) -> int:
     if report.unread:
         return 2
-    found = len(report) > 0 if output.strict else not report.ok
+    found = len(report) > 0 if session.options.strict else not report.ok
     return int(found and not output.exit_zero)

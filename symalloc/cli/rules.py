@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from symalloc.cli.output import colour_wanted, show, terminal_width
-from symalloc.errors import UsageError
 
 __all__ = ["rules_command"]
 
@@ -27,12 +26,9 @@ def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     A third one, as in error/error/note, is for what only empty tensors break.
     """
     from symalloc.report.rule_table import render_rule_json, render_rule_table
-    from symalloc.rulebook.book import RuleError, load_rules
+    from symalloc.rulebook.book import load_rules
 
-    try:
-        book = load_rules(rules)
-    except RuleError as error:
-        raise UsageError(str(error)) from None
+    book = load_rules(rules)
     if form == "json":
         show(render_rule_json(book), None)
         return

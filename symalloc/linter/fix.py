@@ -13,10 +13,10 @@ from symalloc.linter.fix_guard import insert_assertion
 from symalloc.linter.fix_remove import remove_kill, remove_suppression
 from symalloc.linter.fix_source import Script, parse_script
 from symalloc.linter.fix_storage import grow_storage
-from symalloc.linter.run import AS_IS, Reading, Settings
+from symalloc.linter.linter import Linter
 from symalloc.program.model import Program
+from symalloc.program.reading import AS_IS, FileResult
 from symalloc.prover.domain import Domain
-from symalloc.prover.prover import Prover
 
 __all__ = ["FIXERS", "Relint", "with_fixes"]
 
@@ -48,9 +48,7 @@ class _Candidate:
         return self.diagnostic.file, self.text
 
 
-def with_fixes(
-    report: Report, readings: Mapping[str, Reading], settings: Settings, prover: Prover, relint: Relint
-) -> Report:
+def with_fixes(report: Report, readings: Mapping[str, FileResult], linter: Linter, relint: Relint) -> Report:
     """`report` with the fixes that were tried and found good.
 
     `readings` are those of the files that have findings; `relint` gives the findings in each of some texts,
@@ -60,7 +58,7 @@ def with_fixes(
     candidates = [
         candidate
         for file, reading in readings.items()
-        for candidate in islice(_candidates(by_file[file], reading, settings, prover), MAX_CANDIDATES)
+        for candidate in islice(_candidates(by_file[file], reading, linter), MAX_CANDIDATES)
     ]
     good: dict[int, list[Fix]] = {}
     for candidate in _proved_good(by_file, candidates, relint):
@@ -70,20 +68,20 @@ def with_fixes(
 
 
 def _candidates(
-    diagnostics: Sequence[Diagnostic], reading: Reading, settings: Settings, prover: Prover
+    diagnostics: Sequence[Diagnostic], reading: FileResult, linter: Linter
 ) -> Iterator[_Candidate]:
     source = reading.source
     script = parse_script(source) if source and source.origin is None else None
     if source is None or script is None:
         return
     for diagnostic in diagnostics:
-        for fixer in _fixers(diagnostic, script, settings):
-            domain = Domain(assumptions=settings.assume)
+        for fixer in _fixers(diagnostic, script, linter):
+            domain = Domain(assumptions=linter.assume)
             context = FixContext(
                 diagnostic=diagnostic,
                 program=_program(diagnostic, reading),
                 script=script,
-                prover=prover,
+                prover=linter.prover,
                 domain=domain,
             )
             fix = fixer(context)
@@ -91,16 +89,16 @@ def _candidates(
                 yield _Candidate(diagnostic=diagnostic, fix=fix, text=apply_edits(source.text, fix.edits))
 
 
-def _fixers(diagnostic: Diagnostic, script: Script, settings: Settings) -> Iterator[Fixer]:
+def _fixers(diagnostic: Diagnostic, script: Script, linter: Linter) -> Iterator[Fixer]:
     """The fixers of the finding's rule, where it points into the script."""
     if diagnostic.span is None or diagnostic.span.file != script.file:
         return
-    for name in settings.rulebook.get(diagnostic.rule).fixes:
+    for name in linter.rulebook.get(diagnostic.rule).fixes:
         if name in FIXERS:
             yield FIXERS[name]
 
 
-def _program(diagnostic: Diagnostic, reading: Reading) -> Program | None:
+def _program(diagnostic: Diagnostic, reading: FileResult) -> Program | None:
     return next((p for p in reading.programs if p.name == diagnostic.module and p.stage == AS_IS), None)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["RuleError"]
+from symalloc.errors import UsageError
 
 
-class RuleError(ValueError):
+class RuleError(UsageError):
     """A rule file, or a request for a rule, that makes no sense.
 
     `file`, `line` (from 1) and `field` say where, as far as known; `suggestion` is what was probably meant.

@@ -16,8 +16,8 @@ import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.linter.domains import LARGEST_EXTENT, LARGEST_INPUT
-from symalloc.linter.run import Linter, Settings
-from symalloc.prover.prover import Prover
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.relax.workers.read import ReadOptions
 from symalloc.rulebook.book import Rule, load_rules
@@ -64,7 +64,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) ->
 
 def _linted(folder: Path, stage: StageName, pool: WorkerPool) -> Report:
     """What linting does but for trying fixes, which read everything once more."""
-    linter = Linter(Settings(rulebook=load_rules(), report_unused=stage == "auto"), Prover())
+    linter = Linter(LintOptions(stage=stage))
     for reading in pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
         linter.add(reading)
     return linter.report()

@@ -14,8 +14,8 @@ import tvm
 from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
 
+from symalloc.program.reading import Stage
 from symalloc.relax.ir_types import BindingNode, Node
-from symalloc.relax.read.result import Stage
 from symalloc.relax.tvm_error import error_text
 
 PLANNER = "StaticPlanBlockMemory"

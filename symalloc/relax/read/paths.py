@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symalloc.relax.read.result import InputError
+from symalloc.program.reading import InputError
 
 _SCRIPT_MARK = re.compile(rb"\bir_module\b|\bprim_func\b|\.function\b|@function\b")
 _JSON_MARK = b'"root_index"'

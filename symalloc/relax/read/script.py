@@ -22,9 +22,9 @@ from tvm.script.parser.core.diagnostics import Source as TVMSource
 from tvm.script.parser.core.error import ParserError
 from tvm.script.parser.core.parser import Parser
 
+from symalloc.program.reading import ReadProblem
 from symalloc.program.span import Span
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.result import Problem
 from symalloc.relax.read.script_dialect import dialect_names, takes_type_arguments
 from symalloc.relax.read.script_file import (
     Constant,
@@ -56,7 +56,7 @@ class ModuleRead:
     name: str
     mod: tvm.IRModule | None
     line: int
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ReadProblem, ...] = ()
     checked: bool = True
 
 
@@ -80,8 +80,8 @@ class ScriptReader:
         return ModuleRead(name=module.name, mod=None, line=module.line, problems=problems)
 
 
-def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> Problem:
-    return Problem(
+def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> ReadProblem:
+    return ReadProblem(
         file=script.file,
         message=f"not evaluated: {refusal.what}",
         hint=refusal.hint or "a file that you trust can be read with --trust, which evaluates what it holds",
@@ -208,14 +208,14 @@ def _wants_check(node: ast.ClassDef | ast.FunctionDef) -> bool:
     )
 
 
-def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> Problem:
+def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> ReadProblem:
     text = str(error)
     place = _PLACE.search(text)
     said = text[: place.start()] if place else text
     said = said.removeprefix("error: ").strip()
     span = _span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node)
     message = f"TVM's parser refuses it: {error_text(RuntimeError(said))}" if said else _unsaid(script, span)
-    return Problem(
+    return ReadProblem(
         file=script.file,
         message=message,
         span=span,

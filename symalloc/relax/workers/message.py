@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from symalloc.program.model import Program
+from symalloc.program.reading import ReadOptions, ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.read.result import Problem, ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,4 @@ class Done:
     """The request is done; the worker waits for the next one."""
 
 
-Message: TypeAlias = Step | Module | Source | Program | Problem | Done
+Message: TypeAlias = Step | Module | Source | Program | ReadProblem | Done

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from symalloc.program.model import Program
+from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.read.result import FileResult, Problem, ReadOptions
 from symalloc.relax.workers.message import Done, Message, Module, Step
 from symalloc.relax.workers.process import Reading, WorkerProcess
 
@@ -175,7 +175,7 @@ class _Batch:
                 reading.source = message
             case Program():
                 reading.programs.append(message)
-            case Problem():
+            case ReadProblem():
                 reading.problems.append(message)
             case Done():
                 reading.done, worker.reading = True, None
@@ -202,7 +202,7 @@ class _Batch:
             self._waiting.appendleft(reading)
 
 
-def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdue: bool) -> Problem:
+def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdue: bool) -> ReadProblem:
     name = _pass_name(worker.step)
     doing = f"in {name} while lowering" if name else f"while {worker.step}"
     where = f"{doing} {Path(reading.file).name}"
@@ -215,7 +215,7 @@ def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdu
             f"; it said:\n{words}" if words else ""
         )
         hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if name else "")
-    return Problem(
+    return ReadProblem(
         file=reading.file,
         message=message,
         hint=hint,

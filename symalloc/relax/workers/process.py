@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from symalloc.program.model import Program
+from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.read.result import FileResult, Problem, ReadOptions
 from symalloc.relax.workers.message import Module, Request
 
 _STARTUP_SECONDS = 60.0  # importing TVM takes one or two; a loaded machine takes longer
@@ -32,7 +32,7 @@ class Reading:
 
     file: str
     programs: list[Program] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ReadProblem] = field(default_factory=list)
     source: Source | None = None
     done: bool = False
     module: Module | None = None  # the last that was begun

@@ -13,6 +13,7 @@ from typing import Protocol
 from tvm import IRModule, relax
 
 from symalloc.program.model import Origin, Program
+from symalloc.program.reading import AS_IS, ReadOptions, ReadProblem
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.passes.stages import (
@@ -23,13 +24,11 @@ from symalloc.relax.passes.stages import (
     wanted_stages,
 )
 from symalloc.relax.read.json import JsonError, load_module
-from symalloc.relax.read.result import Problem, ReadOptions
 from symalloc.relax.read.script import ModuleRead, ScriptReader
 from symalloc.relax.read.script_file import ScriptError, decode, parse_text, read_bytes
 from symalloc.relax.read.script_trust import TrustedCodeError
 from symalloc.relax.tvm_error import error_text
 
-AS_IS = "as-is"
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 
 
@@ -48,7 +47,7 @@ class Sink(Protocol):
     def program(self, program: Program) -> None:
         """One program."""
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: ReadProblem) -> None:
         """One problem."""
 
 
@@ -57,7 +56,7 @@ class Collected:
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
-        self.problems: list[Problem] = []
+        self.problems: list[ReadProblem] = []
         self.text: Source | None = None
 
     def step(self, text: str) -> None:
@@ -74,7 +73,7 @@ class Collected:
         """Keep the program."""
         self.programs.append(program)
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: ReadProblem) -> None:
         """Keep the problem."""
         self.problems.append(problem)
 
@@ -102,12 +101,12 @@ def read_path(path: Path, options: ReadOptions, sink: Sink, skip: int = 0) -> No
         else:
             _read_json(file, data, options, sink, skip)
     except ScriptError as error:
-        problem = Problem(file=file, message=f"cannot be read: {error}", hint=error.hint, span=error.span)
+        problem = ReadProblem(file=file, message=f"cannot be read: {error}", hint=error.hint, span=error.span)
         sink.problem(problem)
     except JsonError as error:
-        sink.problem(Problem(file=file, message=f"cannot be read: {error}", hint=error.hint))
+        sink.problem(ReadProblem(file=file, message=f"cannot be read: {error}", hint=error.hint))
     except TrustedCodeError as error:
-        sink.problem(Problem(file=file, message=f"cannot be read: {error}"))
+        sink.problem(ReadProblem(file=file, message=f"cannot be read: {error}"))
 
 
 def _read_script(source: Source, options: ReadOptions, sink: Sink, skip: int) -> None:
@@ -171,7 +170,7 @@ def _take_checked(module: _Module, *, checked: bool) -> None:
     if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
         message = f"the module is ill-formed: {fault}"
         module.sink.problem(
-            Problem(file=module.file, message=message, module=module.name, hint=_ILL_FORMED_HINT)
+            ReadProblem(file=module.file, message=message, module=module.name, hint=_ILL_FORMED_HINT)
         )
 
 
@@ -221,11 +220,11 @@ def _lower(module: _Module, wanted: Callable[[str], bool]) -> None:
         module.sink.problem(_pass_problem(module, error))
 
 
-def _pass_problem(module: _Module, error: PassFailedError) -> Problem:
+def _pass_problem(module: _Module, error: PassFailedError) -> ReadProblem:
     if not error.stage:
         message = f"target {module.options.target!r} is not understood: {error}"
-        return Problem(file=module.file, message=message, module=module.name)
-    return Problem(
+        return ReadProblem(file=module.file, message=message, module=module.name)
+    return ReadProblem(
         file=module.file,
         message=f"TVM's pass {error.stage} refuses the module: {error}",
         hint="--stage as-is verifies the module as it stands",
@@ -240,7 +239,7 @@ def _extract(module: _Module, mod: IRModule, stage: str) -> Program | None:
         program = _program(module, mod, stage)
     except Exception as error:  # a fault of ours must not hide what else is found
         message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
-        problem = Problem(
+        problem = ReadProblem(
             file=module.file,
             message=message,
             hint="this is a fault of symalloc; please report it",

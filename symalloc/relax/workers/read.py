@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from symalloc.program.reading import FileResult, InputError, ReadOptions, ReadProblem, Stage
 from symalloc.relax.read.paths import expand
-from symalloc.relax.read.result import FileResult, InputError, Problem, ReadOptions, Stage
 from symalloc.relax.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = [
     "FileResult",
     "InputError",
-    "Problem",
     "ReadOptions",
+    "ReadProblem",
     "Stage",
     "expand",
     "read_files",

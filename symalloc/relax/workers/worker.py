@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from symalloc.program.model import Program
+from symalloc.program.reading import ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.read.result import Problem
 from symalloc.relax.workers.child_process import prepare_child
 from symalloc.relax.workers.message import Done, Message, Module, Request, Step
 
@@ -45,7 +45,7 @@ class _PipeSink:
         """Hand on a program."""
         self.send(program)
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: ReadProblem) -> None:
         """Hand on a problem."""
         self.send(problem)
 
@@ -67,7 +67,7 @@ def main(descriptor: int) -> None:
         try:
             read_path(Path(request.file), request.options, sink, request.skip)
         except MemoryError:
-            sink.problem(Problem(file=request.file, message="reading it takes more memory than there is"))
+            sink.problem(ReadProblem(file=request.file, message="reading it takes more memory than there is"))
         sink.send(Done())
 
 

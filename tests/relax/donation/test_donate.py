@@ -17,10 +17,12 @@ import symalloc
 from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import UsageError
-from symalloc.linter.run import Linter, Settings
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.options import PlanOptions
+from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.emit import Form, written
 from symalloc.relax.files.load import from_script, load_one
@@ -28,7 +30,6 @@ from symalloc.relax.files.plan import plan_module
 from symalloc.relax.files.result import RunError
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.result import FileResult
 from symalloc.relax.run.run import Runner
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
@@ -58,7 +59,7 @@ def refusal(mod: tvm.IRModule, *alias: str, **options: Any) -> str:
 
 
 def findings(mod: tvm.IRModule) -> list[str]:
-    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter = Linter(LintOptions(stage="as-is"))
     linter.add(FileResult(file="planned", programs=(extract(mod, name="planned", stage="PlanMemory"),)))
     return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
 

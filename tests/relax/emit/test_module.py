@@ -13,18 +13,18 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.linter.run import Linter, Settings
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.options import PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
+from symalloc.program.reading import FileResult
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from symalloc.relax.read.result import FileResult
-from symalloc.rulebook.book import load_rules
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol
 
@@ -50,7 +50,7 @@ def machine(module: tvm.IRModule) -> relax.VirtualMachine:
 
 
 def errors(module: tvm.IRModule) -> list[str]:
-    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter = Linter(LintOptions(stage="as-is"))
     linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
     return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
 

@@ -15,20 +15,20 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend import nn
 
-from symalloc.linter.run import Linter, Settings
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions
 from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.layout.assemble import Layout
 from symalloc.planner.memory_plan import Buffer, Placement
+from symalloc.program.reading import FileResult
 from symalloc.relax.emit.symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.result import RunResult
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.result import FileResult
 from symalloc.relax.run.run import Runner
-from symalloc.rulebook.book import load_rules
 from symalloc.size.expr import ZERO
 
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
@@ -59,7 +59,7 @@ def same(
 
 def errors(module: tvm.IRModule) -> list[str]:
     """What the linter has against `module`, notes left out."""
-    linter = Linter(Settings(rulebook=load_rules(), report_unused=False))
+    linter = Linter(LintOptions(stage="as-is"))
     linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
     return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from symalloc.program.reading import InputError
 from symalloc.relax.read.paths import Found, expand, find
-from symalloc.relax.read.result import InputError
 
 SCRIPT = "from tvm.script import ir as I\n\n\n@I.ir_module\nclass M:\n    pass\n"
 GRAPH = '{"root_index": 0, "nodes": []}'

@@ -1,82 +1,25 @@
-"""One run of the linter: what was read in, the rules, and out comes a report.
-
-This file knows nothing of how modules are read: it takes whatever has the fields of `Reading`.
-"""
+"""One run of the linter: takes what was read, file by file, and gives a report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
-from pathlib import PurePath
+from copy import copy
+from dataclasses import replace
 from time import perf_counter
-from typing import Protocol
 
 from symalloc.linter.comments import Comments
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity, Summary
 from symalloc.linter.engine import CheckResult, check
+from symalloc.linter.options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.repeats import Repeats
 from symalloc.program.model import Origin, Program
-from symalloc.program.span import Source, Span
+from symalloc.program.reading import AS_IS, FileResult, ReadProblem
+from symalloc.program.span import Source
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.rulebook.book import Rulebook
-from symalloc.size.condition import Condition
-
-__all__ = ["AS_IS", "Linter", "Reading", "ReadingProblem", "Settings", "matches_file"]
+from symalloc.rulebook.book import load_rules
 
 NOT_UNDERSTOOD = "SYM904"
-AS_IS = "as-is"
-
-
-class ReadingProblem(Protocol):
-    """Something that could not be read: `symalloc.relax.read.result.Problem`."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def hint(self) -> str | None: ...
-    @property
-    def span(self) -> Span | None: ...
-    @property
-    def module(self) -> str | None: ...
-    @property
-    def stage(self) -> str | None: ...
-
-
-class Reading(Protocol):
-    """What one file gave: `symalloc.relax.read.result.FileResult`."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def programs(self) -> tuple[Program, ...]: ...
-    @property
-    def problems(self) -> Sequence[ReadingProblem]: ...
-    @property
-    def source(self) -> Source | None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What to check, and how strictly.
-
-    `rulebook` holds all rules; `select` and `ignore` are rule ids, beginnings of ids, or names, and
-    `per_file_ignores` maps glob patterns on file names to such.  `strict`: what could not be decided or
-    understood is an error.  `report_unused`: whether a suppression without effect is a finding; a run that
-    looks at some stages only cannot say.
-    """
-
-    rulebook: Rulebook
-    assume: tuple[Condition, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    strict: bool = False
-    report_unused: bool = True
 
 
 class Linter:
@@ -85,15 +28,19 @@ class Linter:
     `symbols` holds the symbols of all functions checked so far, and where they get their values.
     """
 
-    def __init__(self, settings: Settings, prover: Prover | None = None) -> None:
-        """Raises RuleError where `select`, `ignore` or `per_file_ignores` names an unknown rule."""
-        self.settings = settings
-        self.prover = prover or Prover()
-        self.rulebook = settings.rulebook.select(settings.select, settings.ignore)
+    def __init__(self, options: LintOptions = LintOptions(), prover: Prover | None = None) -> None:  # noqa: B008
+        """Load the rules; raises UsageError for rules, rule names or assumptions that make no sense."""
+        self.options, self.prover = options, prover or Prover()
+        self.rulebook = load_rules(options.rules)
+        self.assume = parse_assumptions(options.assume)
+        self._active = self.rulebook.select(options.select, options.ignore)
         self._ignored = {
-            pattern: frozenset().union(*map(settings.rulebook.ids, keys))
-            for pattern, keys in settings.per_file_ignores.items()
+            pattern: frozenset().union(*map(self.rulebook.ids, keys))
+            for pattern, keys in options.per_file_ignores.items()
         }
+        self._forget()
+
+    def _forget(self) -> None:
         self._diagnostics: list[Diagnostic] = []
         self._files: dict[str, None] = {}
         self._sources: dict[str, Source] = {}
@@ -102,14 +49,20 @@ class Linter:
         self._started = perf_counter()
         self.symbols: dict[str, set[Origin]] = {}
 
-    def add(self, reading: Reading) -> tuple[Diagnostic, ...]:
+    def fresh(self) -> Linter:
+        """A linter with the same options, rules and prover, which has checked nothing yet."""
+        other = copy(self)
+        other._forget()
+        return other
+
+    def add(self, reading: FileResult) -> tuple[Diagnostic, ...]:
         """Checks what one file gave; the findings of it, sorted."""
         self._files[reading.file] = None
         if reading.source:
             self._sources[reading.source.file] = reading.source
         found = [self._unreadable(problem) for problem in reading.problems]
-        complete = not found and self.settings.report_unused
-        comments = Comments(known=self.settings.rulebook, active=self.rulebook, report_unused=complete)
+        complete = not found and self.options.reports_unused
+        comments = Comments(known=self.rulebook, active=self._active, report_unused=complete)
         found += comments.apply(self._checked(reading), reading.file, reading.source)
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
         self._diagnostics += kept
@@ -132,11 +85,11 @@ class Linter:
 
     def check(self, program: Program) -> CheckResult:
         """The findings of one program, before suppressions and filters."""
-        return check(program, self.rulebook, self.prover, assume=self.settings.assume)
+        return check(program, self._active, self.prover, assume=self.assume)
 
     # -- checking ------------------------------------------------------------------------------------------
 
-    def _checked(self, reading: Reading) -> list[Diagnostic]:
+    def _checked(self, reading: FileResult) -> list[Diagnostic]:
         """The findings of all stages of a file's modules; one that an earlier stage had is not repeated."""
         repeats = Repeats()
         found: list[Diagnostic] = []
@@ -164,8 +117,8 @@ class Linter:
             self._totals[name] += getattr(counts, name)
         self._solvers.update(counts.by_solver)
 
-    def _unreadable(self, problem: ReadingProblem) -> Diagnostic:
-        rule = self.settings.rulebook.get(CANNOT_BE_READ)
+    def _unreadable(self, problem: ReadProblem) -> Diagnostic:
+        rule = self.rulebook.get(CANNOT_BE_READ)
         what = problem.message.removeprefix("cannot be read: ")
         return Diagnostic(
             rule=rule.id,
@@ -194,14 +147,7 @@ class Linter:
         unsure = diagnostic.rule == NOT_UNDERSTOOD or (
             diagnostic.verdict is Verdict.RUNTIME_CHECK and diagnostic.reason is not None
         )
-        return replace(diagnostic, severity=Severity.ERROR) if self.settings.strict and unsure else diagnostic
-
-
-def matches_file(file: str, pattern: str) -> bool:
-    """Whether `file`, or its name, or a folder it lies in, matches the glob `pattern`."""
-    path = PurePath(file)
-    candidates = (path.as_posix(), path.name, *(parent.as_posix() for parent in path.parents))
-    return any(fnmatch(candidate, pattern.rstrip("/")) for candidate in candidates)
+        return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
 
 
 def _printed(program: Program) -> Source | None:
@@ -213,7 +159,7 @@ def _printed(program: Program) -> Source | None:
     return replace(source, file=f"{source.file} ({program.name} {when})")
 
 
-def _placed(diagnostic: Diagnostic, program: Program, reading: Reading, text: Source | None) -> Diagnostic:
+def _placed(diagnostic: Diagnostic, program: Program, reading: FileResult, text: Source | None) -> Diagnostic:
     """The finding with its file, module and stage, its spans pointing into `text` where there is one."""
     span = diagnostic.span
     return replace(

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.linter.run import Linter, Settings, matches_file
+from symalloc.linter.linter import Linter
+from symalloc.linter.options import LintOptions, matches_file
 from symalloc.program.model import (
     AllocStorage,
     AllocTensor,
@@ -19,9 +20,9 @@ from symalloc.program.model import (
     Program,
     Var,
 )
+from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
-from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.error import RuleError
 from symalloc.size.expr import constant, symbol
 
@@ -31,22 +32,11 @@ F32 = DType("float32", 32)
 PRINTED = "import something\n" * 40
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Problem:
-    file: str = FILE
-    message: str = "cannot be read: it is upside down"
-    hint: str | None = "turn it"
-    span: Span | None = None
-    module: str | None = None
-    stage: str | None = None
+PROBLEM = ReadProblem(file=FILE, message="cannot be read: it is upside down", hint="turn it")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Reading:
-    file: str = FILE
-    programs: tuple[Program, ...] = ()
-    problems: tuple[_Problem, ...] = ()
-    source: Source | None = None
+def _reading(*programs: Program, source: Source | None = None) -> FileResult:
+    return FileResult(file=FILE, programs=programs, source=source)
 
 
 def _span(line: int, file: str = FILE) -> Span:
@@ -81,40 +71,33 @@ def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instru
 
 
 def _linter(**options: object) -> Linter:
-    rulebook = load_rules()
-    settings = Settings(rulebook=rulebook, select=("SYM101", "SYM9"))
-    return Linter(replace(settings, **options))  # type: ignore[arg-type]
+    return Linter(replace(LintOptions(select=("SYM101", "SYM9")), **options))  # type: ignore[arg-type]
 
 
-def _lint(reading: _Reading, **options: object) -> tuple[Diagnostic, ...]:
+def _lint(reading: FileResult, **options: object) -> tuple[Diagnostic, ...]:
     return _linter(**options).add(reading)
 
 
 def test_a_later_stage_does_not_repeat_a_finding() -> None:
-    found = _lint(_Reading(programs=(_program(), _program("StaticPlanBlockMemory"))))
+    found = _lint(_reading(_program(), _program("StaticPlanBlockMemory")))
     assert [(d.rule, d.stage) for d in found] == [("SYM101", None)]
 
 
 def test_the_first_stage_with_a_finding_is_credited() -> None:
     sound = replace(_program(), functions={})
     stages = (sound, _program("CallTIRRewrite"), _program("StaticPlanBlockMemory"))
-    (finding,) = _lint(_Reading(programs=stages))
+    (finding,) = _lint(_reading(*stages))
     assert finding.stage == "CallTIRRewrite"
 
 
 def test_another_finding_of_a_later_stage_is_shown() -> None:
-    found = _lint(_Reading(programs=(_program(), _program("StaticPlanBlockMemory", size=32))))
+    found = _lint(_reading(_program(), _program("StaticPlanBlockMemory", size=32)))
     assert [d.stage for d in found] == [None, "StaticPlanBlockMemory"]
 
 
 def test_printed_scripts_are_told_from_the_file() -> None:
     linter = _linter()
-    linter.add(
-        _Reading(
-            programs=(_program(), _program("Later", size=32, line=30)),
-            source=Source(file=FILE, text=TEXT),
-        )
-    )
+    linter.add(_reading(_program(), _program("Later", size=32, line=30), source=Source(file=FILE, text=TEXT)))
     report = linter.report()
     own, printed = report.diagnostics
     assert own.span is not None and printed.span is not None
@@ -126,7 +109,7 @@ def test_printed_scripts_are_told_from_the_file() -> None:
 
 def test_functions_count_once_and_constraints_per_stage() -> None:
     linter = _linter()
-    linter.add(_Reading(programs=(_program(), _program("Later"))))
+    linter.add(_reading(_program(), _program("Later")))
     summary = linter.report().summary
     assert summary.functions == 1
     assert summary.constraints == summary.always_valid + summary.always_invalid + summary.runtime_check
@@ -134,36 +117,36 @@ def test_functions_count_once_and_constraints_per_stage() -> None:
 
 
 def test_a_problem_is_an_error_that_cannot_be_ignored() -> None:
-    (finding,) = _lint(_Reading(problems=(_Problem(),)), per_file_ignores={"*": ("SYM902",)})
+    (finding,) = _lint(FileResult(file=FILE, problems=(PROBLEM,)), per_file_ignores={"*": ("SYM902",)})
     assert (finding.rule, finding.severity) == ("SYM902", Severity.ERROR)
     assert finding.message == "cannot be read: it is upside down"
     assert finding.help == "turn it"
-    assert _lint(_Reading(problems=(_Problem(),)), select=("SYM1",))
+    assert _lint(FileResult(file=FILE, problems=(PROBLEM,)), select=("SYM1",))
 
 
 def test_comments_count_as_unused_only_where_all_was_read() -> None:
     source = Source(file=FILE, text="first\nsecond  # symalloc: allow(SYM903)\nthird\n")
-    whole = _Reading(programs=(_program(size=0),), source=source)
+    whole = _reading(_program(size=0), source=source)
     assert [d.rule for d in _lint(whole)] == ["SYM101", "SYM901"]
-    broken = replace(whole, problems=(_Problem(),))
+    broken = replace(whole, problems=(PROBLEM,))
     assert [d.rule for d in _lint(broken)] == ["SYM902", "SYM101"]
-    assert [d.rule for d in _lint(whole, report_unused=False)] == ["SYM101"]
+    assert [d.rule for d in _lint(whole, stage="planned")] == ["SYM101"]
 
 
 def test_an_allowed_finding_is_gone() -> None:
     source = Source(file=FILE, text="first\nsecond  # symalloc: allow(SYM101)\nthird\n")
-    assert _lint(_Reading(programs=(_program(),), source=source)) == ()
+    assert _lint(_reading(_program(), source=source)) == ()
 
 
 @pytest.mark.parametrize(("pattern", "left"), [("*.py", 0), ("model.*", 0), ("tests/*", 1)])
 def test_rules_ignored_by_file(pattern: str, left: int) -> None:
-    found = _lint(_Reading(programs=(_program(),)), per_file_ignores={pattern: ("SYM1",)})
+    found = _lint(_reading(_program()), per_file_ignores={pattern: ("SYM1",)})
     assert len(found) == left
 
 
 def test_strict_makes_what_is_not_understood_an_error() -> None:
     strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(3), what="a closure")
-    reading = _Reading(programs=(_program("as-is", 16, 2, strange),))
+    reading = _reading(_program("as-is", 16, 2, strange))
     for strict, severity in ((False, Severity.WARNING), (True, Severity.ERROR)):
         (finding,) = [d for d in _lint(reading, strict=strict) if d.rule == "SYM904"]
         assert finding.severity is severity
@@ -171,7 +154,7 @@ def test_strict_makes_what_is_not_understood_an_error() -> None:
 
 def test_findings_come_worst_first() -> None:
     strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(1), what="a closure")
-    found = _lint(_Reading(programs=(_program("as-is", 16, 3, strange),)))
+    found = _lint(_reading(_program("as-is", 16, 3, strange)))
     assert [d.severity for d in found] == sorted((d.severity for d in found), key=lambda s: s.rank)
     assert [d.rule for d in found] == ["SYM101", "SYM904"]
 

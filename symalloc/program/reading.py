@@ -1,25 +1,28 @@
-"""What reading a file gives: programs, problems, and the options it was read with.  Imports no TVM."""
+"""Reading modules: the options, and what a file gave (programs and problems).  Imports no TVM."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
+from symalloc.errors import UsageError
 from symalloc.program.model import Program
 from symalloc.program.span import Source, Span
 
 DEFAULT_TIMEOUT = 300.0  # seconds for one file
 
 Stage: TypeAlias = Literal["auto", "as-is", "planned", "all"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+AS_IS = "as-is"
 
 
-class InputError(Exception):
-    """An argument names nothing that can be read; the text is meant for the user."""
+class InputError(UsageError):
+    """An argument names nothing that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How modules are read.
+    """Options of reading.
 
     `trust`: evaluate whatever the scripts hold, and run the module-level code of a `.py` file where its
     scripts need it.  `stage`: `as-is` reads a module as it stands, `planned` what TVM's passes make of it,
@@ -38,7 +41,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ReadProblem:
     """Something that could not be read, or not be lowered: `message` says what and why, `hint` what to do.
 
     `stage` names the TVM pass where it happened, None while reading.
@@ -54,9 +57,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """What one file (or one module in memory) gave.  `source` is the user's own text, None for JSON."""
+    """The programs and problems of one file, or of one module in memory.
+
+    `source` is the user's own text, None for JSON.
+    """
 
     file: str
     programs: tuple[Program, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ReadProblem, ...] = ()
     source: Source | None = None

@@ -1,0 +1,93 @@
+"""The options of a lint run: one record, which Python, pyproject.toml and the command line fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path, PurePath
+from typing import Any
+
+from symalloc.errors import UsageError
+from symalloc.program.reading import STAGES, ReadOptions, Stage
+from symalloc.size.condition import Condition
+from symalloc.size.parse import SizeSyntaxError, parse_condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOptions(ReadOptions):
+    """Options of reading and of checking.
+
+    `assume` holds conditions on symbols ("n <= 2048").  `select` and `ignore` are rule ids, beginnings of
+    ids, or names; `per_file_ignores` maps glob patterns on file names to such.  `rules` are folders or files
+    of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
+    decided or understood is an error.
+
+    Raises UsageError for a stage that does not exist, and for a timeout that is not positive.
+    """
+
+    assume: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rules: tuple[Path, ...] = ()
+    strict: bool = False
+    exclude: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.stage not in STAGES:
+            raise UsageError(f"unknown stage {self.stage!r}; it must be one of {', '.join(STAGES)}")
+        if not self.timeout > 0:
+            raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")
+
+    @property
+    def reports_unused(self) -> bool:
+        """Whether a suppression without effect is a finding: a run over some stages only cannot tell."""
+        return self.stage in ("auto", "all")
+
+    def excludes(self, file: str) -> bool:
+        """Whether `file` is not to be linted."""
+        return any(matches_file(file, pattern) for pattern in self.exclude)
+
+    def overlaid(
+        self,
+        *,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        assume: Sequence[str] = (),
+        rules: Sequence[Path] = (),
+        stage: Stage | None = None,
+        **others: Any,
+    ) -> LintOptions:
+        """These options with a caller's laid over them.
+
+        `select` and `stage` replace where they are given, `ignore`, `assume` and `rules` add; all else
+        replaces.
+        """
+        return replace(
+            self,
+            select=tuple(select) or self.select,
+            ignore=(*self.ignore, *ignore),
+            assume=(*self.assume, *assume),
+            rules=(*self.rules, *rules),
+            stage=stage or self.stage,
+            **others,
+        )
+
+
+def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:
+    """Parse conditions on symbols; raises UsageError, which quotes the text that is wrong."""
+    parsed = []
+    for text in texts:
+        try:
+            parsed.append(parse_condition(text))
+        except SizeSyntaxError as error:
+            raise UsageError(f"assumption `{text}`: {error.problem}, at column {error.column + 1}") from None
+    return tuple(parsed)
+
+
+def matches_file(file: str, pattern: str) -> bool:
+    """Whether `file`, or its name, or a folder it lies in, matches the glob `pattern`."""
+    path = PurePath(file)
+    candidates = (path.as_posix(), path.name, *(parent.as_posix() for parent in path.parents))
+    return any(fnmatch(candidate, pattern.rstrip("/")) for candidate in candidates)
