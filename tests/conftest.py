@@ -7,12 +7,14 @@ a module are dear; those marked slow come last.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from symalloc.relax.workers.pool import WorkerPool
+from tests.fork_server import ForkingPopen
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +35,20 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server() -> Iterator[None]:
+    yield
+    if ForkingPopen.server is not None:
+        ForkingPopen.server.close()
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork symalloc's child processes from a server that has imported TVM."""
+    if not request.node.get_closest_marker("real_process"):
+        monkeypatch.setattr(subprocess, "Popen", ForkingPopen)
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,7 @@ def test_the_json_fits_its_schema(module: Path, capsys: pytest.CaptureFixture[st
     jsonschema.Draft202012Validator(json.loads(plan_schema_text())).validate(json.loads(out))
 
 
+@pytest.mark.real_process
 def test_json_holds_formulas_and_samples(
     module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,6 +66,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.real_process
 def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "module.py", "--bind", "n=5", "--check", "--repeat", "3")
     assert (status, err) == (0, "")

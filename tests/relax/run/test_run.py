@@ -233,6 +233,7 @@ def test_what_a_pool_refuses_ends_a_sweep() -> None:
 # -- in a process of its own --------------------------------------------------------------------------------
 
 
+@pytest.mark.real_process
 def test_a_job_answers_from_another_process() -> None:
     assert isolated("os:getpid", what="asking") != os.getpid()
 

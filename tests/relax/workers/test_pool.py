@@ -71,6 +71,7 @@ def test_results_come_in_order_and_the_parent_stays_without_tvm(tmp_path: Path) 
     assert done.stderr == ""
 
 
+@pytest.mark.real_process
 def test_a_crash_costs_one_module(tmp_path: Path) -> None:
     file = write(tmp_path / "m.py", module("A"), module("B", CRASH), module("C"))
     other = write(tmp_path / "other.py", module("D"))
