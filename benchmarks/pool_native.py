@@ -32,9 +32,9 @@ import click
 import tvm
 import tvm_ffi.libinfo
 
-from symalloc.pool.native import NativePool
-from symalloc.pool.trace import Alloc, Free, Trace, read_trace
-from symalloc.pool.workloads import WORKLOADS, make_trace
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
+from tests.pool.workloads import WORKLOADS, make_trace
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "bench"
@@ -137,7 +137,7 @@ def _from_python(rounds: int) -> None:
         return
     import torch
 
-    names: dict[str, Any] = {"pool": NativePool(), "torch": torch, "f32": torch.float32}
+    names: dict[str, Any] = {"pool": InstrumentedPool(), "torch": torch, "f32": torch.float32}
     statements = (
         "torch.empty(1024)",
         "torch.empty((1024,))",

@@ -74,14 +74,14 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
     import tvm
     from tvm import relax
 
-    from symalloc.pool.native import NativePool
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.pipeline import pipeline
     from symalloc.relax.run.memory_cfg import memory_cfg
 
     module, name = {"chain": _chain, "decoder": _decoder}[model]()
     chosen = {"relax_pipeline": pipeline("llvm")} if plan == "symalloc" else {}
     program = relax.build(module, target="llvm", **chosen)
-    pool = NativePool() if memory == "pool" else None
+    pool = InstrumentedPool() if memory == "pool" else None
     machine = relax.VirtualMachine(
         program, tvm.cpu(), memory_cfg=memory if pool is None else memory_cfg(pool)
     )
@@ -156,7 +156,7 @@ def _pairs() -> None:
     import tvm
     from tvm import relax
 
-    from symalloc.pool.native import NativePool
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.run.memory_cfg import memory_cfg
 
     click.echo(f"storage + kill through the machine, ns a pair, medians of {PAIR_ROUNDS}")
@@ -169,7 +169,7 @@ def _pairs() -> None:
                 builder.emit(relax.op.memory.kill_storage(builder.emit(storage)))
             builder.emit_func_output(relax.Tuple([]))
         program = relax.build(builder.get(), target="llvm")
-        choices = {"pool": memory_cfg(NativePool()), "pooled": "pooled", "naive": "naive"}
+        choices = {"pool": memory_cfg(InstrumentedPool()), "pooled": "pooled", "naive": "naive"}
         machines = {k: relax.VirtualMachine(program, tvm.cpu(), memory_cfg=v) for k, v in choices.items()}
         given, found = tvm.runtime.tensor(np.zeros(1, "float32")), {k: list[float]() for k in machines}
         for _ in range(PAIR_ROUNDS):

@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
     from symalloc.packing import pack
     from symalloc.pipelines import pipeline
-    from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, OverrunError, PoolError
-    from symalloc.pool.leaks import LeakWarning
-    from symalloc.pool.native import NativePool as Pool
-    from symalloc.pool.policy import Options as PoolOptions
-    from symalloc.pool.prometheus import prometheus_text
+    from symalloc.pool.core.pool_errors import (
+        BadFreeError,
+        BoundsError,
+        OutOfMemoryError,
+        OverrunError,
+        PoolError,
+    )
+    from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool as Pool
+    from symalloc.pool.observing.leaks import LeakWarning
+    from symalloc.pool.observing.prometheus import prometheus_text
     from symalloc.prover.verdict import Proof, Verdict
     from symalloc.relax.passes.name_tensors import NameTensors
     from symalloc.relax.passes.plan_pass import PlanMemory
@@ -69,19 +75,19 @@ __all__ = [
 ]
 
 _HOMES = {  # the module, and the name there where that is another
-    "BadFreeError": "symalloc.pool.errors",
-    "BoundsError": "symalloc.pool.errors",
+    "BadFreeError": "symalloc.pool.core.pool_errors",
+    "BoundsError": "symalloc.pool.core.pool_errors",
     "Diagnostic": "symalloc.linter.diagnostic",
     "Fix": "symalloc.linter.diagnostic",
     "HookError": "symalloc.relax.run.memory_cfg",
-    "LeakWarning": "symalloc.pool.leaks",
+    "LeakWarning": "symalloc.pool.observing.leaks",
     "NameTensors": "symalloc.relax.passes.name_tensors",
-    "OutOfMemoryError": "symalloc.pool.errors",
-    "OverrunError": "symalloc.pool.errors",
+    "OutOfMemoryError": "symalloc.pool.core.pool_errors",
+    "OverrunError": "symalloc.pool.core.pool_errors",
     "PlanMemory": "symalloc.relax.passes.plan_pass",
-    "Pool": "symalloc.pool.native:NativePool",
-    "PoolError": "symalloc.pool.errors",
-    "PoolOptions": "symalloc.pool.policy:Options",
+    "Pool": "symalloc.pool.observing.instrumented_pool:InstrumentedPool",
+    "PoolError": "symalloc.pool.core.pool_errors",
+    "PoolOptions": "symalloc.pool.core.pool_options:PoolOptions",
     "Proof": "symalloc.prover.verdict",
     "Report": "symalloc.linter.diagnostic",
     "Severity": "symalloc.linter.diagnostic",
@@ -96,7 +102,7 @@ _HOMES = {  # the module, and the name there where that is another
     "pipeline": "symalloc.pipelines",
     "plan": "symalloc.api",
     "pool_report": "symalloc.report.pool_use",
-    "prometheus_text": "symalloc.pool.prometheus",
+    "prometheus_text": "symalloc.pool.observing.prometheus",
     "prove": "symalloc.api",
     "run": "symalloc.api",
     "serve": "symalloc.relax.passes.take_storages",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sympy.logic.boolalg import Boolean
     from tvm.ir import IRModule
 
-    from symalloc.pool.native import NativePool
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 
 Claim: TypeAlias = Union[str, "Boolean"]
@@ -135,7 +135,7 @@ def run(
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
     plan: PlanKind = "symalloc",
-    pool: NativePool | None = None,
+    pool: InstrumentedPool | None = None,
     alias: str | Sequence[str] = (),
 ) -> RunResult:
     """Runs a function of `module`, planned, on random arguments at `binding`, in this process.

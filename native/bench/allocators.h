@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "pool.h"
+#include "pool/pool.h"
 
 namespace bench {
 

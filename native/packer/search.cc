@@ -1,4 +1,4 @@
-#include "search.h"
+#include "packer/search.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "state.h"
+#include "packer/state.h"
 
 namespace symalloc::packer {
 

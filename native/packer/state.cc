@@ -1,4 +1,4 @@
-#include "state.h"
+#include "packer/state.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "problem.h"
+#include "packer/problem.h"
 
 namespace symalloc::packer {
 

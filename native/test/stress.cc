@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "pool.h"
+#include "pool/pool.h"
 
 using symalloc::Options;
 using symalloc::OutOfMemory;
@@ -104,18 +104,18 @@ bool EmptyMailboxes(Pool* pool) {
   return any;
 }
 
-void Watch(Pool* pool, int64_t limit) {
+void Watermark(Pool* pool, int64_t limit) {
   pool->SetOnOom([pool](int64_t, int64_t, const std::string&) { return EmptyMailboxes(pool); }, 2);
   for (bool high : {true, false}) {
-    symalloc::Watch watch{};
-    watch.high = high;
-    watch.at = high ? limit / 4 * 3 : limit / 2;
-    watch.rearm = high ? limit / 2 : limit / 4 * 3;
-    watch.callback = [pool, high](int64_t) {
+    symalloc::Watermark watermark{};
+    watermark.high = high;
+    watermark.at = high ? limit / 4 * 3 : limit / 2;
+    watermark.rearm = high ? limit / 2 : limit / 4 * 3;
+    watermark.callback = [pool, high](int64_t) {
       ++watched;
       if (high) pool->Trim();
     };
-    pool->AddWatch(std::move(watch));
+    pool->AddWatermark(std::move(watermark));
   }
 }
 
@@ -134,7 +134,7 @@ void Fork(Pool* pool) {
   if (child < 0 || waitpid(child, &status, 0) != child || status != 0) ++faults;
 }
 
-// A large block is seen to be free already, whether it waits in the thread's piece or lies in a hole.
+// A large block is seen to be free already, whether its thread caches it or the free list has it.
 void FreeTwice(Pool* pool) {
   constexpr int64_t kLarge = 1 << 20;
   std::vector<void*> blocks;
@@ -161,11 +161,11 @@ int main(int count, char** arguments) {
   int64_t operations = Number(count, arguments, 2, 100'000);
   int64_t seed = Number(count, arguments, 3, 1);
   Options options;
-  options.apart = true;
+  options.separate_escaping = true;
   options.limit = threads * (int64_t{3} << 20);
   Pool pool(options);
   FreeTwice(&pool);
-  Watch(&pool, options.limit);
+  Watermark(&pool, options.limit);
   std::vector<std::thread> workers;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
   for (int i = 0; i < 10; ++i) {

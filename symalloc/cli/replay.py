@@ -12,10 +12,8 @@ from symalloc.cli.output import show_bytes
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
-    from symalloc.pool.policy import Options
-    from symalloc.pool.trace import Trace
-
-__all__ = ["replay_command"]
+    from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.simulating.trace import Trace
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory, live the bytes that the program asked for.  Exit status:
@@ -32,9 +30,9 @@ memory-viz (a pickle for pytorch.org/memory_viz), prometheus (text).
     "policies",
     multiple=True,
     metavar="NAME",
-    help="pool (ours), pool-apart (the same, what outlives its call apart), exact-size (TVM's pooled "
-    "allocator), power-of-two, best-fit (PyTorch-like), buddy, native (ours in C++, on real memory); may be "
-    "repeated.  All but native without it.",
+    help="pool (ours), pool-separate (the same, blocks that outlive their call in a range of their own), "
+    "exact-size (TVM's pooled allocator), power-of-two, best-fit (PyTorch-like), buddy, native (ours in C++, "
+    "on real memory); may be repeated.  All but native without it.",
 )
 @click.option(
     "--soft-limit",
@@ -66,15 +64,14 @@ def replay_command(
     form: str,
 ) -> int:
     """Replay allocation traces and compare the memory that pools reserve for them."""
-    from symalloc.pool.amounts import parse_bytes, parse_soft_limit
-    from symalloc.pool.errors import PoolError
-    from symalloc.pool.policy import Options
-    from symalloc.pool.replay import checked_policies, replay
-    from symalloc.pool.trace import read_trace
-    from symalloc.report.pool import replays_as_json, replays_as_text
+    from symalloc.pool.core.pool_errors import PoolError
+    from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
+    from symalloc.pool.simulating.replaying import checked_policies, replay
+    from symalloc.pool.simulating.trace import read_trace
+    from symalloc.report.replay_text import replays_as_json, replays_as_text
 
     try:
-        options = Options(
+        options = PoolOptions(
             soft_limit=parse_soft_limit(soft_limit),
             limit=None if limit is None else parse_bytes(limit),
             page=parse_bytes(page),
@@ -84,7 +81,7 @@ def replay_command(
         read = [read_trace(path) for path in traces]
         results = [replay(trace, name, options) for trace in read for name in names]
         if files:
-            _export(read[0], replace(options, apart=names == ["pool-apart"]), files)
+            _export(read[0], replace(options, separate_escaping=names == ["pool-separate"]), files)
     except PoolError as error:
         raise UsageError(str(error)) from None
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
@@ -93,7 +90,7 @@ def replay_command(
 
 def _files(exports: tuple[str, ...], traces: int) -> dict[str, Path]:
     """The file for each form of export that is asked for."""
-    from symalloc.pool.exports import exporter
+    from symalloc.pool.observing.exports import exporter
 
     if exports and traces != 1:
         raise UsageError(f"--export takes one trace, not {traces}")
@@ -107,10 +104,10 @@ def _files(exports: tuple[str, ...], traces: int) -> dict[str, Path]:
     return files
 
 
-def _export(trace: Trace, options: Options, files: dict[str, Path]) -> None:
-    from symalloc.pool.exports import exporter
-    from symalloc.pool.timeline import observe
+def _export(trace: Trace, options: PoolOptions, files: dict[str, Path]) -> None:
+    from symalloc.pool.observing.exports import exporter
+    from symalloc.pool.simulating.pool_timeline import timeline_of
 
-    timeline = observe(trace, options)
+    timeline = timeline_of(trace, options)
     for form, file in files.items():
         show_bytes(exporter(form)(timeline), file)

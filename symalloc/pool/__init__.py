@@ -1,5 +1,5 @@
-"""The paged pool: one growable range per device and scope, its policy, statistics and traces."""
+"""The paged pool: growable address ranges, the policy that places blocks, statistics and traces."""
 
-from symalloc.pool.tally import statistics
+from symalloc.pool.observing.statistics_scope import statistics
 
 __all__ = ["statistics"]

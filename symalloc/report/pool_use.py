@@ -1,54 +1,50 @@
-"""What a pool has been used for, for a person and as JSON."""
+"""A report on the use of a pool, for a person and as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
-from symalloc.pool.counters import Statistics
-from symalloc.pool.leaks import Holding
-from symalloc.pool.tally import TagCount, Tally
 from symalloc.report.quantities import human_bytes
 
-__all__ = ["pool_report", "use_as_json", "use_as_text"]
+if TYPE_CHECKING:
+    from symalloc.pool.core.pool_statistics import PoolStatistics
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.observing.leaks import Holding
+    from symalloc.pool.observing.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
+
+    Scope: TypeAlias = ScopeStatistics | StatisticsScope
 
 SHOWN = 20  # tags
 WIDTH = 44  # columns for a tag
 NAMELESS = "(no tag)"
 
 
-class _Pool(Protocol):
-    @property
-    def limit(self) -> int | None: ...
-    def statistics(self) -> Statistics: ...
-    def leaks(self) -> tuple[Holding, ...]: ...
-
-
-def pool_report(pool: _Pool, tally: Tally | None = None, *, form: str = "text") -> str:
-    """What `pool` has been used for, as `text` or `json`; `tally` adds what a part of the program did.
+def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str = "text") -> str:
+    """Report on the use of `pool` as `text` or `json`; `scope` adds the counts of a part of the program.
 
     Raises ValueError for another form.
     """
     if form not in ("text", "json"):
         raise ValueError(f"a report is text or json, not {form}")
     render = use_as_json if form == "json" else use_as_text
-    return render(pool.statistics(), pool.limit, pool.leaks(), tally)
+    return render(pool.statistics(), pool.limit, pool.leaks(), scope)
 
 
 def use_as_text(
-    now: Statistics, limit: int | None, held: Sequence[Holding], tally: Tally | None = None
+    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: Scope | None = None
 ) -> str:
     """A table: amounts, then who holds memory, then what was counted."""
     lines = [*_amounts(now, limit), *_held(held)]
-    if tally is not None:
-        lines += ["", *_counted(tally)]
+    if scope is not None:
+        lines += ["", *_counted(scope)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def use_as_json(
-    now: Statistics, limit: int | None, held: Sequence[Holding], tally: Tally | None = None
+    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: Scope | None = None
 ) -> str:
     """`{"version": 1, "limit", "statistics": {...}, "held": [...], "counted": {...}|null}`; in bytes."""
     document = {
@@ -56,12 +52,12 @@ def use_as_json(
         "limit": limit,
         "statistics": asdict(now),
         "held": [asdict(holding) for holding in held],
-        "counted": None if tally is None else _tally_json(tally),
+        "counted": None if scope is None else _scope_json(scope),
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _amounts(now: Statistics, limit: int | None) -> Iterator[str]:
+def _amounts(now: PoolStatistics, limit: int | None) -> Iterator[str]:
     bound = "no limit" if limit is None else f"limit {human_bytes(limit)}"
     yield f"live      {human_bytes(now.live):>12}   {now.allocs} allocations, {now.frees} frees"
     yield f"used      {human_bytes(now.used):>12}   at most {human_bytes(now.peak_used)}"
@@ -82,18 +78,18 @@ def _held(held: Sequence[Holding]) -> Iterator[str]:
     yield from _more(len(held))
 
 
-def _counted(tally: Tally) -> Iterator[str]:
+def _counted(scope: Scope) -> Iterator[str]:
     yield (
-        f"counted: at most {human_bytes(tally.peak_live)} live, {human_bytes(tally.peak_used)} used, "
-        f"{human_bytes(tally.peak_reserved)} reserved"
+        f"counted: at most {human_bytes(scope.peak_live)} live, {human_bytes(scope.peak_used)} used, "
+        f"{human_bytes(scope.peak_reserved)} reserved"
     )
     yield f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}"
-    for tag, count in list(_by_peak(tally.tags).items())[:SHOWN]:
+    for tag, count in list(_by_peak(scope.tags).items())[:SHOWN]:
         yield (
             f"{_cut(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
             f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
         )
-    yield from _more(len(tally.tags))
+    yield from _more(len(scope.tags))
 
 
 def _more(tags: int) -> Iterator[str]:
@@ -110,11 +106,11 @@ def _cut(tag: str) -> str:
     return name if len(name) < WIDTH else f"{name[: WIDTH - 2]}…"
 
 
-def _tally_json(tally: Tally) -> dict[str, object]:
+def _scope_json(scope: Scope) -> dict[str, object]:
     return {
-        "live": tally.live,
-        "peak_live": tally.peak_live,
-        "peak_used": tally.peak_used,
-        "peak_reserved": tally.peak_reserved,
-        "tags": {tag: asdict(count) for tag, count in _by_peak(tally.tags).items()},
+        "live": scope.live,
+        "peak_live": scope.peak_live,
+        "peak_used": scope.peak_used,
+        "peak_reserved": scope.peak_reserved,
+        "tags": {tag: asdict(count) for tag, count in _by_peak(scope.tags).items()},
     }

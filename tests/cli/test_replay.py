@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from symalloc.cli.main import main
-from symalloc.pool.trace import trace_as_json
-from symalloc.pool.workloads import make_trace
+from symalloc.pool.simulating.trace import trace_as_json
+from tests.pool.workloads import make_trace
 
 
 def symalloc(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:

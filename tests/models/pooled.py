@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.models.execution import public_function, random_inputs
@@ -29,7 +29,7 @@ def differing(name: str, calls: int, *, planned: bool, guard: bool = False) -> I
     function = public_function(module)
     stock = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu(), memory_cfg="pooled")
     chosen: dict[str, Any] = {"relax_pipeline": pipeline("llvm")} if planned else {}
-    pool = NativePool(guard=guard)
+    pool = InstrumentedPool(guard=guard)
     ours = relax.VirtualMachine(relax.build(module, "llvm", **chosen), tvm.cpu(), memory_cfg=memory_cfg(pool))
     source = np.random.default_rng(0)
     for call in range(calls):

@@ -1,4 +1,4 @@
-"""The native core that tests run on: the installed one, else one built for them."""
+"""The native library that tests run on: the installed one, else one built for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.native import LIBRARY, installed_library, load_library
+from symalloc.native.library import LIBRARY, installed_library, load_library
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "native"
@@ -20,15 +20,15 @@ BUILD = ROOT / "build" / "native-tests"
 
 
 def need_native() -> None:
-    """Loads the native core; skips the test where there is none and no cmake to build it."""
+    """Load the native library; skip the test where there is none and no cmake to build it."""
     found = installed_library()
     if found is not None and _current(found):
-        load_library()
+        assert load_library() is None
         return
     with _alone():
         if not _current(BUILD / LIBRARY):
-            built("symalloc_pool", BUILD)
-    load_library(BUILD / LIBRARY)
+            built("symalloc", BUILD)
+    assert load_library(BUILD / LIBRARY) is None
 
 
 def built(target: str, folder: Path, *options: str) -> Path:
@@ -46,7 +46,10 @@ def _current(library: Path) -> bool:
     """Whether `library` is there, and no older than what it is built from."""
     if not library.exists():
         return False
-    sources = [SOURCES / "CMakeLists.txt", *(SOURCES / "src").iterdir()]
+    sources = [
+        SOURCES / "CMakeLists.txt",
+        *(f for room in ("bindings", "packer", "pool") for f in (SOURCES / room).iterdir()),
+    ]
     return library.stat().st_mtime >= max(source.stat().st_mtime for source in sources)
 
 

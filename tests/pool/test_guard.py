@@ -8,8 +8,8 @@ import signal
 import numpy as np
 import pytest
 
-from symalloc.pool.errors import BadFreeError, OutOfMemoryError, OverrunError
-from symalloc.pool.native import NativePool
+from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.died import died
 
 pytestmark = pytest.mark.usefixtures("native")
@@ -23,7 +23,7 @@ def _write(pointer: int, value: int = 0) -> None:
 
 @pytest.mark.parametrize(("nbytes", "align"), ((64, 64), (PAGE, 64), (128, 8), (PAGE, PAGE), (2**15, 2**14)))
 def test_the_first_byte_past_the_end_ends_the_program(nbytes: int, align: int) -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     pointer = pool.pointer(pool.alloc(nbytes, align=max(align, 64), tag="weights"))
     assert pointer % align == 0
     ctypes.memset(pointer, 1, nbytes)
@@ -34,7 +34,7 @@ def test_the_first_byte_past_the_end_ends_the_program(nbytes: int, align: int) -
 
 @pytest.mark.parametrize("nbytes", (0, 1, 20, 63, 65, 5000))
 def test_bytes_between_the_end_and_the_page_are_checked(nbytes: int) -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     for past in (0, 3) if nbytes else (0,):
         handle = pool.alloc(max(nbytes, 1), tag="alloc")
         pointer = pool.pointer(handle)
@@ -53,7 +53,7 @@ def test_bytes_between_the_end_and_the_page_are_checked(nbytes: int) -> None:
 
 
 def test_what_lies_in_front_is_checked() -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     handle = pool.alloc(20, tag="alloc")
     _write(pool.pointer(handle) - 7)
     _write(pool.pointer(handle) - 2)
@@ -66,7 +66,7 @@ def test_what_lies_in_front_is_checked() -> None:
 
 
 def test_a_freed_block_is_used_no_more() -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     handle = pool.alloc(200, tag="cache")
     pointer = pool.pointer(handle)
     pool.free(handle)
@@ -78,7 +78,7 @@ def test_a_freed_block_is_used_no_more() -> None:
 
 
 def test_a_fault_elsewhere_goes_its_own_way() -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     pool.alloc(64)
     status, said = died(lambda: _write(8))
     assert status == -signal.SIGSEGV
@@ -86,12 +86,12 @@ def test_a_fault_elsewhere_goes_its_own_way() -> None:
 
 
 def test_fresh_memory_is_no_number() -> None:
-    tensor = NativePool(guard=True).empty((7,), "float32")
+    tensor = InstrumentedPool(guard=True).empty((7,), "float32")
     assert np.isnan(np.from_dlpack(tensor)).all()
 
 
 def test_damage_to_a_tensor_is_raised_by_the_next_allocation(capfd: pytest.CaptureFixture[str]) -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     tensor = pool.empty((5,), "float32", tag="bias")
     _write(np.from_dlpack(tensor).ctypes.data + 20)
     del tensor
@@ -103,7 +103,7 @@ def test_damage_to_a_tensor_is_raised_by_the_next_allocation(capfd: pytest.Captu
 
 
 def test_pages_are_counted_and_limited() -> None:
-    pool = NativePool(guard=True, limit=4 * PAGE)
+    pool = InstrumentedPool(guard=True, limit=4 * PAGE)
     handles = [pool.alloc(n) for n in (1, PAGE, PAGE + 1)]
     counted = pool.statistics()
     assert (counted.live, counted.used, counted.reserved) == (2 * PAGE + 2, 4 * PAGE, 4 * PAGE)
@@ -116,7 +116,7 @@ def test_pages_are_counted_and_limited() -> None:
 
 
 def test_protected_pages_of_freed_blocks_are_given_back_in_the_end() -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     for _ in range(40_000):  # more mappings at a time than a process may have
         pool.free(pool.alloc(1))
     assert pool.statistics().frees == 40_000

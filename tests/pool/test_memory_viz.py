@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.memory_viz import BASE, memory_viz_pickle, memory_viz_snapshot
-from symalloc.pool.policy import Options
-from symalloc.pool.timeline import observe
-from symalloc.pool.trace import Alloc, Free, Trace
-from symalloc.pool.workloads import WORKLOADS, make_trace
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.memory_viz import BASE, memory_viz_pickle, memory_viz_snapshot
+from symalloc.pool.simulating.pool_timeline import timeline_of
+from symalloc.pool.simulating.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
+from tests.pool.workloads import WORKLOADS, make_trace
 
-TIGHT = Options(soft_limit=Fraction(1), page=4096, apart=True)
+TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096, separate_escaping=True)
 # what the viewer's own unpickler understands
 OPCODES = """
     PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE
@@ -77,7 +77,7 @@ def _viewed(snapshot: Any) -> int:
 def test_the_viewer_can_go_back_to_the_beginning(workload: str) -> None:
     trace = make_trace(workload, 3)
     short = Trace(name=trace.name, events=trace.events[:1500], escape=trace.escape)
-    timeline = observe(short, TIGHT)
+    timeline = timeline_of(short, TIGHT)
     data = memory_viz_pickle(timeline)
     snapshot = pickle.loads(data)
     assert snapshot == memory_viz_snapshot(timeline)
@@ -88,7 +88,7 @@ def test_the_viewer_can_go_back_to_the_beginning(workload: str) -> None:
 @settings(max_examples=40)
 @given(STEPS)
 def test_random_programs(steps: list[Step]) -> None:
-    _viewed(memory_viz_snapshot(observe(as_trace(steps), TIGHT)))
+    _viewed(memory_viz_snapshot(timeline_of(as_trace(steps), TIGHT)))
 
 
 def test_tags_stand_where_frames_are_shown() -> None:
@@ -98,7 +98,7 @@ def test_tags_stand_where_frames_are_shown() -> None:
         times=(1000, 3000, 8000),
         tags={2: "main.y float32[16]"},
     )
-    snapshot = memory_viz_snapshot(observe(trace))
+    snapshot = memory_viz_snapshot(timeline_of(trace))
     (segment,) = snapshot["segments"]
     assert [(b["state"], b["size"]) for b in segment["blocks"]] == [
         ("inactive", 128),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.native import NativeMissingError, NativePool, load_library
-from symalloc.pool.policy import Options
-from symalloc.pool.trace import Alloc, Free, Trace, read_trace, trace_as_json
+from symalloc.pool.core.pool_errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace, trace_as_json
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -18,7 +18,7 @@ KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 
 def test_a_shape_that_cannot_be_is_refused() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     for shape in ((-1,), (2, -3), (2**40, 2**40), (2**62,)):
         with pytest.raises(BoundsError):
             pool.empty(shape, "float32")
@@ -27,7 +27,7 @@ def test_a_shape_that_cannot_be_is_refused() -> None:
 
 
 def test_handles_are_counted() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     handle = pool.alloc(1000, tag="weights")
     pool.retain(handle)
     pool.free(handle)
@@ -38,9 +38,12 @@ def test_handles_are_counted() -> None:
     assert pool.holders() == []
 
 
-@pytest.mark.parametrize("use", (NativePool.free, NativePool.retain, NativePool.pointer, NativePool.address))
-def test_stale_and_foreign_handles_are_refused(use: Callable[[NativePool, int], object]) -> None:
-    pool = NativePool()
+@pytest.mark.parametrize(
+    "use",
+    (InstrumentedPool.free, InstrumentedPool.retain, InstrumentedPool.pointer, InstrumentedPool.address),
+)
+def test_stale_and_foreign_handles_are_refused(use: Callable[[InstrumentedPool, int], object]) -> None:
+    pool = InstrumentedPool()
     handle = pool.alloc(64)
     pool.free(handle)
     again = pool.alloc(64)
@@ -56,17 +59,17 @@ def test_stale_and_foreign_handles_are_refused(use: Callable[[NativePool, int], 
 @pytest.mark.parametrize("align", (0, -64, 3, 96))
 def test_an_alignment_must_be_a_power_of_two(align: int) -> None:
     with pytest.raises(PoolUsageError, match="power of two"):
-        NativePool().alloc(64, align=align)
+        InstrumentedPool().alloc(64, align=align)
 
 
 @pytest.mark.parametrize("nbytes", (-1, 2**41, 2**62))
 def test_sizes_that_cannot_be_are_refused(nbytes: int) -> None:
     with pytest.raises(OutOfMemoryError):
-        NativePool().alloc(nbytes)
+        InstrumentedPool().alloc(nbytes)
 
 
 def test_tensors_return_their_memory_and_keep_the_pool() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     tensor = pool.empty((3, 5), "float32")
     assert tuple(tensor.shape) == (3, 5)
     assert pool.statistics().live == 60
@@ -79,7 +82,7 @@ def test_tensors_return_their_memory_and_keep_the_pool() -> None:
 
 
 def test_statistics_count_what_was_asked_for() -> None:
-    pool = NativePool(replace(Options(), page=PAGE))
+    pool = InstrumentedPool(replace(PoolOptions(), page=PAGE))
     handles = [pool.alloc(n) for n in (0, 1, 100)]
     counted = asdict(pool.statistics())
     assert (counted["live"], counted["used"], counted["reserved"]) == (101, 256, PAGE)
@@ -89,15 +92,8 @@ def test_statistics_count_what_was_asked_for() -> None:
     assert pool.statistics().live == 0
 
 
-def test_a_library_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
-    file = tmp_path / "libsymalloc_pool.so"
-    file.write_text("no library")
-    with pytest.raises(NativeMissingError, match="cannot be loaded"):
-        load_library(file)
-
-
 def test_out_of_memory_names_who_holds_most() -> None:
-    pool = NativePool(Options(limit=8 * MIB))
+    pool = InstrumentedPool(PoolOptions(limit=8 * MIB))
     pool.alloc(MIB, tag="cache")
     kept = [pool.alloc(2 * MIB, tag="weights"), pool.alloc(3 * MIB, tag="weights"), pool.alloc(MIB)]
     with pytest.raises(OutOfMemoryError) as error:
@@ -112,7 +108,7 @@ def test_out_of_memory_names_who_holds_most() -> None:
 
 
 def test_what_was_allocated_is_recorded(tmp_path: Path) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     before = pool.alloc(10)
     pool.start_recording()
     first = pool.alloc(100)
@@ -143,9 +139,9 @@ def test_what_was_allocated_is_recorded(tmp_path: Path) -> None:
 
 
 def test_options_by_name_go_before_those_given_as_a_whole() -> None:
-    pool = NativePool(Options(limit=MIB, page=PAGE), limit=2 * MIB)
-    assert pool.options == Options(limit=2 * MIB, page=PAGE)
+    pool = InstrumentedPool(PoolOptions(limit=MIB, page=PAGE), limit=2 * MIB)
+    assert pool.options == PoolOptions(limit=2 * MIB, page=PAGE)
     with pytest.raises(OutOfMemoryError, match="limit of 2097152"):
         pool.alloc(3 * MIB)
     with pytest.raises(PoolUsageError, match="power of two"):
-        NativePool(page=5000)
+        InstrumentedPool(page=5000)

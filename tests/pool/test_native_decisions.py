@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.pool.errors import OutOfMemoryError
-from symalloc.pool.native import NativePool
-from symalloc.pool.policy import Options, PagedPool
-from symalloc.pool.trace import Alloc, Free, Trace
-from symalloc.pool.workloads import WORKLOADS, make_trace
+from symalloc.pool.core.pool_errors import OutOfMemoryError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.core.reference_pool import ReferencePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step
-from tests.pool.test_policy import OPTIONS
+from tests.pool.test_reference_pool import OPTIONS
+from tests.pool.workloads import WORKLOADS, make_trace
 
 pytestmark = pytest.mark.usefixtures("native")
 
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 
-def _same(reference: PagedPool, native: NativePool) -> None:
+def _same(reference: ReferencePool, native: InstrumentedPool) -> None:
     counted, pages = native.statistics(), reference.pages
     assert (counted.reserved, counted.used, counted.peak_used) == (
         reference.reserved,
@@ -34,8 +35,8 @@ def _same(reference: PagedPool, native: NativePool) -> None:
 
 @settings(max_examples=150)
 @given(options=OPTIONS, steps=STEPS, trims=st.booleans())
-def test_decisions_are_those_of_the_reference(options: Options, steps: list[Step], trims: bool) -> None:
-    reference, native = PagedPool(options), NativePool(options)
+def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[Step], trims: bool) -> None:
+    reference, native = ReferencePool(options), InstrumentedPool(options)
     live: list[tuple[int, int]] = []
     for step in steps:
         try:
@@ -72,13 +73,13 @@ def _peak(trace: Trace) -> int:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("limited", (False, True))
-@pytest.mark.parametrize("apart", (False, True))
-def test_whole_traces_are_placed_alike(workload: str, apart: bool, limited: bool) -> None:
+@pytest.mark.parametrize("separate_escaping", (False, True))
+def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
     limit = _peak(trace) * 9 // 10 if limited else None
-    options = Options(apart=apart, soft_limit=Fraction(21, 20), limit=limit)
-    reference, native = PagedPool(options), NativePool(options)
+    options = PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit)
+    reference, native = ReferencePool(options), InstrumentedPool(options)
     blocks: dict[int, tuple[int, int]] = {}
     refused = 0
     for index, event in enumerate(trace.events):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.errors import OutOfMemoryError
-from symalloc.pool.native import NativePool
-from symalloc.pool.policy import Options
+from symalloc.pool.core.pool_errors import OutOfMemoryError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -21,7 +21,7 @@ KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 @pytest.mark.parametrize("power", range(6, 31, 4))
 def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     pool.alloc(100)
     for nbytes in (0, 1, 100_000):
         assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
@@ -30,7 +30,7 @@ def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
 
 
 def test_memory_is_real_and_aligned() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     for nbytes, align in ((1, 64), (100, 256), (3 * MIB, 4096)):
         pointer = pool.pointer(pool.alloc(nbytes, align=align))
         assert pointer % align == 0
@@ -46,7 +46,7 @@ def _resident() -> int:
 
 @pytest.mark.parametrize("huge", (False, True))
 def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
-    pool = NativePool(huge=huge)
+    pool = InstrumentedPool(huge=huge)
     before = _resident()
     handle = pool.alloc(256 * MIB)
     assert _resident() - before < 16 * MIB, "address space alone is not resident"
@@ -59,7 +59,7 @@ def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
 
 def test_huge_pages_back_no_more_than_is_reserved() -> None:
     """One byte is touched in each block: with huge pages only where a block covers them."""
-    pool = NativePool(Options(bin_capacity=0))
+    pool = InstrumentedPool(PoolOptions(bin_capacity=0))
     before = _resident()
     first = [pool.alloc(4 * MIB) for _ in range(16)]
     for handle in first:
@@ -72,7 +72,7 @@ def test_huge_pages_back_no_more_than_is_reserved() -> None:
 
 def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
     """Ever larger blocks fit into no hole, so the pages of the holes move behind them."""
-    pool = NativePool(Options(soft_limit=Fraction(1), bin_capacity=0))
+    pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0))
     before = _resident()
     kept: list[tuple[int, int, int]] = []
     for n in range(1, 120):
@@ -94,7 +94,7 @@ def test_less_address_space_makes_a_smaller_pool() -> None:
         try:
             taken = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
             resource.setrlimit(resource.RLIMIT_AS, (taken + 512 * MIB, taken + 512 * MIB))
-            pool = NativePool()
+            pool = InstrumentedPool()
             pool.alloc(16 * MIB)
             try:
                 pool.alloc(1024 * MIB)

@@ -13,8 +13,8 @@ from time import sleep
 
 import pytest
 
-from symalloc.pool.native import NativePool
-from symalloc.pool.policy import Options
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -41,13 +41,13 @@ def _idle_thread(work: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def _fill_bins(pool: NativePool) -> None:
+def _fill_bins(pool: InstrumentedPool) -> None:
     for handle in [pool.alloc(n) for n in (*range(64, 64 * KIB, 1024), 600 * KIB)]:
         pool.free(handle)
 
 
 def test_bins_of_an_idle_thread_are_emptied_by_trim() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     with _idle_thread(lambda: _fill_bins(pool)):
         assert pool.statistics().used > 2 * MIB, "blocks wait in its bins, and a large one beside"
         pool.trim()
@@ -56,7 +56,7 @@ def test_bins_of_an_idle_thread_are_emptied_by_trim() -> None:
 
 
 def test_bins_of_an_idle_thread_are_emptied_before_an_allocation_fails() -> None:
-    pool = NativePool(Options(limit=3 * MIB))
+    pool = InstrumentedPool(PoolOptions(limit=3 * MIB))
     with _idle_thread(lambda: _fill_bins(pool)):
         assert pool.statistics().used > 2 * MIB, "blocks wait in its bins, and a large one beside"
         handle = pool.alloc(3 * MIB)
@@ -65,7 +65,7 @@ def test_bins_of_an_idle_thread_are_emptied_before_an_allocation_fails() -> None
 
 
 def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     with _idle_thread(lambda: _fill_bins(pool)):
         child = os.fork()
         if child == 0:
@@ -75,7 +75,7 @@ def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _wait_for_others(pool: NativePool) -> None:
+def _wait_for_others(pool: InstrumentedPool) -> None:
     """Until this thread is the only one with bins: Python joins a thread shortly before it really ends."""
     for _ in range(500):
         if pool.statistics().threads == 1:
@@ -85,7 +85,7 @@ def _wait_for_others(pool: NativePool) -> None:
 
 
 def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     blocks: list[int] = []
     maker = Thread(target=lambda: blocks.extend(pool.alloc(n) for n in range(1, 20_000, 37)))
     maker.start()
@@ -100,7 +100,7 @@ def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
 
 
 def test_threads_at_once() -> None:
-    pool = NativePool(Options(soft_limit=Fraction(1)))
+    pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1)))
     start, wrong = Barrier(4), list[str]()
 
     def work(seed: int) -> None:
@@ -131,7 +131,7 @@ def test_threads_at_once() -> None:
 
 
 def test_a_forked_process_has_a_pool_of_its_own() -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     handle = pool.alloc(MIB)
     ctypes.memset(pool.pointer(handle), 7, MIB)
     child = os.fork()
@@ -149,7 +149,7 @@ def test_a_forked_process_has_a_pool_of_its_own() -> None:
 
 
 def test_forking_amid_other_threads_does_not_hang_the_child() -> None:
-    pool, stop = NativePool(), Event()
+    pool, stop = InstrumentedPool(), Event()
 
     def work() -> None:
         while not stop.is_set():

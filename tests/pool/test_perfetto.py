@@ -9,11 +9,11 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.perfetto import perfetto_json
-from symalloc.pool.timeline import observe
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
-from symalloc.pool.workloads import make_trace
+from symalloc.pool.observing.perfetto import perfetto_json
+from symalloc.pool.simulating.pool_timeline import timeline_of
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
+from tests.pool.workloads import make_trace
 
 NUMBER = {"type": "number", "minimum": 0}
 INTEGER = {"type": "integer", "minimum": 0}
@@ -47,7 +47,7 @@ SCHEMA = {
 
 
 def _document(trace: Trace) -> Any:
-    document = json.loads(perfetto_json(observe(trace)))
+    document = json.loads(perfetto_json(timeline_of(trace)))
     records = document["traceEvents"]
     sample = [*records[:100], *records[:: max(len(records) // 100, 1)]]  # validating all takes seconds
     jsonschema.validate(document | {"traceEvents": sample}, SCHEMA)

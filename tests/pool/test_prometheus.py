@@ -5,9 +5,9 @@ from dataclasses import fields
 
 import pytest
 
-from symalloc.pool.counters import Statistics
-from symalloc.pool.native import NativePool
-from symalloc.pool.prometheus import prometheus_text
+from symalloc.pool.core.pool_statistics import PoolStatistics
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.observing.prometheus import prometheus_text
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pool="((?:[^"\\\n]|\\["\\n])*)"\} (\d+)')
 MIB = 2**20
@@ -38,14 +38,14 @@ def _parsed(text: str) -> dict[str, dict[str, int]]:
     return metrics
 
 
-def _statistics(start: int) -> Statistics:
-    return Statistics(**{f.name: start + i for i, f in enumerate(fields(Statistics))})
+def _statistics(start: int) -> PoolStatistics:
+    return PoolStatistics(**{f.name: start + i for i, f in enumerate(fields(PoolStatistics))})
 
 
 def test_every_field_is_a_metric() -> None:
     metrics = _parsed(prometheus_text({"a": _statistics(100), "b": _statistics(200)}, {"a": 4096, "b": None}))
     shown = {name: values for name, values in metrics.items() if name != "symalloc_pool_limit_bytes"}
-    assert sorted(v["a"] for v in shown.values()) == [100 + i for i in range(len(fields(Statistics)))]
+    assert sorted(v["a"] for v in shown.values()) == [100 + i for i in range(len(fields(PoolStatistics)))]
     assert all(v["b"] == v["a"] + 100 for v in shown.values())
     assert metrics["symalloc_pool_limit_bytes"] == {"a": 4096}
     assert all(name.startswith("symalloc_pool_") for name in metrics)
@@ -58,7 +58,7 @@ def test_labels_are_escaped(name: str) -> None:
 
 @pytest.mark.usefixtures("native")
 def test_of_a_pool() -> None:
-    pool = NativePool(limit=4 * MIB)
+    pool = InstrumentedPool(limit=4 * MIB)
     kept = pool.alloc(3 * MIB)
     metrics = _parsed(prometheus_text({"serving": pool.statistics()}, {"serving": pool.limit}))
     assert metrics["symalloc_pool_live_bytes"]["serving"] == 3 * MIB

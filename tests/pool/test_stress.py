@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from symalloc.pool.errors import OutOfMemoryError
-from symalloc.pool.native import NativePool
-from symalloc.pool.policy import Options
+from symalloc.pool.core.pool_errors import OutOfMemoryError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.library import ROOT, built
 
 THREADS, OPERATIONS = 8, 2_500
@@ -42,7 +42,7 @@ def test_threads_lose_nothing(build: str) -> None:
 class _Worker(Thread):
     """Allocates, stamps, hands over, checks and frees blocks at random."""
 
-    def __init__(self, pool: NativePool, others: SimpleQueue[tuple[int, int, int]], seed: int) -> None:
+    def __init__(self, pool: InstrumentedPool, others: SimpleQueue[tuple[int, int, int]], seed: int) -> None:
         super().__init__()
         self.pool, self.others, self.random = pool, others, random.Random(seed)
         self.refused, self.lost = 0, 0
@@ -88,7 +88,7 @@ def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
 
 @pytest.mark.usefixtures("native")
 def test_python_threads_lose_nothing() -> None:
-    pool = NativePool(Options(limit=3 << 20, apart=True))
+    pool = InstrumentedPool(PoolOptions(limit=3 << 20, separate_escaping=True))
     others: SimpleQueue[tuple[int, int, int]] = SimpleQueue()
     workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
     for worker in workers:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
-from symalloc.pool.workloads import WORKLOADS, make_trace
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
+from tests.pool.workloads import WORKLOADS, make_trace
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -15,8 +15,8 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
-from symalloc.pool.errors import OverrunError
-from symalloc.pool.native import NativePool
+from symalloc.pool.core.pool_errors import OverrunError
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
@@ -54,7 +54,7 @@ class OneTooMany:
         return other
 
 
-def _try(machine: Any, pool: NativePool, m: int) -> str:
+def _try(machine: Any, pool: InstrumentedPool, m: int) -> str:
     """What is said of a call with `m` floats."""
 
     def call() -> None:
@@ -70,7 +70,7 @@ def _try(machine: Any, pool: NativePool, m: int) -> str:
 
 
 def test_one_float_too_many_is_named_at_byte_0_every_time() -> None:
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     program = relax.build(NameTensors()(OneTooMany), target="llvm")
     machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
     named = re.compile(r"symalloc: `main\.small` of (\d+) bytes (is|was) overrun: byte 0 past its end")
@@ -83,7 +83,7 @@ def test_results_are_those_without_guards(planned: bool) -> None:
     module = lower(load_one(Path(__file__).parent / "modules_to_plan.py", module="Branches"), "llvm")
     module = PlanMemory()(module) if planned else module
     program = relax.build(module, target="llvm", relax_pipeline=finishing_pipeline("llvm"))
-    pool = NativePool(guard=True)
+    pool = InstrumentedPool(guard=True)
     stock = relax.VirtualMachine(program, tvm.cpu())
     guarded = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
     for n in (0, 1, 5, 33):

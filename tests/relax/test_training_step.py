@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native
@@ -42,7 +42,7 @@ def _pair() -> tvm.IRModule:
 def test_memory_returns_to_the_baseline_after_each_of_200_steps(planned: bool) -> None:
     chosen: dict[str, Any] = {"relax_pipeline": pipeline("llvm")} if planned else {}
     program = relax.build(_pair(), target="llvm", **chosen)
-    pool = NativePool()
+    pool = InstrumentedPool()
     ours = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
     stock = relax.VirtualMachine(program, tvm.cpu())
     source = np.random.default_rng(0)

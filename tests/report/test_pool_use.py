@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.pool.counters import Statistics
-from symalloc.pool.leaks import Holding
-from symalloc.pool.tally import TagCount, Tally
+from symalloc.pool.core.pool_statistics import PoolStatistics
+from symalloc.pool.observing.leaks import Holding
+from symalloc.pool.observing.statistics_scope import ScopeStatistics, TagCount
 from symalloc.report.pool_use import pool_report, use_as_json, use_as_text
 
 MIB = 2**20
-NOW = Statistics(
+NOW = PoolStatistics(
     live=70 * MIB,
     allocs=1200,
     frees=1100,
@@ -30,7 +30,7 @@ HELD = (
     Holding(tag="main.weights float32[4096, 4096]", blocks=1, nbytes=64 * MIB),
     Holding(tag="", blocks=99, nbytes=6 * MIB),
 )
-TALLY = Tally(
+TALLY = ScopeStatistics(
     live=70 * MIB,
     peak_live=90 * MIB,
     peak_used=96 * MIB,
@@ -72,12 +72,12 @@ def test_json() -> None:
 @pytest.mark.usefixtures("native_core")
 def test_of_a_pool() -> None:
     from symalloc.pool import statistics
-    from symalloc.pool.native import NativePool
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 
-    with NativePool(limit=MIB) as pool:
+    with InstrumentedPool(limit=MIB) as pool:
         with statistics(pool) as counted:
             kept = pool.alloc(1000, tag="kept")
-        assert "kept" in pool_report(pool, counted.tally())
+        assert "kept" in pool_report(pool, counted.figures())
         assert json.loads(pool_report(pool, form="json"))["limit"] == MIB
         with pytest.raises(ValueError, match="text or json, not html"):
             pool_report(pool, form="html")

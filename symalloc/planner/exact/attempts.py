@@ -5,13 +5,12 @@ Restarts follow Luby, Sinclair and Zuckerman (1993): run times of such searches 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from random import Random
 from time import monotonic
 
 from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
-from symalloc.planner.exact.native import NativeSearch, fits
+from symalloc.planner.exact.native_search import NativeSearch, fits
 from symalloc.planner.exact.static_problem import CliqueInstance
 
 STEPS = 800  # of the shortest attempt
@@ -22,14 +21,12 @@ RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "contested")
 class Attempts:
     """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts."""
 
-    def __init__(
-        self, instance: CliqueInstance, capacity: int, seed: int, library: ctypes.CDLL | None = None
-    ) -> None:
-        """On `library` (from `exact_native.load_library`), where there is one and the numbers fit it."""
+    def __init__(self, instance: CliqueInstance, capacity: int, seed: int, *, native: bool = False) -> None:
+        """`native`: the native library is loaded; it searches, where the numbers fit it."""
         self.search: CapacitySearch | NativeSearch = (
-            CapacitySearch(instance, capacity)
-            if library is None or not fits(instance, capacity)
-            else NativeSearch(library, instance, capacity)
+            NativeSearch(instance, capacity)
+            if native and fits(instance, capacity)
+            else CapacitySearch(instance, capacity)
         )
         self._plans = _plans(instance, Random(seed))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import gcd
 from time import monotonic
 
+from symalloc.native.library import load_library
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import SearchOutcome
 from symalloc.planner.exact.first_fit import greedy
-from symalloc.planner.exact.native import load_library
 from symalloc.planner.exact.static_problem import (
     CliqueInstance,
     StaticBuffer,
@@ -149,7 +149,7 @@ class _PackingRun:
         return outcome
 
     def attempts(self, capacity: int) -> Attempts:
-        return Attempts(self.instance, capacity, self.seed, load_library())
+        return Attempts(self.instance, capacity, self.seed, native=load_library() is None)
 
     def take(self, offsets: dict[int, int]) -> None:
         height = height_of(self.buffers, offsets)

@@ -7,11 +7,11 @@ need be known.
 from __future__ import annotations
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, StringImm
 
-from symalloc.pool.native import NativePool
+from symalloc.native.functions import pool_functions
+from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
 from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
 
@@ -24,7 +24,7 @@ def serve(pool: NativePool, name: str = TAKE) -> None:
     It replaces the pool that was registered under `name` before; machines that were made then keep that one.
     The pool lives as long as it is registered.
     """
-    tvm_ffi.get_global_func("symalloc.pool.serve")(pool.object, name)
+    pool_functions.serve(pool.object, name)
 
 
 @tvm.transform.module_pass(opt_level=0, name="TakeStorages")

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from symalloc.pool.errors import PoolError
+from symalloc.pool.core.pool_errors import PoolError
 from symalloc.relax.files.result import RefusedError, RunError
 from symalloc.relax.run.inputs import Argument, ShapeArgument
 from symalloc.relax.tvm_error import error_text

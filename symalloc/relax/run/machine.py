@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.result import PipelineName, RunError
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
@@ -23,7 +23,7 @@ class Builder:
     target: str
     pipeline: PipelineName
 
-    def machine(self, lowered: tvm.IRModule, memory: NativePool | str) -> relax.VirtualMachine:
+    def machine(self, lowered: tvm.IRModule, memory: InstrumentedPool | str) -> relax.VirtualMachine:
         """A machine on `memory`, a pool or the name of an allocator of TVM's; raises RunError.
 
         For a pool, what is allocated is named.

@@ -9,16 +9,16 @@ from __future__ import annotations
 from functools import cache
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
-from symalloc.pool.native import NativePool
+from symalloc.native.functions import pool_functions
+from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.files.result import RunError
 from symalloc.relax.run.isolated import isolated
 from symalloc.relax.tvm_error import error_text
 
 TRIED = 4096  # bytes
-KNOWN = ("0.27",)  # versions whose layout is the one in native/src/vm_layout.h
+KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
 LONGEST = 120  # seconds for an unknown version to be tried out
 ELSEWHERE = "the pool works with {known}; what TakeStorages makes of a program runs elsewhere, too"
 
@@ -40,7 +40,7 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
     refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.
     """
     _require_hook(str(tvm.__version__))
-    return {tvm.cpu(): _vm_type(pool)}
+    return {tvm.cpu(): pool_functions.vm_type(pool.object)}
 
 
 def try_hook() -> str:
@@ -49,7 +49,7 @@ def try_hook() -> str:
     Where storages are laid out in another way this may end the process.
     """
     pool = NativePool()
-    number = _vm_type(pool)
+    number = pool_functions.vm_type(pool.object)
     try:
         machine = relax.VirtualMachine(
             relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): number}
@@ -57,7 +57,7 @@ def try_hook() -> str:
         storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
     except Exception as error:  # TVM raises several kinds
         return f"takes no foreign allocator: {error_text(error)}"
-    fault = str(tvm_ffi.get_global_func("symalloc.pool.storage_fault")(storage, number, TRIED))
+    fault = pool_functions.storage_fault(storage, number, TRIED)
     if fault:
         return f"takes a foreign allocator, but {fault}"
     held = pool.statistics().live
@@ -88,13 +88,7 @@ def reserved_by_tvm() -> int:
     _require_hook(str(tvm.__version__))
     machine = relax.VirtualMachine(relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg="pooled")
     storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
-    reserved: int = tvm_ffi.get_global_func("symalloc.pool.reserved_for")(storage)
-    return reserved
-
-
-def _vm_type(pool: NativePool) -> int:
-    number: int = tvm_ffi.get_global_func("symalloc.pool.vm_type")(pool.object)
-    return number
+    return pool_functions.reserved_for(storage)
 
 
 def _one_storage() -> tvm.IRModule:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from symalloc.pool.errors import PoolError
-from symalloc.pool.native import NativePool
-from symalloc.pool.trace import Alloc, CallBegin, Free, Trace
+from symalloc.pool.core.pool_errors import PoolError
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import Alloc, CallBegin, Free, Trace
 from symalloc.relax.files.result import PoolRequest, PoolUse, RefusedError, RunError
 
 
@@ -20,7 +20,7 @@ class Tally:
     says so by `lived`.
     """
 
-    pool: NativePool
+    pool: InstrumentedPool
     traced: bool = False
     calls: int = 0
     allocations: int = 0
@@ -71,10 +71,10 @@ class Tally:
         )
 
 
-def made(asked: PoolRequest) -> NativePool:
+def made(asked: PoolRequest) -> InstrumentedPool:
     """The pool, which records where that is asked for; raises RunError."""
     try:
-        pool = NativePool(limit=asked.limit, guard=asked.guard)
+        pool = InstrumentedPool(limit=asked.limit, guard=asked.guard)
     except PoolError as error:
         raise RunError(str(error)) from None
     if asked.trace:

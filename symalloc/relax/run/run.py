@@ -19,7 +19,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import floors, highest
 from symalloc.planner.memory_report.sample_bindings import total
 from symalloc.planner.options import PlanOptions
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract
 from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.result import Output, PipelineName, PlanKind, RunError, RunResult
@@ -42,7 +42,7 @@ class Runner:
         pipeline: PipelineName = "default",
         options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
         plan: PlanKind = "symalloc",
-        pool: NativePool | None = None,
+        pool: InstrumentedPool | None = None,
     ) -> None:
         """Plans `module`, which is built when it is first run; `function` may be None where it is the
         only one, or called main.

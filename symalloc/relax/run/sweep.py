@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from symalloc.pool.native import NativePool
-from symalloc.pool.trace import trace_as_json
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import trace_as_json
 from symalloc.relax.files.result import Peer, PoolRequest, RefusedError, RunError, RunReport
 from symalloc.relax.run.call import call
 from symalloc.relax.run.inputs import Argument
@@ -68,7 +68,7 @@ def _counted(calls: Calls, everything: Tally | None, traced: bool) -> Calls:
     return calls
 
 
-def _trace(all_calls: Sequence[Calls], pool: NativePool) -> bytes:
+def _trace(all_calls: Sequence[Calls], pool: InstrumentedPool) -> bytes:
     """The record of all calls as JSON; it says what was live in each."""
     trace = pool.stop_recording()
     for number, nbytes in enumerate(peaks(trace)):

@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.errors import BoundsError
-from symalloc.pool.native import NativePool
+from symalloc.pool.core.pool_errors import BoundsError
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
@@ -30,7 +30,7 @@ def _native() -> None:
 
 def _machine(module: Any) -> relax.VirtualMachine:
     return relax.VirtualMachine(
-        relax.build(module, target="llvm"), tvm.cpu(), memory_cfg=memory_cfg(NativePool())
+        relax.build(module, target="llvm"), tvm.cpu(), memory_cfg=memory_cfg(InstrumentedPool())
     )
 
 
@@ -86,7 +86,7 @@ def test_byte_counts_that_wrap_are_refused(extents: tuple[int, int, int]) -> Non
 
 
 def test_other_allocators_are_left_to_tvm() -> None:
-    memory_cfg(NativePool())
+    memory_cfg(InstrumentedPool())
     program = relax.build(load_one(ISSUE), target="llvm")
     machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg="pooled")
     assert len(machine["main"](tvm.runtime.tensor(np.zeros(1024, "float32"))).numpy()) == 1024
@@ -105,7 +105,7 @@ def test_names_change_no_result_of_a_planned_program(condition: bool) -> None:
         relax.VirtualMachine(
             relax.build(each, target="llvm", relax_pipeline=finishing_pipeline("llvm")),
             tvm.cpu(),
-            memory_cfg=memory_cfg(NativePool()),
+            memory_cfg=memory_cfg(InstrumentedPool()),
         )["main"](tvm.runtime.tensor(np.array(condition)), tvm.runtime.tensor(x)).numpy()
         for each in (planned, named)
     ]

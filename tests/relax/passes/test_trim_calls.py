@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
@@ -97,7 +97,7 @@ def test_arguments_in_a_tuple_are_renewed_too() -> None:
             builder.emit(relax.op.memory.alloc_tensor(storage, 0, shape, "float32")) for storage in storages
         )
         builder.emit_func_output(relax.Tuple([first, second]))
-    memory_cfg(NativePool())
+    memory_cfg(InstrumentedPool())
     built = relax.build(NameTensors()(builder.get()), "llvm", relax_pipeline=finishing_pipeline("llvm"))
     first, second = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(np.ones(3, "float32")))
     assert first.shape == second.shape == (3,)

@@ -12,10 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from symalloc.pool.errors import BoundsError, OutOfMemoryError
-from symalloc.pool.native import NativePool
-from symalloc.pool.policy import Options
-from symalloc.pool.replay import replay
+from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.replaying import replay
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
@@ -38,7 +38,7 @@ def program() -> Any:
     return relax.build(module, target="llvm")
 
 
-def _machine(program: Any, pool: NativePool | None) -> relax.VirtualMachine:
+def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:
     return relax.VirtualMachine(program, tvm.cpu(), memory_cfg=None if pool is None else memory_cfg(pool))
 
 
@@ -52,7 +52,7 @@ def _call(machine: relax.VirtualMachine, x: np.ndarray) -> np.ndarray:
 
 
 def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     ours, stock = _machine(program, pool), _machine(program, None)
     for seed in range(3):
         for n in SIZES:
@@ -62,7 +62,7 @@ def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
 
 
 def test_memory_comes_back_with_the_machine(program: Any) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     machine = _machine(program, pool)
     for n in SIZES:
         _call(machine, _input(n))
@@ -73,7 +73,7 @@ def test_memory_comes_back_with_the_machine(program: Any) -> None:
 
 
 def test_an_output_may_outlive_the_machine(program: Any) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     machine = _machine(program, pool)
     x = _input(4)
     result = machine["main"](tvm.runtime.tensor(x))
@@ -85,7 +85,7 @@ def test_an_output_may_outlive_the_machine(program: Any) -> None:
 
 def test_a_storage_ends_with_its_last_byte() -> None:
     """apache/tvm#17322: the stock allocator, whose storages end with a page, accepts m up to 1024."""
-    machine = _machine(relax.build(load_one(ISSUE), target="llvm"), NativePool())
+    machine = _machine(relax.build(load_one(ISSUE), target="llvm"), InstrumentedPool())
     for m in (0, 1, 4):
         assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
     for m in (5, 1024):
@@ -94,7 +94,7 @@ def test_a_storage_ends_with_its_last_byte() -> None:
 
 
 def test_the_limit_reaches_the_caller(program: Any) -> None:
-    pool = NativePool(Options(limit=2**20))
+    pool = InstrumentedPool(PoolOptions(limit=2**20))
     machine = _machine(program, pool)
     _call(machine, _input(1000))
     with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
@@ -103,7 +103,7 @@ def test_the_limit_reaches_the_caller(program: Any) -> None:
 
 
 def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
-    pool, wrong = NativePool(), list[int]()
+    pool, wrong = InstrumentedPool(), list[int]()
 
     def serve(seed: int) -> None:
         machine, stock = _machine(program, pool), _machine(program, None)
@@ -122,14 +122,14 @@ def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
 
 
 def test_pools_are_told_apart(program: Any) -> None:
-    first, second = NativePool(), NativePool()
+    first, second = InstrumentedPool(), InstrumentedPool()
     assert memory_cfg(first) == memory_cfg(first) != memory_cfg(second)
     _call(_machine(program, second), _input(8))
     assert (first.statistics().allocs, second.statistics().allocs > 0) == (0, True)
 
 
 def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
-    pool = NativePool()
+    pool = InstrumentedPool()
     machine = _machine(program, pool)
     pool.start_recording()
     for n in SIZES:
@@ -137,20 +137,21 @@ def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
     del machine
     trace = pool.stop_recording()
     assert 8 * 4 * max(SIZES) <= trace.peak_live <= 5 * 8 * 4 * max(SIZES)
-    result = replay(trace, "pool", Options())
+    result = replay(trace, "pool", PoolOptions())
     assert (result.left, result.peak_live) == (0, trace.peak_live)
 
 
 def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
     module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
     planned = PlanMemory()(lower(module, "llvm"))
-    pool = NativePool()
+    pool = InstrumentedPool()
     machine = _machine(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)
     for n in range(1, 50):
         before = pool.statistics()
         _call(machine, _input(n))
         # the first call finds out that the machine's shape heap would come from the pool, too
-        assert pool.statistics().allocs - before.allocs == (3 if n == 1 else 2)
+        # (unless a machine that is gone had the same address, and left a heap of that size)
+        assert pool.statistics().allocs - before.allocs in ((2, 3) if n == 1 else (2,))
     warm = pool.statistics()
     for n in range(1, 50):
         _call(machine, _input(n))
@@ -162,7 +163,7 @@ def test_a_function_that_calls_itself_has_a_shape_heap_for_each_call() -> None:
     """Each activation reads its sizes again behind the inner call."""
     module = _countdown()
     ours, stock = (
-        _machine(relax.build(module, "llvm"), NativePool()),
+        _machine(relax.build(module, "llvm"), InstrumentedPool()),
         _machine(relax.build(module, "llvm"), None),
     )
     for _ in range(2):
@@ -194,7 +195,7 @@ def test_a_storage_whose_size_wraps_is_refused(extents: tuple[int, int]) -> None
     with builder.function("main", [relax.Var("shape", relax.ShapeType([a, b]))]):
         storage = relax.op.vm.alloc_storage(relax.ShapeExpr([a, b]), 0, "uint8")
         builder.emit_func_output(builder.emit(storage))
-    machine = _machine(relax.build(builder.get(), "llvm"), NativePool())
+    machine = _machine(relax.build(builder.get(), "llvm"), InstrumentedPool())
     with pytest.raises(BoundsError, match=r"a storage, .* has a negative size, or more bytes than 64 bits"):
         machine["main"](tvm.runtime.ShapeTuple(extents))
 
@@ -205,7 +206,7 @@ def test_a_storage_whose_size_wraps_is_refused(extents: tuple[int, int]) -> None
 def test_the_layout_of_a_storage_is_compared() -> None:
     assert try_hook() == ""
     fault = tvm_ffi.get_global_func("symalloc.pool.storage_fault")
-    number = memory_cfg(NativePool())[tvm.cpu()]
+    number = memory_cfg(InstrumentedPool())[tvm.cpu()]
     assert "is no vm.Storage but ffi.Shape" in fault(tvm.runtime.ShapeTuple([1]), number, 1)
     builder = relax.BlockBuilder()
     with builder.function("main", []):
@@ -221,14 +222,14 @@ def test_a_version_that_is_not_known_is_tried_in_a_process_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tvm, "__version__", "99.0")
-    assert memory_cfg(NativePool())
+    assert memory_cfg(InstrumentedPool())
 
 
 def test_a_tvm_without_the_hook_is_told_of() -> None:
     """The hook's name, taken by a function that knows no pools."""
 
     def without() -> None:
-        pool = NativePool()
+        pool = InstrumentedPool()
         memory_cfg(pool)  # the library registers the function once
         tvm_ffi.register_global_func("DeviceAllocator.", lambda device, kind: None, override=True)
         said = try_hook()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from symalloc.pool.native import NativePool
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from symalloc.relax.files.result import PoolRequest
 from symalloc.relax.run.pool import Tally, made, peaks
 from tests.pool.library import need_native
@@ -48,4 +48,4 @@ def test_a_tally_and_what_is_larger_count_the_same_calls() -> None:
 def test_the_pool_is_the_one_that_was_asked_for() -> None:
     need_native()
     pool = made(PoolRequest(limit=12345, guard=True))
-    assert isinstance(pool, NativePool) and pool.limit == 12345
+    assert isinstance(pool, InstrumentedPool) and pool.limit == 12345

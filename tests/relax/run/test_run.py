@@ -13,7 +13,7 @@ import tvm
 
 import symalloc
 from symalloc.errors import SymallocError
-from symalloc.pool.native import NativePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.files.load import from_script, load_one
@@ -200,7 +200,7 @@ def test_what_cannot_be_loaded_is_said(
 @pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
 def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
     need_native()
-    pool = NativePool()
+    pool = InstrumentedPool()
     runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
     result = runner.run({"n": 3}, check=True, repeat=4)
     assert result.difference is None and result.pool is not None and result.plan == plan
@@ -212,7 +212,7 @@ def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
 def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
     need_native()
     bindings = [{"n": n} for n in (3, 1, 7)]
-    runner = Runner(load_one(SCRIPT, module="Chain"), pool=NativePool())
+    runner = Runner(load_one(SCRIPT, module="Chain"), pool=InstrumentedPool())
     report = sweep(runner, bindings, repeat=2, check=True, compare=True)
     assert report.ok and [r.binding for r in report.results] == bindings
     assert all(len(r.seconds) == 2 and r.checked for r in report.results)
@@ -223,7 +223,7 @@ def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
 def test_what_a_pool_refuses_ends_a_sweep() -> None:
     need_native()
     issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
-    report = sweep(Runner(issue, pool=NativePool()), [{"m": m} for m in (3, 4, 5, 1025)])
+    report = sweep(Runner(issue, pool=InstrumentedPool()), [{"m": m} for m in (3, 4, 5, 1025)])
     assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2
     assert report.refused is not None and report.refused.startswith("tensor `main.alloc`, float32[5], ")
     with pytest.raises(SymallocError, match=r"tensor `main\.alloc`, float32"):

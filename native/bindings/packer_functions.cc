@@ -1,0 +1,108 @@
+// The exact packer's functions for tvm-ffi: symalloc/native/functions.pyi has their types.
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/object.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "packer/search.h"
+
+namespace symalloc::packer {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+class SearchObj : public ffi::Object {
+ public:
+  explicit SearchObj(Problem problem) : search(std::move(problem)) {}
+
+  Search search;
+
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.packer.Search", SearchObj, ffi::Object);
+};
+
+class SearchRef : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(SearchRef, ffi::ObjectRef, SearchObj);
+};
+
+// Runs `body`; a lack of memory becomes Python's MemoryError.
+template <typename Body>
+auto Translated(Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    throw ffi::Error("MemoryError", "no memory is left for the search", "");
+  }
+}
+
+template <typename T>
+std::vector<T> Numbers(const ffi::Bytes& bytes) {
+  std::vector<T> numbers(bytes.size() / sizeof(T));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+  return numbers;
+}
+
+// From the number of lists, where each starts, where the last one ends, and all items.
+Lists ListsOf(const ffi::Bytes& bytes) {
+  std::vector<int32_t> numbers = Numbers<int32_t>(bytes);
+  return Lists(numbers.data() + 1, numbers.data() + numbers[0] + 2, numbers[0]);
+}
+
+SearchRef Create(int64_t capacity, ffi::Bytes sizes, ffi::Bytes alignments, ffi::Bytes highest, ffi::Bytes cliques,
+                 ffi::Bytes members, ffi::Bytes neighbours) {
+  return Translated([&] {
+    return SearchRef(ffi::make_object<SearchObj>(Problem{
+        capacity,
+        Numbers<int64_t>(sizes),
+        Numbers<int64_t>(alignments),
+        Numbers<int64_t>(highest),
+        ListsOf(cliques),
+        ListsOf(members),
+        ListsOf(neighbours),
+    }));
+  });
+}
+
+// Begins an attempt with one priority for each buffer.
+void Begin(SearchRef search, ffi::Bytes priorities, int32_t rule, double share) {
+  Translated([&] { search->search.Begin(Numbers<int32_t>(priorities), static_cast<Rule>(rule), share); });
+}
+
+// Goes on for at most `steps` steps; an Outcome.
+int64_t Go(SearchRef search, int64_t steps) {
+  return Translated([&] { return static_cast<int64_t>(search->search.Go(steps)); });
+}
+
+int64_t Steps(SearchRef search) { return search->search.steps(); }
+
+// The lowest offset of each buffer, in units: the packing where one was found.
+ffi::Bytes Offsets(SearchRef search) {
+  std::vector<int64_t> offsets;
+  for (int32_t i = 0; i < search->search.state().problem().count(); ++i) {
+    offsets.push_back(search->search.state().lowest(i));
+  }
+  return ffi::Bytes(reinterpret_cast<const char*>(offsets.data()), offsets.size() * sizeof(int64_t));
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::ObjectDef<SearchObj>();
+  ffi::reflection::GlobalDef()
+      .def("symalloc.packer.create", Create)
+      .def("symalloc.packer.begin", Begin)
+      .def("symalloc.packer.go", Go)
+      .def("symalloc.packer.steps", Steps)
+      .def("symalloc.packer.offsets", Offsets);
+}
+
+}  // namespace symalloc::packer

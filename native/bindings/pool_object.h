@@ -1,0 +1,84 @@
+// The pool as an object of tvm-ffi.
+#pragma once
+
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/object.h>
+
+#include <cstdio>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "pool/handles.h"
+#include "pool/pool.h"
+
+namespace symalloc {
+
+class PoolObj : public tvm::ffi::Object {
+ public:
+  explicit PoolObj(const Options& options) : pool(options, handles.mutex()) {}
+
+  HandleTable handles;  // the pool holds its mutex while the process forks
+  Pool pool;
+
+  // As Pool::Alloc; what does not fit is told who holds memory, by tag.
+  void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+
+  // The same, and the block keeps its tag.
+  void* Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+
+  // Every block that is known by name or by handle.
+  std::vector<Tagged> Holders();
+
+  // "\n  held: `weights` 4096 bytes in 2 blocks, …" for the tags that hold most; "" where nothing is tagged.
+  std::string MostHeld();
+
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.Pool", PoolObj, tvm::ffi::Object);
+};
+
+class PoolRef : public tvm::ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
+};
+
+// Frees a block in a destructor, which cannot throw: what is wrong is said, and kept for the next allocation.
+inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
+  try {
+    pool->Free(block, nbytes);
+  } catch (const Overrun& error) {
+    std::fprintf(stderr, "symalloc: %s\n", error.what());
+    pool->guard()->Keep(error.what());
+  }
+}
+
+// Runs `body`; what the pool refuses becomes an error that Python knows by its kind.
+template <typename Body>
+auto Translated(Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const OutOfMemory& error) {
+    throw tvm::ffi::Error("OutOfMemoryError", error.what(), "");
+  } catch (const BadFree& error) {
+    throw tvm::ffi::Error("BadFreeError", error.what(), "");
+  } catch (const Overrun& error) {
+    throw tvm::ffi::Error("OverrunError", error.what(), "");
+  } catch (const std::bad_alloc&) {
+    throw tvm::ffi::Error("MemoryError", "no memory is left for the pool's own books", "");
+  }
+}
+
+// A tensor's memory; the pool lives as long as its last tensor.
+struct PooledData {
+  PoolRef pool;
+  std::string tag;
+
+  void AllocData(DLTensor* tensor) {
+    int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
+    Translated([&] { tensor->data = pool->Take(nbytes, 64, false, tag); });
+  }
+  void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
+};
+
+}  // namespace symalloc

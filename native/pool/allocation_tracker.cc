@@ -1,0 +1,157 @@
+#include "pool/allocation_tracker.h"
+
+#include <algorithm>
+
+namespace symalloc {
+
+void TagCount::Add(int64_t nbytes) {
+  ++allocs;
+  allocated += nbytes;
+  left += nbytes;
+  peak = std::max(peak, left);
+}
+
+void TagCount::Remove(int64_t nbytes, bool allocated_since) {
+  ++frees;
+  freed += nbytes;
+  if (allocated_since) left -= nbytes;
+}
+
+void AllocationTracker::Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!noting()) return;
+  Block& noted = blocks_[block] = Block{++numbers_, 0, nbytes, ""};
+  if (recording_) {
+    noted.recorded = ++recorded_;
+    auto open = open_calls_.find(std::this_thread::get_id());
+    int64_t call = open == open_calls_.end() || open->second.empty() ? 0 : open->second.back();
+    Record(1, noted.recorded, nbytes, call, escapes);
+  }
+  if (!tag.empty()) SetTag(&noted, tag);
+  for (auto& [_, scope] : scopes_) {
+    scope.live += nbytes;
+    scope.peak_live = std::max(scope.peak_live, scope.live);
+    scope.tags[noted.tag].Add(nbytes);
+  }
+}
+
+void AllocationTracker::Tag(const void* block, int64_t nbytes, std::string_view tag) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = blocks_.find(block);
+  if (found == blocks_.end()) found = blocks_.emplace(block, Block{0, 0, nbytes, ""}).first;
+  Block& noted = found->second;
+  for (auto& [_, scope] : scopes_) {
+    if (noted.number < scope.begin || noted.tag == tag) continue;
+    TagCount& before = scope.tags[noted.tag];
+    --before.allocs;
+    before.allocated -= nbytes;
+    before.left -= nbytes;
+    scope.tags[std::string(tag)].Add(nbytes);
+  }
+  SetTag(&noted, tag);
+  Settle();
+}
+
+void AllocationTracker::Freed(const void* block, int64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = blocks_.find(block);
+  Block gone = found == blocks_.end() ? Block{0, 0, nbytes, ""} : std::move(found->second);
+  if (found != blocks_.end()) blocks_.erase(found);
+  if (recording_ && gone.recorded != 0) Record(0, gone.recorded, 0, 0, false);
+  for (auto& [_, scope] : scopes_) {
+    scope.live -= nbytes;
+    scope.tags[gone.tag].Remove(nbytes, gone.number >= scope.begin);
+  }
+  if (!gone.tag.empty()) --tagged_;
+  Settle();
+}
+
+void AllocationTracker::StartRecording() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  recording_of_ = Recording{};
+  for (auto& [_, block] : blocks_) block.recorded = 0;
+  open_calls_.clear();
+  recorded_ = calls_ = 0;
+  begun_ = std::chrono::steady_clock::now();
+  recording_ = true;
+  Settle();
+}
+
+void AllocationTracker::StopRecording() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  recording_ = false;
+  Settle();
+}
+
+Recording AllocationTracker::Recorded() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return recording_of_;
+}
+
+int64_t AllocationTracker::BeginCall() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!recording_) return 0;
+  open_calls_[std::this_thread::get_id()].push_back(++calls_);
+  Record(2, calls_, 0, 0, false);
+  return calls_;
+}
+
+void AllocationTracker::EndCall(int64_t call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<int64_t>& open = open_calls_[std::this_thread::get_id()];
+  auto found = std::find(open.begin(), open.end(), call);
+  if (!recording_ || found == open.end()) return;
+  open.erase(found);
+  Record(3, call, 0, 0, false);
+}
+
+int64_t AllocationTracker::OpenScope(int64_t live) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  scopes_[next_scope_] = ScopeStatistics{numbers_ + 1, live, live, {}};
+  Settle();
+  return next_scope_++;
+}
+
+ScopeStatistics AllocationTracker::ReadScope(int64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = scopes_.find(id);
+  return found == scopes_.end() ? ScopeStatistics{} : found->second;
+}
+
+ScopeStatistics AllocationTracker::CloseScope(int64_t id) {
+  ScopeStatistics closed = ReadScope(id);
+  std::lock_guard<std::mutex> lock(mutex_);
+  scopes_.erase(id);
+  Settle();
+  return closed;
+}
+
+std::vector<Tagged> AllocationTracker::AllTagged() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Tagged> all;
+  for (const auto& [block, noted] : blocks_) {
+    if (!noted.tag.empty()) all.push_back({block, noted.nbytes, noted.tag});
+  }
+  return all;
+}
+
+// What nobody asks for any longer is forgotten: frees are not told while `on_` is false.
+void AllocationTracker::Settle() {
+  bool on = noting() || tagged_ > 0;
+  if (!on) blocks_.clear();
+  on_.store(on, std::memory_order_relaxed);
+}
+
+void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes) {
+  auto since = std::chrono::steady_clock::now() - begun_;
+  int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+  recording_of_.events.push_back({kind, block, nbytes, call, ns, escapes});
+}
+
+void AllocationTracker::SetTag(Block* block, std::string_view tag) {
+  tagged_ += static_cast<int64_t>(!tag.empty()) - static_cast<int64_t>(!block->tag.empty());
+  block->tag = tag;
+  if (recording_ && block->recorded != 0) recording_of_.tags.emplace_back(block->recorded, block->tag);
+}
+
+}  // namespace symalloc

@@ -1,0 +1,77 @@
+// The free intervals of one address range, in address order: symalloc/pool/core/free_list.py is the reference.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace symalloc {
+
+// Intervals are kept in chunks of up to kSlots; each chunk knows its largest one, so that a search looks at one
+// number for most chunks.
+class FreeList {
+ public:
+  static constexpr int64_t kNone = -1;
+
+  explicit FreeList(int64_t capacity);
+
+  // The lowest multiple of `align` at which `nbytes` free bytes start, or kNone.
+  int64_t Find(int64_t nbytes, int64_t align) const;
+
+  // Removes [offset, offset + nbytes), which must lie in one interval.
+  void Take(int64_t offset, int64_t nbytes);
+
+  // Whether part of [offset, offset + nbytes) is free.
+  bool Overlaps(int64_t offset, int64_t nbytes) const;
+
+  // Frees [offset, offset + nbytes) and merges it with what it touches; false where part of it is free.
+  bool Put(int64_t offset, int64_t nbytes);
+
+  // Calls visit(start, end) for each interval, the highest first, until it returns false.
+  template <typename Visit>
+  void Downwards(Visit visit) const {
+    for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
+      const Slots& slots = *chunk->slots;
+      for (int i = slots.count - 1; i >= 0; --i) {
+        if (!visit(slots.starts[i], slots.starts[i] + slots.sizes[i])) return;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSlots = 32;
+
+  struct Slots {
+    int count = 0;
+    std::array<int64_t, kSlots> starts;
+    std::array<int64_t, kSlots> sizes;
+  };
+
+  struct Chunk {
+    int64_t first;    // where its first interval starts
+    int64_t largest;  // bytes of its largest interval
+    std::unique_ptr<Slots> slots;
+  };
+
+  struct Place {
+    int64_t chunk;
+    int slot;
+  };
+
+  // The last interval that starts at or below `offset`; slot -1 of chunk 0 where there is none.
+  Place Before(int64_t offset) const;
+  bool Next(Place* place) const;
+  void InsertAfter(Place place, int64_t start, int64_t size);
+  void Erase(Place place);
+  void Refresh(int64_t chunk);
+
+  int64_t start(Place p) const { return chunks_[p.chunk].slots->starts[p.slot]; }
+  int64_t size(Place p) const { return chunks_[p.chunk].slots->sizes[p.slot]; }
+  int64_t& start(Place p) { return chunks_[p.chunk].slots->starts[p.slot]; }
+  int64_t& size(Place p) { return chunks_[p.chunk].slots->sizes[p.slot]; }
+
+  std::vector<Chunk> chunks_;  // none is empty, unless nothing is free
+};
+
+}  // namespace symalloc

@@ -1,0 +1,54 @@
+// The pages of one address range that are backed: symalloc/pool/core/page_table.py is the reference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pool/page_recycler.h"
+
+namespace symalloc {
+
+class PageTable {
+ public:
+  // Pages of `page` bytes (a power of two) from `base` on; `huge`: ask for huge pages where they fit.
+  PageTable(char* base, int64_t page, bool huge);
+
+  int64_t Missing(int64_t offset, int64_t nbytes) const;
+
+  // Backs what is missing of [offset, offset + nbytes), with pages of `recycler` as far as they go.
+  void Commit(int64_t offset, int64_t nbytes, PageRecycler* recycler);
+
+  // Gives back pages wholly in [start, end), the highest first, until `nbytes` are given back or none is
+  // left; the bytes given back.  They go to `recycler`, or, without one, to the operating system.
+  int64_t Decommit(int64_t start, int64_t end, int64_t nbytes, PageRecycler* recycler);
+
+  // Calls visit(start, end) for each run of backed pages, the lowest first.
+  template <typename Visit>
+  void Runs(Visit visit) const {
+    int64_t count = static_cast<int64_t>(words_.size()) * 64;
+    for (int64_t first = 0; first < count; ++first) {
+      if (!backed(first)) continue;
+      int64_t last = first + 1;
+      while (last < count && backed(last)) ++last;
+      visit(first << shift_, last << shift_);
+      first = last;
+    }
+  }
+
+  int64_t reserved() const { return committed - decommitted; }
+
+  int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
+
+ private:
+  void Fill(int64_t first, int64_t last, PageRecycler* recycler);
+  int64_t CountMissing(int64_t first, int64_t last) const;
+  bool backed(int64_t page) const { return words_[page >> 6] >> (page & 63) & 1; }
+
+  char* base_;
+  int64_t page_;
+  int shift_;
+  bool huge_;
+  std::vector<uint64_t> words_;  // one bit a page; short of the end: not backed
+};
+
+}  // namespace symalloc

@@ -1,0 +1,85 @@
+// The way of most blocks through the pool: to and from what their thread keeps, without the mutex.
+#include "pool/pool.h"
+
+namespace symalloc {
+
+[[gnu::always_inline]] inline void* Pool::TakeBinned(ThreadCache* cache, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return nullptr;
+  void* block = cache->bins[which].Take(size);
+  if (block != nullptr) cache->CountAlloc(nbytes);
+  cache->section.Leave();
+  return block;
+}
+
+[[gnu::always_inline]] inline bool Pool::PutBinned(ThreadCache* cache, void* block, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return false;
+  SizeBins& bins = cache->bins[which];
+  bool fits = bins.held() + size <= options_.bin_capacity;
+  if (fits) {
+    bins.Put(block, size);
+    cache->CountFree(nbytes);
+  }
+  cache->section.Leave();
+  return fits;
+}
+
+void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
+  if (__builtin_expect(Binned(nbytes, align) && recent.pool_id == id_ && !tracker_.on(), 1)) {
+    void* block = TakeBinned(recent.cache, nbytes, escapes && options_.separate_escaping);
+    if (__builtin_expect(block != nullptr, 1)) return block;
+  }
+  return AllocSlowly(nbytes, align, escapes, tag);
+}
+
+void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
+  void* block = Binned(nbytes, align) ? TakeBinned(cache(), nbytes, escapes && options_.separate_escaping) : nullptr;
+  if (block == nullptr) block = AllocUnbinned(nbytes, align, escapes);
+  if (tracker_.on()) tracker_.Allocated(block, nbytes, escapes, tag);
+  return block;
+}
+
+void Pool::Free(void* block, int64_t nbytes) {
+  if (__builtin_expect(Binned(nbytes, kGrain) && recent.pool_id == id_ && !tracker_.on(), 1)) {
+    int which = RangeOf(block);
+    bool sound = which >= 0 && reinterpret_cast<int64_t>(block) % kGrain == 0;
+    if (__builtin_expect(sound && PutBinned(recent.cache, block, nbytes, which), 1)) {
+      if (__builtin_expect(watermarks_.due(), 0)) CallWatermarks();
+      return;
+    }
+  }
+  FreeSlowly(block, nbytes);
+}
+
+void Pool::FreeSlowly(void* block, int64_t nbytes) {
+  if (guard_ != nullptr) return FreeGuarded(block, nbytes);
+  int which = RangeOf(block);
+  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > options_.capacity) {
+    throw BadFree("what is freed is no block of this pool");
+  }
+  if (tracker_.on()) tracker_.Freed(block, nbytes);
+  ThreadCache* mine = cache();
+  if (!PutBinned(mine, block, nbytes, which)) FreeUnbinned(mine, block, nbytes, which);
+  if (watermarks_.due()) CallWatermarks();
+}
+
+void* Pool::TakeLarge(ThreadCache* cache, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (size <= bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return nullptr;
+  void* block = cache->large_blocks[which].Take(size);
+  if (block != nullptr) cache->CountAlloc(nbytes);
+  cache->section.Leave();
+  return block;
+}
+
+bool Pool::JoinLarge(ThreadCache* cache, void* block, int64_t nbytes, int which) {
+  int64_t size = Rounded(nbytes);
+  if (cache == nullptr || size <= bin_largest_ || !cache->section.Enter(closed_)) return false;
+  bool joined = cache->large_blocks[which].Join(block, size, large_block_capacity_);
+  if (joined) cache->CountFree(nbytes);
+  cache->section.Leave();
+  return joined;
+}
+
+}  // namespace symalloc

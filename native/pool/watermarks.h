@@ -1,0 +1,67 @@
+// Callbacks at high and low watermarks of the bytes in use: tests/pool/reference_callbacks.py is the reference.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace symalloc {
+
+// A high watermark is due when the bytes in use rise to `at` or above, and again once they have fallen to `rearm` or
+// below in between; a low watermark the other way round.
+struct Watermark {
+  int64_t id;
+  bool high;
+  int64_t at, rearm;  // bytes
+  std::function<void(int64_t in_use)> callback;
+  bool armed = false;
+  bool running = false;  // its state stays as it is meanwhile
+};
+
+// All but `due` is guarded by the pool's mutex.
+class Watermarks {
+ public:
+  using Due = std::vector<std::shared_ptr<Watermark>>;
+
+  // The number of the new watermark; it is armed unless `in_use` is beyond it already.
+  int64_t Add(Watermark watermark, int64_t in_use);
+
+  // What is removed is to be destroyed without the mutex: a callback may belong to a language with a lock of its
+  // own, which others hold while they wait for the mutex.
+  struct Removed {
+    std::vector<std::shared_ptr<Watermark>> watermarks;
+    Due due;
+  };
+  Removed Remove(int64_t id);
+  Removed Clear();
+
+  // To be called after every change of the bytes in use.
+  void Note(int64_t in_use) {
+    if (in_use >= above_ || in_use <= below_) Update(in_use);
+  }
+
+  bool due() const { return due_flag_.load(std::memory_order_relaxed); }
+
+  // The watermarks that are to be called now, in the order that they were added in, without the mutex; `Done` for
+  // each of them then.
+  Due Take();
+  void Done(Watermark* watermark, int64_t in_use);
+
+ private:
+  void Update(int64_t in_use);
+  void SetEdges();
+
+  // no watermark changes its state while the bytes in use lie between
+  int64_t above_ = std::numeric_limits<int64_t>::max();
+  int64_t below_ = -1;
+  int64_t next_id_ = 1;
+  std::vector<std::shared_ptr<Watermark>> watermarks_;
+  Due due_;
+  std::atomic<bool> due_flag_{false};
+};
+
+}  // namespace symalloc

@@ -1,0 +1,21 @@
+"""The native functions by name: `pool_functions.trim(pool)`.  The stub beside this file has their types."""
+
+from __future__ import annotations
+
+import tvm_ffi
+
+
+class _Functions:
+    """The global functions of tvm-ffi under one prefix, each looked up once.  The library must be loaded."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> object:
+        function = tvm_ffi.get_global_func(self._prefix + name)
+        setattr(self, name, function)
+        return function
+
+
+pool_functions = _Functions("symalloc.pool.")
+packer_functions = _Functions("symalloc.packer.")

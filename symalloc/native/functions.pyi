@@ -1,0 +1,130 @@
+"""Types of the functions that native/bindings registers with tvm-ffi.  Sizes are bytes.
+
+A test compares their names with the library's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, overload
+
+class NativeTensor(Protocol):
+    """A tensor of tvm-ffi."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __dlpack__(self, *, stream: None = None) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class NativeDtype:
+    """A DLPack dtype of tvm-ffi."""
+
+class PoolObject:
+    """A pool, `symalloc.Pool` of tvm-ffi; lives as long as something refers to it."""
+
+class SearchObject:
+    """An exact search, `symalloc.packer.Search` of tvm-ffi."""
+
+class BoundAlloc(Protocol):
+    """`alloc` of one pool: a handle; raises OutOfMemoryError."""
+
+    release_gil: bool
+    @overload
+    def __call__(self, nbytes: int, /) -> int: ...
+    @overload
+    def __call__(self, nbytes: int, align: int, escapes: bool, tag: str, /) -> int: ...
+
+class BoundFree(Protocol):
+    """`free` of one pool; raises BadFreeError."""
+
+    release_gil: bool
+    def __call__(self, handle: int, /) -> None: ...
+
+class BoundEmpty(Protocol):
+    """`empty` of one pool: extents, and a tag in the end or none; raises OutOfMemoryError, BoundsError."""
+
+    release_gil: bool
+    def __call__(self, dtype: NativeDtype, /, *extents_and_tag: int | str) -> NativeTensor: ...
+
+class _PoolFunctions:
+    def create(
+        self,
+        soft_numerator: int,
+        soft_denominator: int,
+        limit: int,
+        page: int,
+        bin_largest: int,
+        bin_capacity: int,
+        capacity: int,
+        separate_escaping: bool,
+        huge: bool,
+        guard: bool,
+        /,
+    ) -> PoolObject: ...
+    def bind_alloc(self, pool: PoolObject, /) -> BoundAlloc: ...
+    def bind_free(self, pool: PoolObject, /) -> BoundFree: ...
+    def bind_empty(self, pool: PoolObject, /) -> BoundEmpty: ...
+    def retain(self, pool: PoolObject, handle: int, /) -> None: ...
+    def address(self, pool: PoolObject, handle: int, /) -> int: ...
+    def pointer(self, pool: PoolObject, handle: int, /) -> int: ...
+    def reserved(self, pool: PoolObject, /) -> int: ...
+    def trim(self, pool: PoolObject, /) -> int: ...
+    def damage(self, pool: PoolObject, /) -> str: ...
+    def statistics(self, pool: PoolObject, /) -> Mapping[str, int]: ...
+    def holders(self, pool: PoolObject, /) -> Sequence[str | int]:
+        """Tag, address and bytes of one block after the other."""
+
+    def layout(self, pool: PoolObject, /) -> bytes:
+        """int64: for each range two counts, then start and end of free intervals and of backed runs."""
+
+    def record(self, pool: PoolObject, on: bool, /) -> None: ...
+    def recorded(self, pool: PoolObject, /) -> Sequence[bytes | int | str]:
+        """Events, six int64 each; then block and tag, one pair after the other."""
+
+    def begin_call(self, pool: PoolObject, /) -> int: ...
+    def end_call(self, pool: PoolObject, call: int, /) -> None: ...
+    def open_scope(self, pool: PoolObject, /) -> int: ...
+    def read_scope(self, pool: PoolObject, scope: int, /) -> Sequence[int | str]:
+        """Four figures, then a tag and six figures for each tag."""
+
+    def close_scope(self, pool: PoolObject, scope: int, /) -> None: ...
+    def reset_peak(self, pool: PoolObject, /) -> None: ...
+    def limit(self, pool: PoolObject, /) -> int:
+        """Bytes; -1: none."""
+
+    def set_limit(self, pool: PoolObject, limit: int, /) -> None: ...
+    def add_watermark(
+        self, pool: PoolObject, high: bool, at: int, rearm: int, callback: Callable[[int], object], /
+    ) -> int: ...
+    def remove_watermark(self, pool: PoolObject, number: int, /) -> None: ...
+    def on_oom(
+        self, pool: PoolObject, callback: Callable[[int, int, str], bool], retries: int, /
+    ) -> None: ...
+    def clear_on_oom(self, pool: PoolObject, /) -> None: ...
+    def clear_callbacks(self, pool: PoolObject, /) -> None: ...
+    def serve(self, pool: PoolObject, name: str, /) -> None: ...
+    def vm_type(self, pool: PoolObject, /) -> int: ...
+    def storage_fault(self, storage: object, vm_type: int, nbytes: int, /) -> str: ...
+    def reserved_for(self, storage: object, /) -> int: ...
+
+class _PackerFunctions:
+    def create(
+        self,
+        capacity: int,
+        sizes: bytes,
+        alignments: bytes,
+        highest: bytes,
+        cliques: bytes,
+        members: bytes,
+        neighbours: bytes,
+        /,
+    ) -> SearchObject:
+        """The first three are int64, one for each buffer, in units; the others int32: the number of lists,
+        where each list starts, where the last one ends, all items.
+        """
+
+    def begin(self, search: SearchObject, priorities: bytes, rule: int, share: float, /) -> None: ...
+    def go(self, search: SearchObject, steps: int, /) -> int: ...
+    def steps(self, search: SearchObject, /) -> int: ...
+    def offsets(self, search: SearchObject, /) -> bytes: ...
+
+pool_functions: _PoolFunctions
+packer_functions: _PackerFunctions

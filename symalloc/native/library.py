@@ -1,0 +1,39 @@
+"""Finding and loading libsymalloc.so, which registers its functions with tvm-ffi.
+
+The library is part of an installed package.  It is missing where there was no C++ compiler when symalloc was
+installed; then the exact packer runs in Python, and only the native pool cannot be had.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+LIBRARY = "libsymalloc.so"
+MISSING = "the native library is not installed for want of a C++ compiler; reinstall symalloc with one"
+
+
+def installed_library() -> Path | None:
+    """The path of the library in the installed package; None where it is missing."""
+    spec = find_spec("symalloc.native")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return next((f for folder in folders or () if (f := Path(folder) / LIBRARY).exists()), None)
+
+
+@cache
+def load_library(path: Path | None = None) -> str | None:
+    """Load the library at `path`, by default the installed one; the reason where that fails, else None."""
+    import tvm_ffi  # which brings the library that ours is linked to
+
+    if path is None and tvm_ffi.get_global_func("symalloc.pool.create", allow_missing=True) is not None:
+        return None
+    file = path or installed_library()
+    if file is None:
+        return MISSING
+    try:
+        ctypes.CDLL(str(file), ctypes.RTLD_LOCAL)
+    except OSError as error:
+        return f"the native library cannot be loaded: {error}"
+    return None

@@ -1,0 +1,197 @@
+"""The pool's native core: real memory, any thread, the decisions of `reference_pool.py`.
+
+Where the native library is missing, NativeMissingError says so; the reference and `symalloc replay` work
+without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, TypedDict, Unpack
+from weakref import WeakSet
+
+import tvm_ffi
+
+from symalloc.native.functions import pool_functions
+from symalloc.native.library import load_library
+from symalloc.pool.core.pool_errors import (
+    BadFreeError,
+    BoundsError,
+    NativeMissingError,
+    OutOfMemoryError,
+    OverrunError,
+    PoolUsageError,
+)
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
+from symalloc.pool.core.pool_statistics import PoolStatistics
+
+if TYPE_CHECKING:
+    from symalloc.native.functions import NativeDtype, NativeTensor, PoolObject
+
+_living: WeakSet[NativePool] = WeakSet()
+_lock = Lock()
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of `PoolOptions`, one by one."""
+
+    soft_limit: Fraction | int | None
+    limit: int | None
+    page: int
+    separate_escaping: bool
+    bin_largest: int
+    bin_capacity: int
+    capacity: int
+
+
+class NativePool:
+    """A pool of real memory on the CPU.  Thread-safe.
+
+        pool = symalloc.Pool(limit=2**30)
+
+    Blocks are named by handles, which are counted and known to be stale once freed.  `huge`: blocks of 2 MiB
+    and more may lie on huge pages.  `guard`: every block has pages of its own, see `check`; that finds
+    faults, and is slow.  `fields` are fields of `PoolOptions`, sizes in bytes; they override those of
+    `options`.
+
+    Raises NativeMissingError where the native library is not installed, PoolUsageError for options that make
+    no sense, OutOfMemoryError where there is no address space.
+    """
+
+    __slots__ = ("__weakref__", "_alloc", "_empty", "_free", "object", "options")
+
+    def __init__(
+        self,
+        options: PoolOptions | None = None,
+        *,
+        huge: bool = True,
+        guard: bool = False,
+        **fields: Unpack[OptionFields],
+    ) -> None:
+        _load()
+        self.options = replace(options or PoolOptions(), **fields)
+        self.object = _create(self.options, huge, guard)
+        self._alloc = pool_functions.bind_alloc(self.object)
+        self._free = pool_functions.bind_free(self.object)
+        self._empty = pool_functions.bind_empty(self.object)
+        for function in (self._alloc, self._free, self._empty):
+            function.release_gil = False  # they run too briefly
+        with _lock:
+            _living.add(self)
+
+    def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
+        """Allocate `nbytes` bytes at a multiple of `align`, a power of two, and return a handle, held once.
+
+        `tag` says what the block is for.  Raises OutOfMemoryError, which names the tags that hold most.
+        """
+        # keyword-only parameters would cost more than the allocation
+        if align == ALIGNMENT and not escapes and not tag:
+            return self._alloc(nbytes)
+        if align < 1 or align & (align - 1):
+            raise PoolUsageError(f"the alignment must be a power of two, not {align}")
+        return self._alloc(nbytes, align, escapes, tag)
+
+    def free(self, handle: int) -> None:
+        """Let go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
+        self._free(handle)
+
+    def retain(self, handle: int) -> None:
+        """Hold `handle` once more; raises BadFreeError."""
+        pool_functions.retain(self.object, handle)
+
+    def pointer(self, handle: int) -> int:
+        """The machine address of the block; raises BadFreeError."""
+        return pool_functions.pointer(self.object, handle)
+
+    def address(self, handle: int) -> int:
+        """The address that `ReferencePool.alloc` would have returned: range * capacity + offset; raises
+        BadFreeError.
+        """
+        return pool_functions.address(self.object, handle)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, tag: str = "") -> NativeTensor:
+        """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
+
+        `tag` names it in errors and reports.  Raises OutOfMemoryError, BoundsError for an impossible shape.
+        """
+        if tag:
+            return self._empty(_DTYPES[dtype], *shape, tag)
+        return self._empty(_DTYPES[dtype], *shape)
+
+    def check(self) -> None:
+        """Raise OverrunError where memory beside a block was written, with a line for each such block.
+
+        In guard mode a block ends in front of a protected page.  Where its size is no multiple of its
+        alignment a few bytes stand between, with a pattern that is checked when the block is freed, and here.
+        Damage found when a tensor goes is printed to the standard error stream, and raised by the next
+        allocation or check.  A program that runs into a protected page, or uses a freed block, ends by
+        SIGSEGV, having named the block and the byte on that stream.  In front of a block it is the same.
+        Fresh memory is NaN in every floating type.  Blocks have no `address`.
+
+        Without guard mode nothing is found.
+        """
+        damage = str(pool_functions.damage(self.object))
+        if damage:
+            raise OverrunError(damage)
+
+    def trim(self) -> int:
+        """Empty the caches of all threads and give every free page back; return the bytes given back."""
+        return pool_functions.trim(self.object)
+
+    def statistics(self) -> PoolStatistics:
+        """The counters of the pool, now."""
+        counters = pool_functions.statistics(self.object)
+        return PoolStatistics(**{str(name): int(count) for name, count in counters.items()})
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the pages backed now."""
+        return pool_functions.reserved(self.object)
+
+
+def living_pools() -> tuple[NativePool, ...]:
+    """All native pools of this process that are referred to, in no order."""
+    with _lock:
+        return tuple(_living)
+
+
+class _Dtypes(dict[str, "NativeDtype"]):
+    """The dtypes of tvm-ffi by name, each made once."""
+
+    def __missing__(self, name: str) -> NativeDtype:
+        self[name] = found = tvm_ffi.dtype(name)
+        return found  # type: ignore[no-any-return]
+
+
+_DTYPES = _Dtypes()
+
+
+@cache
+def _load() -> None:
+    reason = load_library()
+    if reason is not None:
+        raise NativeMissingError(reason)
+    for error in (BadFreeError, BoundsError, OutOfMemoryError, OverrunError):
+        tvm_ffi.register_error(error.__name__, error)
+
+
+def _create(options: PoolOptions, huge: bool, guard: bool) -> PoolObject:
+    soft = options.soft_limit
+    numerator, denominator = (
+        (-1, 1) if soft is None else soft.as_integer_ratio() if isinstance(soft, Fraction) else (soft, 0)
+    )
+    return pool_functions.create(
+        numerator,
+        denominator,
+        -1 if options.limit is None else options.limit,
+        options.page,
+        options.bin_largest,
+        options.bin_capacity,
+        options.capacity,
+        options.separate_escaping,
+        huge,
+        guard,
+    )

@@ -1,0 +1,31 @@
+"""Errors of the pool; their texts are meant for a person."""
+
+from __future__ import annotations
+
+
+class PoolError(Exception):
+    """A pool refuses a request."""
+
+
+class PoolUsageError(PoolError, ValueError):
+    """An amount, an option or a trace makes no sense."""
+
+
+class NativeMissingError(PoolError, ImportError):
+    """The native library is not installed, or cannot be loaded."""
+
+
+class BadFreeError(PoolError, ValueError):
+    """A freed handle or address is no live block: freed before, never allocated, or inside a block."""
+
+
+class OutOfMemoryError(PoolError, MemoryError):
+    """An allocation does not fit under the limit, or in the address space, whatever is given back."""
+
+
+class BoundsError(PoolError, IndexError):
+    """A tensor would lie outside its storage, for some byte of it."""
+
+
+class OverrunError(PoolError):
+    """Memory beside a block was written; the text names the block and the byte."""

@@ -1,0 +1,219 @@
+"""The reference pool: the native core must agree with it, address for address.
+
+A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
+
+1. A block comes from the cache of its thread where that holds one that suits (`thread_cache.py`).
+2. Otherwise the lowest free interval of the range that is large enough serves (`free_list.py`).  Where all
+   its pages are backed, that is all.
+3. Missing pages are backed, as long as that keeps the pool within its limits.
+4. Where it would not, the cache is given up: what it held may fill the gap.
+5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
+   from intervals that nobody fits in to where it is wanted.
+6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
+   that needs the fewest.  Where even that breaks the limit, the allocation fails, and nothing has changed
+   but that free memory was given back.
+
+The policy knows the past only.  It may be told whether a block outlives its call (`escapes`); then such
+blocks and the others lie in ranges of their own (`separate_escaping`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from symalloc.pool.core.free_list import FreeList, round_up
+from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
+from symalloc.pool.core.page_table import PageTable
+from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
+from symalloc.pool.core.thread_cache import Block, ThreadCache
+
+LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
+
+
+class _AddressRange:
+    """The free list and the page table of one address range, and what its thread caches of it."""
+
+    __slots__ = ("cache", "free_list", "pages")
+
+    def __init__(self, options: PoolOptions) -> None:
+        self.free_list = FreeList(options.capacity)
+        self.pages = PageTable(options.page)
+        self.cache = ThreadCache(bin_largest=options.bin_largest, bin_capacity=options.bin_capacity)
+
+    def decommit_free(self, nbytes: int) -> int:
+        """Give back `nbytes` bytes of free pages, or all there are, the highest first; return the bytes."""
+        given = 0
+        for start, end in reversed(self.free_list):
+            if given >= nbytes:
+                break
+            given += self.pages.decommit(start, end, nbytes - given)
+        return given
+
+    def places(self, size: int, align: int) -> Iterator[int]:
+        """The lowest and the highest multiple of `align` at which a block fits, in each free interval."""
+        for start, end in self.free_list:
+            for offset in (round_up(start, align), (end - size) // align * align):
+                if start <= offset <= end - size:
+                    yield offset
+
+    def largest_free(self) -> int:
+        """Bytes of the largest free interval."""
+        return max((end - start for start, end in self.free_list), default=0)
+
+    def largest_backed(self) -> int:
+        """Bytes of the largest free piece that lies in a backed page, all wholly free pages having been given
+        back.
+        """
+        page, pieces = self.pages.size, [0]
+        for start, end in self.free_list:
+            first, last = min(round_up(start, page), end), max(end // page * page, start)
+            pieces += [b - a for a, b in ((start, first), (last, end)) if not self.pages.missing(a, b - a)]
+        return max(pieces)
+
+
+class ReferencePool:
+    """A pool for one thread that hands out addresses; nothing lies at them.
+
+    An address is `range * capacity + offset`: range 0 for what stays in its call, 1 for what escapes.
+    """
+
+    def __init__(self, options: PoolOptions | None = None) -> None:
+        self.options = options or PoolOptions()
+        self._ranges = [_AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
+        self._blocks: dict[int, int] = {}  # address -> bytes, of live blocks
+        self.used = 0  # bytes that the ranges have handed out, to callers or caches
+        self.peak_used = 0  # without what waited in the caches
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the pages backed now."""
+        return sum(r.pages.reserved for r in self._ranges)
+
+    @property
+    def pages(self) -> list[PageTable]:
+        """The pages of each range, with their counts."""
+        return [r.pages for r in self._ranges]
+
+    def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False) -> int:
+        """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
+        distinct too.  Raises OutOfMemoryError.
+        """
+        size = max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
+        which = int(escapes and self.options.separate_escaping)
+        address = self._ranges[which].cache.take(size) if align <= ALIGNMENT else None
+        if address is None:
+            address = which * self.options.capacity + self._place(which, size, max(align, ALIGNMENT))
+        self._blocks[address] = size
+        return address
+
+    def free(self, address: int) -> None:
+        """Free the block at `address`; raises BadFreeError where none is live there."""
+        size = self._blocks.pop(address, None)
+        if size is None:
+            raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
+        self._release(self._ranges[address // self.options.capacity].cache.put(address, size))
+
+    def _what_lies_at(self, address: int) -> str:
+        if not 0 <= address // self.options.capacity < len(self._ranges):
+            return "it lies in no range of this pool"
+        start = max((block for block in self._blocks if block <= address), default=None)
+        if start is not None and address < start + self._blocks[start]:
+            return f"it is byte {address - start} of the block at {start}"
+        return "it was freed before, or never allocated"
+
+    def trim(self) -> int:
+        """Give every free page back; return the bytes."""
+        self.flush()
+        return sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
+
+    def flush(self) -> None:
+        """Empty the caches."""
+        for each in self._ranges:
+            self._release(each.cache.flush())
+
+    def free_intervals(self) -> list[list[tuple[int, int]]]:
+        """The free parts [start, end) of each range, lowest first."""
+        return [list(r.free_list) for r in self._ranges]
+
+    def _place(self, which: int, size: int, align: int) -> int:
+        chosen = self._ranges[which]
+        offset = chosen.free_list.find(size, align)
+        if offset is None or self._over(chosen.pages.missing(offset, size), size):
+            self.flush()
+            offset = chosen.free_list.find(size, align)
+        if offset is None:
+            raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.capacity))
+        chosen.free_list.take(offset, size)
+        if not self._make_room(which, chosen.pages.missing(offset, size), size):
+            chosen.free_list.put(offset, size)
+            offset = self._tightest(chosen, size, align)
+            chosen.free_list.take(offset, size)
+        chosen.pages.commit(offset, size)
+        self.used += size
+        self.peak_used = max(self.peak_used, self._in_use())
+        return offset
+
+    def _in_use(self) -> int:
+        return self.used - sum(r.cache.held for r in self._ranges)
+
+    def _limits(self, size: int) -> list[int]:
+        """The bytes that the soft and the hard limit allow to be backed once `size` more are in use."""
+        soft = self.options.soft_limit
+        if isinstance(soft, Fraction):
+            soft = max(int(soft * max(self.peak_used, self._in_use() + size)), LEAST_SOFT)
+        return [limit for limit in (soft, self.options.limit) if limit is not None]
+
+    def _over(self, missing: int, size: int) -> bool:
+        """True where backing `missing` bytes more, if any, breaks a limit."""
+        return missing > 0 and any(self.reserved + missing > limit for limit in self._limits(size))
+
+    def _make_room(self, which: int, missing: int, size: int) -> bool:
+        """Give free pages back so that `missing` bytes can be committed for a block of `size` bytes; True
+        where that keeps the hard limit.
+        """
+        if not missing:
+            return True
+        for limit in self._limits(size):
+            self._give_back(which, self.reserved + missing - limit)
+        hard = self.options.limit
+        return hard is None or self.reserved + missing <= hard
+
+    def _tightest(self, chosen: _AddressRange, size: int, align: int) -> int:
+        """The offset at which a block costs the fewest pages once all free ones are given back.
+
+        It lies at the lower or the upper end of an interval: its inner pages are all missing.  Raises
+        OutOfMemoryError.
+        """
+        for each in self._ranges:
+            each.decommit_free(each.pages.reserved)
+        ends = chosen.places(size, align)
+        missing, offset = min((chosen.pages.missing(offset, size), offset) for offset in ends)
+        hard = self.options.limit
+        if hard is not None and self.reserved + missing > hard:
+            raise OutOfMemoryError(
+                OutOfMemoryReport(
+                    size=size,
+                    limit=hard,
+                    in_use=self.used,
+                    reserved=self.reserved,
+                    missing=missing,
+                    piece=chosen.largest_backed(),
+                    page=self.options.page,
+                ).text()
+            )
+        return offset
+
+    def _give_back(self, which: int, nbytes: int) -> None:
+        """Give back `nbytes` bytes of free pages if there are as many, those of range `which` first."""
+        for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
+            if nbytes > 0:
+                nbytes -= chosen.decommit_free(nbytes)
+
+    def _release(self, blocks: Iterable[Block]) -> None:
+        for address, size in blocks:
+            self._ranges[address // self.options.capacity].free_list.put(
+                address % self.options.capacity, size
+            )
+            self.used -= size

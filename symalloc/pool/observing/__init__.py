@@ -1,0 +1,1 @@
+"""What stands around a native pool: statistics, watermarks, recordings, leaks, exports."""

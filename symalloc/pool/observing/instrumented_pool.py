@@ -1,0 +1,161 @@
+"""A native pool with limits that move, callbacks, recordings, leak reports and snapshots: `symalloc.Pool`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from types import TracebackType
+from typing import NoReturn, Self
+
+from symalloc.native.functions import pool_functions
+from symalloc.pool.core.native_pool import NativePool
+from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text
+from symalloc.pool.observing.pool_snapshot import PoolSnapshot, read_snapshot
+from symalloc.pool.observing.recording import recorded_trace
+from symalloc.pool.observing.watermarks import (
+    OomCallback,
+    Watermark,
+    WatermarkCallback,
+    high_bounds,
+    low_bounds,
+    printing_errors,
+)
+from symalloc.pool.simulating.trace import Trace
+
+INT64_MAX = 2**63 - 1
+
+
+class InstrumentedPool(NativePool):
+    """A pool of real memory on the CPU that can be watched; `NativePool` documents the arguments.
+
+    Callbacks are called without any lock of the pool, by the thread whose allocation or free passes the mark,
+    and may use the pool.  The pool keeps them until it is closed; one that refers to the pool keeps it alive.
+    """
+
+    __slots__ = ()
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that the pool may back at most, None: any number.  It may be changed at any time; memory that
+        is in use beyond a lower limit stays.
+        """
+        limit = pool_functions.limit(self.object)
+        return None if limit < 0 else limit
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        if limit is not None and not 0 <= limit <= INT64_MAX:
+            raise PoolUsageError(f"a limit is a number of bytes from 0 to 2^63 - 1, not {limit}")
+        pool_functions.set_limit(self.object, -1 if limit is None else limit)
+
+    def on_high(
+        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
+    ) -> Watermark:
+        """Call `callback(bytes)` when the bytes in use rise to `at` or more, and again only after they have
+        been at `rearm` (nine tenths of `at`) or less.
+
+        `at` is bytes (an int) or a share of the limit as it is now (a float or Fraction up to 1).  In use is
+        `used` of the statistics: it counts what waits in the threads' caches, up to three times
+        `bin_capacity` for each thread.  Setting it does not call, wherever use is now.  Exceptions of the
+        callback are printed to the standard error stream; the allocation goes on.  Raises PoolUsageError.
+        """
+        return self._add_watermark(True, high_bounds(at, rearm, self.limit), callback)
+
+    def on_low(
+        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
+    ) -> Watermark:
+        """The same when they fall to `at` or less, and again only after `rearm` (eleven tenths) or more."""
+        return self._add_watermark(False, low_bounds(at, rearm, self.limit), callback)
+
+    def _add_watermark(self, high: bool, bounds: tuple[int, int], callback: WatermarkCallback) -> Watermark:
+        number = pool_functions.add_watermark(self.object, high, *bounds, printing_errors(callback))
+        return Watermark(self.object, number)
+
+    def on_oom(self, callback: OomCallback | None, *, retries: int = 8) -> None:
+        """Call `callback(nbytes, tries, why)` when an allocation does not fit; None: call nobody.
+
+        The callback may free memory, trim, or raise the limit; where it answers True the allocation is tried
+        again, `retries` times at most, `tries` counting from 0.  Its own allocations do not call it.
+        An exception of it ends the allocation with OutOfMemoryError, which says so.  Raises PoolUsageError.
+        """
+        if retries < 0:
+            raise PoolUsageError(f"the number of retries must not be negative, as {retries} is")
+        if callback is None:
+            pool_functions.clear_on_oom(self.object)
+        else:
+            pool_functions.on_oom(self.object, _as_bool(callback), retries)
+
+    def holders(self) -> list[tuple[str, int]]:
+        """Tag and bytes of every block that has a handle or a tag."""
+        flat = list(pool_functions.holders(self.object))
+        return [(str(tag), int(nbytes)) for tag, nbytes in zip(flat[::3], flat[2::3], strict=True)]
+
+    def leaks(self) -> tuple[Holding, ...]:
+        """The live blocks by tag, the most bytes first; at the end of a program, those not freed."""
+        return holdings(self.holders(), self.statistics())
+
+    def snapshot(self) -> PoolSnapshot:
+        """The layout of the pool, now.  It takes time in proportion to the number of blocks."""
+        layout, holders = pool_functions.layout(self.object), pool_functions.holders(self.object)
+        return read_snapshot(layout, holders, self.statistics())
+
+    def reset_peak(self) -> None:
+        """Restart `peak_used` and `peak_reserved` from what is in use now."""
+        pool_functions.reset_peak(self.object)
+
+    def start_recording(self) -> None:
+        """Record allocations and frees of any thread from now on; forget earlier ones."""
+        pool_functions.record(self.object, True)
+
+    def stop_recording(self) -> Trace:
+        """Stop recording; the trace, with times and tags.  Blocks that were live before are not in it.
+
+        Blocks that were allocated in a `call` and outlive it escape, and those that were said to.
+        """
+        pool_functions.record(self.object, False)
+        return recorded_trace(*pool_functions.recorded(self.object))
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Record what this thread allocates within as one call."""
+        number = pool_functions.begin_call(self.object)
+        try:
+            yield
+        finally:
+            pool_functions.end_call(self.object, number)
+
+    def close(self) -> tuple[Holding, ...]:
+        """Give free memory back, forget all callbacks and refuse further allocations; return the leaks.
+
+        Warns with LeakWarning where there are any.  Blocks that are live stay so, and may be freed.  A
+        virtual machine that has the pool may still allocate.
+        """
+        if self._alloc is _refuse:
+            return self.leaks()
+        self._alloc = self._empty = _refuse  # type: ignore[assignment]
+        pool_functions.clear_callbacks(self.object)
+        self.trim()
+        leaks = self.leaks()
+        if leaks:
+            warnings.warn(leak_text(leaks), LeakWarning, stacklevel=2)
+        return leaks
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the pool."""
+        self.close()
+
+
+def _as_bool(callback: OomCallback) -> Callable[[int, int, str], bool]:
+    return lambda nbytes, tries, why: bool(callback(nbytes, tries, why))
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise PoolUsageError("the pool is closed")

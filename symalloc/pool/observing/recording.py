@@ -1,0 +1,53 @@
+"""Turning a recording of the native core into a trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
+
+FIELDS = 6  # kind, block or call, bytes, call, nanoseconds, whether it escapes
+_Row = tuple[int, ...]
+
+
+def recorded_trace(events: bytes | int | str, *tags: bytes | int | str) -> Trace:
+    """The trace of `events`, six int64 each, and of tags: block, tag, block, tag, …; the last tag counts."""
+    numbers = array("q", bytes(events))  # type: ignore[arg-type]
+    rows = list(zip(*(numbers[i::FIELDS] for i in range(FIELDS)), strict=True))
+    pairs = zip(tags[::2], tags[1::2], strict=True)
+    return Trace(
+        name="recorded",
+        events=tuple(_event(row) for row in rows),
+        escape=frozenset(_escaping(rows)),
+        times=tuple(row[4] for row in rows),
+        tags={int(block): str(tag) for block, tag in pairs},
+    )
+
+
+def _event(row: _Row) -> Event:
+    match row[0]:
+        case 0:
+            return Free(block=row[1])
+        case 1:
+            return Alloc(block=row[1], nbytes=row[2], call=row[3])
+        case 2:
+            return CallBegin(call=row[1])
+        case _:
+            return CallEnd(call=row[1])
+
+
+def _escaping(rows: Sequence[_Row]) -> Iterator[int]:
+    """Blocks that were said to escape, and those that are live when the call ends that allocated them."""
+    held: dict[int, set[int]] = {}  # by call
+    of: dict[int, int] = {}
+    for kind, number, _, call, _, escapes in rows:
+        if kind == 1:
+            of[number] = call
+            held.setdefault(call, set()).add(number)
+            if escapes:
+                yield number
+        elif kind == 0:
+            held.get(of[number], set()).discard(number)
+        elif kind == 3:
+            yield from held.pop(number, ())

@@ -1,0 +1,152 @@
+"""Counting what pools do within a part of a program, by tag.
+
+with symalloc.pool.statistics() as counted:
+    step()
+print(counted.peak_live, counted.tags["main.attention float32[n, 64]"].peak)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+from symalloc.native.functions import pool_functions
+from symalloc.pool.core.native_pool import NativePool, living_pools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagCount:
+    """Blocks and bytes under one tag; sizes are what was asked for.
+
+    `allocated` and `freed` are bytes; `left` are those allocated within and not freed, `peak` the most of
+    them at a time.  Frees of blocks from before count, under the tag that is known of them.
+    """
+
+    allocs: int = 0
+    allocated: int = 0
+    frees: int = 0
+    freed: int = 0
+    left: int = 0
+    peak: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeStatistics:
+    """The figures of a scope at one moment; sizes in bytes.
+
+    `live` is live at the end, from before too, and `peak_live` the most at a time; `peak_used` and
+    `peak_reserved` are as in `PoolStatistics`.  Of several pools they are sums: an upper bound of the peaks.
+    `tags` has "" for blocks without a tag.
+    """
+
+    live: int
+    peak_live: int
+    peak_used: int
+    peak_reserved: int
+    tags: Mapping[str, TagCount]
+
+    @property
+    def total(self) -> TagCount:
+        """The sum over all tags; its `peak` is the sum of theirs, an upper bound."""
+        return _sum(self.tags.values())
+
+
+class StatisticsScope:
+    """Running totals of some pools; final after close()."""
+
+    __slots__ = ("_final", "_open")
+
+    def __init__(self, pools: Iterable[NativePool]) -> None:
+        self._open = [(pool.object, pool_functions.open_scope(pool.object)) for pool in pools]
+        self._final: ScopeStatistics | None = None
+
+    def figures(self) -> ScopeStatistics:
+        """All figures at one moment: now, or the end."""
+        return self._final or _added(
+            [_read_scope(pool_functions.read_scope(pool, number)) for pool, number in self._open]
+        )
+
+    def close(self) -> None:
+        """Stop counting."""
+        self._final = self.figures()
+        for pool, number in self._open:
+            pool_functions.close_scope(pool, number)
+        self._open = []
+
+    @property
+    def tags(self) -> Mapping[str, TagCount]:
+        """Figures by tag, "" for blocks without one."""
+        return self.figures().tags
+
+    @property
+    def total(self) -> TagCount:
+        """The sum over all tags."""
+        return self.figures().total
+
+    @property
+    def live(self) -> int:
+        """Bytes live now, or at the end."""
+        return self.figures().live
+
+    @property
+    def peak_live(self) -> int:
+        """The most bytes live at a time."""
+        return self.figures().peak_live
+
+    @property
+    def peak_used(self) -> int:
+        """The most bytes in use at a time, rounded up."""
+        return self.figures().peak_used
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes backed at a time."""
+        return self.figures().peak_reserved
+
+
+@contextmanager
+def statistics(*pools: NativePool) -> Iterator[StatisticsScope]:
+    """Count what `pools` do, by any thread, until the end of the block; without any, all pools there are.
+
+    Blocks may nest and overlap.  Each allocation and free costs a lock meanwhile.
+    """
+    scope = StatisticsScope(pools or living_pools())
+    try:
+        yield scope
+    finally:
+        scope.close()
+
+
+def _read_scope(answer: Sequence[int | str]) -> ScopeStatistics:
+    """From the native core's answer: four figures, then a tag and six figures for each tag."""
+    live, peak_live, peak_used, peak_reserved, *rest = answer
+    names = [f.name for f in fields(TagCount)]
+    step = 1 + len(names)
+    return ScopeStatistics(
+        live=int(live),
+        peak_live=int(peak_live),
+        peak_used=int(peak_used),
+        peak_reserved=int(peak_reserved),
+        tags={
+            str(rest[i]): TagCount(**dict(zip(names, map(int, rest[i + 1 : i + step]), strict=True)))
+            for i in range(0, len(rest), step)
+        },
+    )
+
+
+def _added(each: Sequence[ScopeStatistics]) -> ScopeStatistics:
+    names = {tag for s in each for tag in s.tags}
+    tags = {tag: _sum(s.tags[tag] for s in each if tag in s.tags) for tag in names}
+    return ScopeStatistics(
+        live=sum(s.live for s in each),
+        peak_live=sum(s.peak_live for s in each),
+        peak_used=sum(s.peak_used for s in each),
+        peak_reserved=sum(s.peak_reserved for s in each),
+        tags=dict(sorted(tags.items(), key=lambda item: (-item[1].peak, item[0]))),
+    )
+
+
+def _sum(each: Iterable[TagCount]) -> TagCount:
+    counts = list(each)
+    return TagCount(**{f.name: sum(getattr(c, f.name) for c in counts) for f in fields(TagCount)})

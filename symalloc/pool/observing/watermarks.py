@@ -1,0 +1,80 @@
+"""Watermarks of the bytes in use: where they lie, and how their callbacks are called."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symalloc.native.functions import pool_functions
+from symalloc.pool.core.pool_errors import PoolUsageError
+
+if TYPE_CHECKING:
+    from symalloc.native.functions import PoolObject
+
+WatermarkCallback = Callable[[int], object]
+OomCallback = Callable[[int, int, str], bool]
+
+
+class Watermark:
+    """A callback at a number of bytes in use."""
+
+    __slots__ = ("_number", "_pool")
+
+    def __init__(self, pool: PoolObject, number: int) -> None:
+        self._pool, self._number = pool, number
+
+    def cancel(self) -> None:
+        """Cancel the callback.  A concurrent call may still be running when this returns."""
+        pool_functions.remove_watermark(self._pool, self._number)
+
+
+def high_bounds(at: int | float | Fraction, rearm: int | None, limit: int | None) -> tuple[int, int]:
+    """A high watermark and the level that rearms it, in bytes; nine tenths of the mark by default.
+
+    Raises PoolUsageError.
+    """
+    mark = _bytes(at, limit)
+    below = mark * 9 // 10 if rearm is None else rearm
+    if not 0 <= below < mark:
+        raise PoolUsageError(f"a high watermark of {mark} bytes rearms below itself, not at {below}")
+    return mark, below
+
+
+def low_bounds(at: int | float | Fraction, rearm: int | None, limit: int | None) -> tuple[int, int]:
+    """A low watermark and the level that rearms it, in bytes; eleven tenths of the mark by default.
+
+    Raises PoolUsageError.
+    """
+    mark = _bytes(at, limit)
+    above = mark + max(mark // 10, 1) if rearm is None else rearm
+    if above <= mark:
+        raise PoolUsageError(f"a low watermark of {mark} bytes rearms above itself, not at {above}")
+    return mark, above
+
+
+def printing_errors(callback: WatermarkCallback) -> WatermarkCallback:
+    """`callback`, but its exceptions are printed to the standard error stream and go no further."""
+
+    def call(in_use: int) -> None:
+        try:
+            callback(in_use)
+        except Exception:
+            print("symalloc: a callback at a watermark failed; the pool goes on:", file=sys.stderr)
+            traceback.print_exc()
+
+    return call
+
+
+def _bytes(at: int | float | Fraction, limit: int | None) -> int:
+    if isinstance(at, int):
+        if at < 0:
+            raise PoolUsageError(f"a watermark must not be negative, as {at} is")
+        return at
+    if not 0 <= at <= 1:
+        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit from 0 to 1, not {at}")
+    if limit is None:
+        raise PoolUsageError("a watermark that is a share of the limit needs a pool with a limit")
+    return int(at * limit)

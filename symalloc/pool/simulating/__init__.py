@@ -1,0 +1,1 @@
+"""Traces, and what the reference and other pools would reserve for them."""

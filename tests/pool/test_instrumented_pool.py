@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import gc
+import json
+import os
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.observing.leaks import Holding, LeakWarning
+from symalloc.pool.observing.perfetto import perfetto_json
+from symalloc.pool.simulating.pool_timeline import timeline_of
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
+
+pytestmark = pytest.mark.usefixtures("native")
+
+KIB, MIB = 2**10, 2**20
+UNBINNED = PoolOptions(bin_capacity=0)
+
+
+def test_the_error_names_the_holders_and_what_would_help() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=8 * MIB)
+    weights = pool.alloc(3 * MIB, tag="weights")
+    cache = pool.empty((MIB,), "float32", tag="main.cache float32[n]")
+    pool.alloc(MIB // 2)
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(MIB)
+    assert str(error.value).splitlines() == [
+        "1048576 bytes do not fit under the limit of 8388608: 7864320 are in use, 7864320 reserved",
+        "  help: raise the limit by 524288 bytes, or free as much, or run at smaller shapes",
+        "  held: `main.cache float32[n]` 4194304 bytes in 1 block, `weights` 3145728 bytes in 1 block, "
+        "without a tag 524288 bytes in 1 block",
+    ]
+    assert pool.statistics().refused == 1
+    del cache
+    pool.free(weights)
+
+
+def test_only_the_largest_holders_are_named() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=MIB)
+    for i in range(8):
+        pool.alloc(64 * KIB + 64 * KIB * (i == 3), tag=f"t{i}")
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(MIB)
+    held = str(error.value).splitlines()[-1]
+    assert held.startswith("  held: `t3` 131072 bytes in 1 block, `t0` 65536 bytes")
+    assert held.endswith(", 3 tags more")
+
+
+def test_the_advice_is_exact() -> None:
+    """Raised by so much the allocation fits, by a page less it does not."""
+    pool = InstrumentedPool(UNBINNED, limit=4 * MIB)
+    blocks = [pool.alloc(700 * KIB) for _ in range(5)]
+    pool.free(blocks[2])
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(2 * MIB)
+    lacking = int(str(error.value).split("raise the limit by ")[1].split()[0])
+    pool.limit = 4 * MIB + lacking - 64 * KIB
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(2 * MIB)
+    pool.limit = 4 * MIB + lacking
+    pool.alloc(2 * MIB)
+
+
+def test_the_limit_can_be_moved() -> None:
+    pool = InstrumentedPool(UNBINNED)
+    assert pool.limit is None
+    pool.alloc(2 * MIB)
+    pool.limit = MIB
+    assert pool.limit == MIB
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(MIB)
+    pool.limit = None
+    pool.alloc(MIB)
+    with pytest.raises(PoolUsageError, match="not -1"):
+        pool.limit = -1
+
+
+def test_raising_the_limit_in_the_callback_helps() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=MIB)
+
+    def more(nbytes: int, tries: int, why: str) -> bool:
+        pool.limit = (pool.limit or 0) + MIB
+        return True
+
+    pool.on_oom(more)
+    pool.alloc(3 * MIB)
+    assert pool.limit == 3 * MIB
+
+
+def test_a_cancelled_watch_is_not_called() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
+    watch = pool.on_high(MIB, seen.append)
+    watch.cancel()
+    pool.alloc(2 * MIB)
+    assert seen == []
+
+
+def test_callbacks_from_many_threads() -> None:
+    pool, high, low = InstrumentedPool(UNBINNED), list[int](), list[int]()
+    pool.on_high(MIB, high.append, rearm=KIB)
+    pool.on_low(KIB, low.append, rearm=MIB)
+
+    def work() -> None:
+        for n in range(300):
+            pool.free(pool.alloc(MIB + n))
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 < len(high) <= 1200
+    assert abs(len(high) - len(low)) <= 1, "between two calls of one there is one of the other"
+    assert pool.statistics().live == 0
+
+
+def test_closing_lets_callbacks_go() -> None:
+    pool = InstrumentedPool()
+
+    class Watcher:
+        def __init__(self, watched: InstrumentedPool) -> None:
+            self.pool = watched
+            watched.on_high(MIB, self.see)
+            watched.on_oom(self.help)
+
+        def see(self, in_use: int) -> None: ...
+
+        def help(self, nbytes: int, tries: int, why: str) -> bool:
+            return False
+
+    gone = weakref.ref(Watcher(pool))
+    assert gone() is not None
+    assert pool.close() == ()
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("guard", (False, True))
+def test_bad_frees_of_handles_change_nothing(guard: bool) -> None:
+    pool, other = InstrumentedPool(guard=guard), InstrumentedPool()
+    handle, foreign = pool.alloc(64), other.alloc(64)
+    theirs = [other.alloc(64) for _ in range(3)][-1]
+    pool.free(handle)
+    for wrong in (handle, theirs, handle + 1, -1, 2**63 - 1, pool.limit or 2**40):
+        with pytest.raises(BadFreeError):
+            pool.free(wrong)
+    assert (pool.statistics().live, pool.statistics().frees) == (0, 1)
+    other.free(foreign)
+
+
+def test_guard_mode_has_limits_and_callbacks_too() -> None:
+    pool, seen = InstrumentedPool(guard=True, limit=16 * KIB), list[int]()
+    blocks = [pool.alloc(4 * KIB, tag=f"t{i}") for i in range(3)]
+    pool.on_high(16 * KIB, seen.append)
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(8 * KIB)
+    said = str(error.value)
+    assert said.startswith("8192 bytes do not fit under the limit of 16384: 12288 are in use")
+    assert "raise the limit by 4096 bytes" in said
+    assert "held: `t0` 4096 bytes in 1 block" in said
+    pool.on_oom(lambda nbytes, tries, why: pool.free(blocks.pop()) or True)
+    last = pool.alloc(8 * KIB)
+    assert (len(blocks), seen) == (2, [16 * KIB])
+    pool.free(last)
+
+
+def test_leaks_are_told_by_tag() -> None:
+    pool = InstrumentedPool()
+    assert pool.leaks() == ()
+    first, _, third = pool.alloc(100, tag="a"), pool.alloc(50, tag="a"), pool.alloc(70)
+    tensor = pool.empty((10,), "float64", tag="out float64[10]")
+    nameless = pool.empty((3,), "int8")
+    assert pool.leaks() == (
+        Holding(tag="a", blocks=2, nbytes=150),
+        Holding(tag="out float64[10]", blocks=1, nbytes=80),
+        Holding(tag="", blocks=2, nbytes=73),
+    )
+    pool.free(first)
+    pool.free(third)
+    del tensor, nameless
+    assert pool.leaks() == (Holding(tag="a", blocks=1, nbytes=50),)
+
+
+def test_a_pool_that_is_left_with_live_blocks_warns() -> None:
+    with (
+        pytest.warns(
+            LeakWarning,
+            match=r"^80 bytes in 2 blocks of the pool are not freed: `kept` 50 bytes in 1 block, "
+            r"without a tag 30 bytes in 1 block$",
+        ),
+        InstrumentedPool() as pool,
+    ):
+        kept = pool.alloc(50, tag="kept")
+        pool.alloc(30)
+        pool.free(pool.alloc(1000))
+    pool.free(kept)
+    with pytest.raises(PoolUsageError, match="the pool is closed"):
+        pool.alloc(1)
+    with pytest.raises(PoolUsageError, match="the pool is closed"):
+        pool.empty((1,), "int8")
+    assert [h.nbytes for h in pool.close()] == [30], "closing again is harmless, and silent"
+
+
+def test_a_pool_that_is_left_clean_is_silent_and_empty() -> None:
+    with InstrumentedPool() as pool:
+        pool.free(pool.alloc(3 * MIB))
+    assert pool.reserved == 0
+
+
+def test_peaks_can_be_counted_anew() -> None:
+    pool = InstrumentedPool(UNBINNED)
+    pool.free(pool.alloc(4 * MIB))
+    pool.trim()
+    pool.reset_peak()
+    assert (pool.statistics().peak_used, pool.statistics().peak_reserved) == (0, 0)
+    kept = pool.alloc(MIB)
+    counted = pool.statistics()
+    assert (counted.peak_used, counted.peak_reserved) == (MIB, MIB)
+    pool.free(kept)
+
+
+def test_a_snapshot_shows_where_everything_lies() -> None:
+    pool = InstrumentedPool(replace(UNBINNED, page=4096, soft_limit=None))
+    first, second, third = (pool.alloc(n, tag=t) for n, t in ((8192, "a"), (4096, ""), (8192, "c")))
+    pool.free(second)
+    snapshot = pool.snapshot()
+    (layout,) = snapshot.ranges
+    assert layout.backed == ((0, 20480),)
+    assert layout.free == ((8192, 12288), (20480, pool.options.capacity))
+    assert {(b.tag, b.nbytes) for b in snapshot.blocks} == {("a", 8192), ("c", 8192)}
+    assert {b.pointer for b in snapshot.blocks} == {pool.pointer(first), pool.pointer(third)}
+    assert snapshot.statistics.live == 16384
+
+
+def test_a_recording_has_calls_escapes_tags_and_times(tmp_path: Path) -> None:
+    pool = InstrumentedPool()
+    pool.start_recording()
+    with pool.call():
+        inside = pool.alloc(100, tag="temp")
+        result = pool.empty((5,), "float32", tag="result float32[5]")
+        pool.free(inside)
+    outside = pool.alloc(7, escapes=True)
+    with pool.call():
+        pool.free(pool.alloc(8))
+    del result
+    trace = pool.stop_recording()
+    pool.free(outside)
+    assert trace.events == (
+        CallBegin(call=1),
+        Alloc(block=1, nbytes=100, call=1),
+        Alloc(block=2, nbytes=20, call=1),
+        Free(block=1),
+        CallEnd(call=1),
+        Alloc(block=3, nbytes=7),
+        CallBegin(call=2),
+        Alloc(block=4, nbytes=8, call=2),
+        Free(block=4),
+        CallEnd(call=2),
+        Free(block=2),
+    )
+    assert trace.escape == {2, 3}
+    assert trace.tags == {1: "temp", 2: "result float32[5]"}
+    assert len(trace.times) == len(trace.events)
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace_as_json(trace))
+    assert read_trace(path) == trace
+    names = {e["name"] for e in json.loads(perfetto_json(timeline_of(trace)))["traceEvents"]}
+    assert {"temp", "result float32[5]", "block 3", "call 2"} <= names
+
+
+def test_calls_of_threads_are_their_own() -> None:
+    pool = InstrumentedPool()
+    pool.start_recording()
+
+    def work() -> None:
+        for _ in range(50):
+            with pool.call():
+                pool.free(pool.alloc(64))
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    events = pool.stop_recording().events
+    calls = [e.call for e in events if isinstance(e, Alloc)]
+    assert sorted(calls) == list(range(1, 201)), "each call has just its own block"
+
+
+def test_recording_survives_a_fork() -> None:
+    pool = InstrumentedPool()
+    pool.start_recording()
+    kept = pool.alloc(64, tag="x")
+    child = os.fork()
+    if child == 0:
+        try:
+            pool.free(kept)
+            os._exit(0 if len(pool.stop_recording().events) == 2 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(pool.stop_recording().events) == 1

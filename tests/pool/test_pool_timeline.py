@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given, settings
+
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.simulating.pool_timeline import PageRun, timeline_of
+from symalloc.pool.simulating.replaying import replay
+from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from tests.pool.steps import STEPS, Step, as_trace
+from tests.pool.workloads import WORKLOADS, make_trace
+
+MIB = 2**20
+TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096, separate_escaping=True)
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_figures_are_those_of_the_replay(steps: list[Step]) -> None:
+    trace = as_trace(steps)
+    result, timeline = replay(trace, "pool", TIGHT), timeline_of(trace, TIGHT)
+    assert max((m.live for m in timeline.moments), default=0) == result.peak_live
+    assert max((m.reserved for m in timeline.moments), default=0) == result.peak_reserved
+    assert timeline.statistics.live == result.left
+    assert (timeline.statistics.commits, timeline.statistics.decommits) == (result.commits, result.decommits)
+
+
+def test_pages_taken_and_given_back_add_up() -> None:
+    for workload in WORKLOADS:
+        timeline = timeline_of(
+            make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20), separate_escaping=True)
+        )
+        backed: set[int] = set()
+        for moment in timeline.moments:
+            for run in moment.runs:
+                pages = set(range(run.start, run.end, 65536))
+                assert not pages & backed if run.backed else pages <= backed
+                backed ^= pages
+            assert len(backed) * 65536 == moment.reserved
+        assert backed == {p for run in timeline.pages for p in range(run.start, run.end, 65536)}
+
+
+def test_times_calls_and_names() -> None:
+    trace = Trace(
+        name="t",
+        events=(CallBegin(call=7), Alloc(block=1, nbytes=100, call=7), CallEnd(call=7), Free(block=1)),
+        times=(10, 20, 30, 40),
+        tags={1: "weights"},
+    )
+    timeline = timeline_of(trace)
+    assert (timeline.calls[7].begin, timeline.calls[7].end) == (10, 30)
+    assert (timeline.blocks[1].begin, timeline.blocks[1].end, timeline.blocks[1].call) == (20, 40, 7)
+    assert (timeline.name(1), timeline.name(2)) == ("weights", "block 2")
+    untimed = timeline_of(replace(trace, times=()))
+    assert untimed.blocks[1].begin == 1000, "events without times are a microsecond apart"
+
+
+def test_what_does_not_fit_ends_it() -> None:
+    trace = Trace(name="t", events=tuple(Alloc(block=i, nbytes=MIB) for i in range(3)))
+    timeline = timeline_of(trace, PoolOptions(limit=2 * MIB))
+    assert timeline.failed is not None
+    assert timeline.failed.startswith("event 2: 1048576 bytes do not fit")
+    assert (len(timeline.moments), timeline.statistics.refused) == (2, 1)
+    assert timeline.pages == (PageRun(start=0, end=2 * MIB, backed=True),)
+
+
+def test_nothing_at_all() -> None:
+    timeline = timeline_of(Trace(name="empty", events=()))
+    assert (timeline.moments, timeline.pages, timeline.statistics.live) == ((), (), 0)

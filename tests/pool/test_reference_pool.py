@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.core.reference_pool import ReferencePool
+from tests.pool.steps import STEPS, Step
+
+KIB, MIB = 2**10, 2**20
+SMALL = 2**26  # of a range
+OPTIONS = st.builds(
+    PoolOptions,
+    soft_limit=st.sampled_from((None, Fraction(1), Fraction(11, 10), Fraction(3, 2), 0, 2 * MIB)),
+    limit=st.sampled_from((None, None, 4 * MIB, 16 * MIB)),
+    page=st.sampled_from((4 * KIB, 64 * KIB)),
+    separate_escaping=st.booleans(),
+    bin_capacity=st.sampled_from((0, 128 * KIB, 1024 * KIB)),
+    capacity=st.just(SMALL),
+)
+
+
+def _rounded(nbytes: int) -> int:
+    return max(-(-nbytes // 64) * 64, 64)
+
+
+def _pages_of(live: dict[int, int], page: int) -> set[int]:
+    return {p for a, n in live.items() for p in range(a // page, (a + _rounded(n) - 1) // page + 1)}
+
+
+def _disjoint(live: dict[int, int]) -> bool:
+    spans = sorted((a, a + _rounded(n)) for a, n in live.items())
+    return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+
+
+def _run(pool: ReferencePool, steps: list[Step]) -> dict[int, int]:
+    """Does `steps`, checking after each what must always hold; what is live at the end."""
+    live: dict[int, int] = {}
+    options = pool.options
+    for step in steps:
+        before = pool.used
+        try:
+            address = pool.alloc(step.nbytes, align=step.align, escapes=step.escapes)
+        except OutOfMemoryError:
+            assert options.limit is not None
+            assert pool.used <= before
+        else:
+            assert address % max(step.align, 64) == 0
+            assert address // SMALL == (step.escapes and options.separate_escaping)
+            live[address] = step.nbytes
+        for _ in range(min(step.frees, len(live))):
+            freed = list(live)[step.pick % len(live)]
+            pool.free(freed)
+            del live[freed]
+        _check(pool, live)
+    return live
+
+
+def _check(pool: ReferencePool, live: dict[int, int]) -> None:
+    options = pool.options
+    assert _disjoint(live)
+    assert options.limit is None or pool.reserved <= options.limit
+    assert pool.reserved >= len(_pages_of(live, options.page)) * options.page
+    held = pool.used - sum(map(_rounded, live.values()))
+    assert 0 <= held <= 3 * options.bin_capacity * (1 + options.separate_escaping), "the rest is in caches"
+
+
+@given(OPTIONS, STEPS)
+def test_blocks_are_disjoint_and_limits_hold(options: PoolOptions, steps: list[Step]) -> None:
+    _run(ReferencePool(options), steps)
+
+
+@given(OPTIONS, STEPS)
+def test_everything_freed_is_one_hole_and_no_memory(options: PoolOptions, steps: list[Step]) -> None:
+    pool = ReferencePool(options)
+    for address in _run(pool, steps):
+        pool.free(address)
+    pool.trim()
+    assert pool.free_intervals() == [[(0, SMALL)]] * (1 + options.separate_escaping)
+    assert (pool.used, pool.reserved) == (0, 0)
+
+
+@given(OPTIONS, STEPS)
+def test_holes_are_what_is_not_live(options: PoolOptions, steps: list[Step]) -> None:
+    pool = ReferencePool(options)
+    live = _run(pool, steps)
+    pool.flush()
+    assert pool.used == sum(map(_rounded, live.values()))
+    for which, holes in enumerate(pool.free_intervals()):
+        taken = [(a - which * SMALL, _rounded(n)) for a, n in live.items() if a // SMALL == which]
+        pieces = sorted([*((s, e) for s, e in holes), *((o, o + n) for o, n in taken)])
+        assert pieces[0][0] == 0
+        assert pieces[-1][1] == SMALL
+        assert all(e == s for (_, e), (s, _) in pairwise(pieces))
+        assert all(e < s for (_, e), (s, _) in pairwise(holes)), "neighbours are merged"
+
+
+@given(STEPS)
+def test_trimming_leaves_only_the_pages_of_live_blocks(steps: list[Step]) -> None:
+    pool = ReferencePool(PoolOptions(capacity=SMALL, page=4 * KIB))
+    live = _run(pool, steps)
+    before = pool.reserved
+    assert pool.trim() == before - pool.reserved
+    assert pool.reserved == len(_pages_of(live, 4 * KIB)) * 4 * KIB
+
+
+def test_a_soft_limit_moves_memory_out_of_holes_that_do_not_fit() -> None:
+    """Every second of sixteen blocks is freed: nothing larger fits between, half of the memory is idle."""
+    pool = ReferencePool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0))
+    blocks = [pool.alloc(MIB) for _ in range(16)]
+    for block in blocks[::2]:
+        pool.free(block)
+    assert pool.alloc(2 * MIB) == 16 * MIB
+    assert pool.reserved == 16 * MIB
+    assert sum(p.decommitted for p in pool.pages) == 2 * MIB
+
+
+def test_without_a_soft_limit_holes_keep_their_memory() -> None:
+    pool = ReferencePool(PoolOptions(soft_limit=None))
+    blocks = [pool.alloc(MIB) for _ in range(16)]
+    for block in blocks[::2]:
+        pool.free(block)
+    pool.alloc(2 * MIB)
+    assert pool.reserved == 18 * MIB
+    assert sum(p.decommits for p in pool.pages) == 0
+
+
+def test_the_limit_does_not_fail_while_free_pages_can_serve() -> None:
+    pool = ReferencePool(PoolOptions(soft_limit=None, limit=16 * MIB))
+    blocks = [pool.alloc(MIB) for _ in range(16)]
+    for block in blocks[::2]:
+        pool.free(block)
+    big = pool.alloc(8 * MIB)
+    with pytest.raises(OutOfMemoryError, match="16777216 are in use"):
+        pool.alloc(1)
+    pool.free(big)
+    pool.alloc(1)
+
+
+def test_a_failed_allocation_changes_nothing_that_is_live() -> None:
+    pool = ReferencePool(PoolOptions(limit=MIB))
+    kept = pool.alloc(MIB // 2)
+    holes = pool.free_intervals()
+    with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
+        pool.alloc(MIB)
+    assert pool.free_intervals() == holes
+    pool.free(kept)
+    pool.alloc(MIB)
+
+
+def test_address_space_is_bounded_too() -> None:
+    pool = ReferencePool(PoolOptions(capacity=MIB))
+    with pytest.raises(OutOfMemoryError, match="address space"):
+        pool.alloc(MIB + 1)
+
+
+def test_bins_keep_blocks_as_long_as_limits_allow() -> None:
+    pool = ReferencePool()
+    small = pool.alloc(32 * KIB)
+    pool.free(small)
+    assert pool.alloc(512 * KIB) == 32 * KIB, "what waits in a bin is not merged"
+    assert pool.alloc(32 * KIB) == small
+
+
+def test_bins_are_emptied_before_a_limit_is_broken() -> None:
+    pool = ReferencePool(PoolOptions(soft_limit=512 * KIB))
+    small = [pool.alloc(32 * KIB) for _ in range(16)]
+    for block in small:
+        pool.free(block)
+    assert pool.alloc(512 * KIB) == small[0]
+    assert pool.reserved == 512 * KIB
+
+
+@pytest.mark.parametrize("size", (100, 64 * KIB, MIB))
+def test_bad_frees_are_refused(size: int) -> None:
+    pool = ReferencePool()
+    block = pool.alloc(size)
+    for address in (block + 64, 2**30):
+        with pytest.raises(BadFreeError, match=f"address {address}"):
+            pool.free(address)
+    pool.free(block)
+    with pytest.raises(BadFreeError, match="freed before"):
+        pool.free(block)
+
+
+@pytest.mark.parametrize(
+    "options",
+    (
+        {"page": 5000},
+        {"page": 512},
+        {"soft_limit": Fraction(9, 10)},
+        {"soft_limit": -1},
+        {"limit": -1},
+        {"capacity": 100_000},
+    ),
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(PoolUsageError):
+        PoolOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    (
+        (64, "byte 64 of the block at 0"),
+        (1, "byte 1 of the block at 0"),
+        (1024, "it was freed before, or never allocated"),
+        (2**30, "it was freed before, or never allocated"),
+        (-64, "it lies in no range of this pool"),
+        (2**40, "it lies in no range of this pool"),
+    ),
+)
+def test_bad_frees_say_what_lies_there(address: int, says: str) -> None:
+    pool = ReferencePool()
+    kept, gone = pool.alloc(1000), pool.alloc(1000)
+    pool.free(gone)
+    used = pool.used
+    with pytest.raises(BadFreeError, match=f"no live block starts at address {address}: .*{says}"):
+        pool.free(address)
+    assert (pool.used, gone) == (used, 1024)
+    pool.free(kept)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.simulating.replaying import POLICIES, checked_policies, replay, total
+from symalloc.pool.simulating.trace import Alloc, Free, Trace
+from tests.pool.steps import STEPS, Step, as_trace
+from tests.pool.workloads import WORKLOADS, make_trace
+
+MIB = 2**20
+
+
+@settings(max_examples=30)
+@given(steps=STEPS)
+def test_every_policy_replays_every_trace(steps: list[Step]) -> None:
+    trace = as_trace(steps)
+    left = {e.block: e.nbytes for e in trace.events if isinstance(e, Alloc)}
+    for event in trace.events:
+        if isinstance(event, Free):
+            del left[event.block]
+    for policy in checked_policies([]):
+        result = replay(trace, policy, PoolOptions())
+        assert result.peak_live == trace.peak_live
+        assert result.operations == len(trace.events)
+        assert result.peak_reserved >= result.peak_live
+        assert result.left == sum(left.values())
+        assert result.failed is None
+
+
+@pytest.mark.parametrize("limit", (Fraction(11, 10), Fraction(21, 20)))
+def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -> None:
+    """Each trace ends just above its limit at most: a page of the pool may be shared by two blocks."""
+    results = [replay(make_trace(w, 11), "pool", PoolOptions(soft_limit=limit)) for w in WORKLOADS]
+    assert all(r.ratio <= limit + Fraction(1, 50) for r in results), [r.ratio for r in results]
+    assert total(results).mean <= limit
+
+
+def test_the_pool_reserves_less_than_the_others() -> None:
+    traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
+    means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in checked_policies([])}
+    ours = max(means.pop("pool"), means.pop("pool-separate"))
+    assert ours < min(means.values())
+
+
+def test_running_out_of_memory_is_reported_and_ends_the_replay() -> None:
+    trace = Trace(name="grow", events=tuple(Alloc(block=i, nbytes=MIB) for i in range(8)))
+    result = replay(trace, "pool", PoolOptions(limit=4 * MIB))
+    assert result.failed is not None
+    assert result.failed.startswith("event 4: 1048576 bytes do not fit")
+    assert (result.operations, result.peak_reserved) == (4, 4 * MIB)
+
+
+def test_an_empty_trace() -> None:
+    result = replay(Trace(name="empty", events=()), "pool", PoolOptions())
+    assert (result.ratio, result.peak_reserved, result.operations) == (1.0, 0, 0)
+
+
+def test_the_mean_is_geometric() -> None:
+    one = Trace(name="one", events=(Alloc(block=0, nbytes=1024),))  # 4096 reserved
+    four = Trace(name="four", events=(Alloc(block=0, nbytes=4096),))
+    summary = total([replay(t, "exact-size", PoolOptions()) for t in (one, four)])
+    assert summary.mean == pytest.approx(2)
+    assert summary.worst == 4
+
+
+def test_policies_are_checked() -> None:
+    assert checked_policies(["buddy", "pool", "buddy"]) == ["buddy", "pool"]
+    assert checked_policies([]) == [p for p in POLICIES if p != "native"]
+    with pytest.raises(PoolUsageError, match="no policy is called `best`; there are pool, "):
+        checked_policies(["best"])
+
+
+@pytest.mark.usefixtures("native")
+def test_the_native_pool_reserves_what_its_reference_does() -> None:
+    trace = make_trace("mixed", 6)
+    ours, native = (replay(trace, p, PoolOptions()) for p in ("pool", "native"))
+    for figure in ("operations", "peak_live", "peak_reserved", "commits", "decommits", "recycled", "left"):
+        assert getattr(native, figure) == getattr(ours, figure), figure

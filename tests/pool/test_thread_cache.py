@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from symalloc.pool.core.thread_cache import LargeBlockCache, SizeBins, ThreadCache
+
+
+def test_the_last_freed_of_the_exact_size_serves_first() -> None:
+    bins = SizeBins(largest=256, capacity=1024)
+    for address, nbytes in ((0, 64), (64, 128), (192, 64)):
+        bins.put(address, nbytes)
+    assert bins.held == 256
+    assert [bins.take(64), bins.take(64), bins.take(64)] == [192, 0, None]
+    assert bins.held == 128
+
+
+def test_flushing_lets_every_block_go_once() -> None:
+    bins = SizeBins(largest=256, capacity=1024)
+    bins.put(0, 64)
+    bins.put(64, 128)
+    assert sorted(bins.flush()) == [(0, 64), (64, 128)]
+    assert list(bins.flush()) == []
+    assert bins.held == 0
+    assert bins.take(64) is None
+
+
+def test_room_is_bounded() -> None:
+    bins = SizeBins(largest=256, capacity=256)
+    assert bins.room(256)
+    bins.put(0, 64)
+    assert not bins.room(256)
+    assert bins.room(192)
+
+
+def test_blocks_come_from_the_front() -> None:
+    piece = LargeBlockCache(capacity=1024)
+    assert piece.take(64) is None
+    assert piece.join(4096, 1024)
+    assert [piece.take(256), piece.take(512), piece.take(512), piece.take(256)] == [4096, 4352, None, 4864]
+    assert piece.held == 0
+
+
+@pytest.mark.parametrize("order", ((0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)))
+def test_blocks_that_touch_become_one(order: tuple[int, ...]) -> None:
+    piece = LargeBlockCache(capacity=768)
+    assert all(piece.join(256 * at, 256) for at in order)
+    assert list(piece.flush()) == [(0, 768)]
+
+
+def test_a_gap_or_too_much_is_refused_and_changes_nothing() -> None:
+    piece = LargeBlockCache(capacity=512)
+    assert not piece.join(0, 576)
+    assert piece.join(256, 256)
+    assert not piece.join(576, 64)
+    assert not piece.join(128, 64)
+    assert not piece.join(256, 256), "it is there already"
+    assert not piece.join(512, 320), "more than the most"
+    assert list(piece.flush()) == [(256, 256)]
+
+
+def test_what_is_let_go_of_is_gone() -> None:
+    piece = LargeBlockCache(capacity=512)
+    assert list(piece.flush()) == []
+    assert piece.join(64, 512)
+    assert list(piece.flush()) == [(64, 512)]
+    assert list(piece.flush()) == []
+    assert piece.take(64) is None
+    assert piece.join(0, 64)
+
+
+def test_a_thread_cache_names_the_blocks_that_go_back_to_the_range() -> None:
+    cache = ThreadCache(bin_largest=128, bin_capacity=256)
+    assert [*cache.put(0, 128), *cache.put(128, 128)] == []
+    assert sorted(cache.put(256, 64)) == [(0, 128), (128, 128)], "the bins are full, and emptied"
+    assert list(cache.put(1024, 512)) == []
+    assert list(cache.put(4096, 512)) == [(1024, 512)], "they do not touch, and the last freed stays"
+    assert list(cache.put(8192, 576)) == [(8192, 576)], "more than the cache may hold"
+    assert cache.held == 576
+    assert (cache.take(64), cache.take(64), cache.take(192)) == (256, None, 4096)
+    assert list(cache.flush()) == [(4288, 320)]

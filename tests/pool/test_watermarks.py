@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from tests.pool.reference_callbacks import ReferencePoolWithCallbacks
+from tests.pool.steps import STEPS, Step
+from tests.pool.test_reference_pool import OPTIONS
+
+KIB, MIB = 2**10, 2**20
+UNBINNED = PoolOptions(bin_capacity=0)
+
+Make = Callable[[PoolOptions], Any]
+
+
+@pytest.fixture(params=(ReferencePoolWithCallbacks, InstrumentedPool))
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes pools of both kinds: the reference and the native one behave alike."""
+    if request.param is InstrumentedPool:
+        request.getfixturevalue("native")
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_a_high_mark_fires_once_until_it_is_left(make: Make) -> None:
+    pool, seen = make(UNBINNED), list[int]()
+    pool.on_high(4 * MIB, seen.append, rearm=2 * MIB)
+    blocks = [pool.alloc(MIB) for _ in range(6)]
+    assert seen == [4 * MIB]
+    for _ in range(3):
+        pool.free(blocks.pop())
+    blocks += [pool.alloc(MIB) for _ in range(2)]
+    assert seen == [4 * MIB], "3 MiB is above what rearms it"
+    for _ in range(3):
+        pool.free(blocks.pop())
+    pool.alloc(3 * MIB)
+    assert seen == [4 * MIB, 5 * MIB]
+
+
+def test_a_low_mark_is_the_other_way_round(make: Make) -> None:
+    pool, seen = make(UNBINNED), list[int]()
+    pool.on_low(MIB, seen.append, rearm=3 * MIB)
+    blocks = [pool.alloc(MIB) for _ in range(2)]
+    pool.free(blocks.pop())
+    assert seen == [], "it was never above what arms it"
+    blocks += [pool.alloc(MIB) for _ in range(3)]
+    while blocks:
+        pool.free(blocks.pop())
+    assert seen == [MIB]
+
+
+def test_shares_are_of_the_limit(make: Make) -> None:
+    pool, seen = make(replace(UNBINNED, limit=10 * MIB)), list[int]()
+    pool.on_high(0.5, seen.append)
+    pool.on_high(Fraction(9, 10), seen.append)
+    for _ in range(10):
+        pool.alloc(MIB)
+    assert seen == [5 * MIB, 9 * MIB]
+
+
+def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
+    pool, seen = make(UNBINNED), list[int]()
+    first = pool.alloc(4 * MIB)
+    pool.on_high(2 * MIB, seen.append)
+    second = pool.alloc(MIB)
+    assert seen == []
+    pool.free(first)
+    pool.free(second)
+    pool.alloc(2 * MIB)
+    assert seen == [2 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("high", "at", "rearm", "says"),
+    (
+        (True, -1, None, "must not be negative"),
+        (True, 0.5, None, "needs a pool with a limit"),
+        (True, 1.5, None, "a share of the limit from 0 to 1, not 1.5"),
+        (True, float("nan"), None, "a share of the limit from 0 to 1, not nan"),
+        (True, 100, 100, "rearms below itself, not at 100"),
+        (True, 100, -1, "rearms below itself"),
+        (False, 100, 100, "rearms above itself, not at 100"),
+    ),
+)
+def test_marks_that_make_no_sense(make: Make, high: bool, at: float, rearm: int | None, says: str) -> None:
+    pool = make(PoolOptions())
+    with pytest.raises(PoolUsageError, match=says):
+        (pool.on_high if high else pool.on_low)(at, print, rearm=rearm)
+
+
+def test_what_a_callback_raises_is_said_and_goes_no_further(
+    make: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool = make(UNBINNED)
+
+    def fail(in_use: int) -> None:
+        raise RuntimeError(f"cannot cope with {in_use}")
+
+    pool.on_high(MIB, fail)
+    block = pool.alloc(2 * MIB)
+    said = capfd.readouterr().err
+    assert said.startswith("symalloc: a callback at a watermark failed; the pool goes on:")
+    assert "RuntimeError: cannot cope with 2097152" in said
+    pool.free(block)
+    pool.alloc(2 * MIB)
+    assert "cannot cope" in capfd.readouterr().err, "it is called again"
+
+
+def test_a_callback_may_use_the_pool(make: Make) -> None:
+    pool, blocks, seen = make(UNBINNED), list[int](), list[int]()
+
+    def shed(in_use: int) -> None:
+        seen.append(in_use)
+        while len(blocks) > 1:
+            pool.free(blocks.pop(0))
+        pool.free(pool.alloc(64 * MIB))  # passes its own mark, while it runs
+
+    pool.on_high(4 * MIB, shed)
+    for _ in range(12):
+        blocks.append(pool.alloc(MIB))
+    assert seen == [4 * MIB] * 5, "each time it leaves one block and the new one"
+
+
+def test_for_want_of_memory_it_is_asked_and_tried_again(make: Make) -> None:
+    pool = make(replace(UNBINNED, limit=4 * MIB))
+    blocks, asked = [pool.alloc(MIB) for _ in range(4)], list[tuple[int, int, str]]()
+
+    def give(nbytes: int, tries: int, why: str) -> bool:
+        asked.append((nbytes, tries, why.splitlines()[0]))
+        pool.free(blocks.pop())
+        return True
+
+    pool.on_oom(give)
+    pool.alloc(3 * MIB)
+    assert [(nbytes, tries) for nbytes, tries, _ in asked] == [(3 * MIB, 0), (3 * MIB, 1), (3 * MIB, 2)]
+    assert asked[0][2] == (
+        "3145728 bytes do not fit under the limit of 4194304: 4194304 are in use, 4194304 reserved"
+    )
+
+
+def test_retries_are_bounded(make: Make) -> None:
+    pool, asked = make(replace(UNBINNED, limit=MIB)), list[int]()
+    pool.on_oom(lambda nbytes, tries, why: asked.append(tries) or True, retries=3)
+    with pytest.raises(OutOfMemoryError, match="2097152 bytes do not fit"):
+        pool.alloc(2 * MIB)
+    assert asked == [0, 1, 2]
+    pool.on_oom(None)
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(2 * MIB)
+    assert asked == [0, 1, 2]
+
+
+def test_who_answers_no_is_asked_once(make: Make) -> None:
+    pool, asked = make(replace(UNBINNED, limit=MIB)), list[int]()
+    pool.on_oom(lambda nbytes, tries, why: asked.append(tries))
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(2 * MIB)
+    assert asked == [0]
+
+
+def test_a_failing_callback_is_named_by_the_error(make: Make) -> None:
+    pool = make(replace(UNBINNED, limit=MIB))
+
+    def fail(nbytes: int, tries: int, why: str) -> bool:
+        raise KeyError("cache")
+
+    pool.on_oom(fail)
+    with pytest.raises(OutOfMemoryError, match="the on_oom callback failed: KeyError: 'cache'"):
+        pool.alloc(2 * MIB)
+    pool.free(pool.alloc(MIB))
+
+
+def test_what_the_callback_lacks_itself_is_not_asked_for(make: Make) -> None:
+    pool, nested = make(replace(UNBINNED, limit=MIB)), list[str]()
+
+    def greedy(nbytes: int, tries: int, why: str) -> bool:
+        try:
+            pool.alloc(4 * MIB)
+        except OutOfMemoryError as error:
+            nested.append(str(error))
+        return False
+
+    pool.on_oom(greedy)
+    with pytest.raises(OutOfMemoryError, match=r"^2097152 bytes"):
+        pool.alloc(2 * MIB)
+    assert len(nested) == 1
+
+
+MARKS = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 3 * MIB), st.integers(1, MIB)), min_size=1, max_size=4
+)
+
+
+@pytest.mark.usefixtures("native")
+@settings(max_examples=40)
+@given(options=OPTIONS, steps=STEPS, marks=MARKS)
+def test_the_native_pool_calls_when_its_reference_does(
+    options: PoolOptions, steps: list[Step], marks: list[tuple[bool, int, int]]
+) -> None:
+    histories: list[list[tuple[int, int]]] = []
+    for kind in (ReferencePoolWithCallbacks, InstrumentedPool):
+        pool: Any = kind(options)
+        seen: list[tuple[int, int]] = []
+        for index, (high, at, gap) in enumerate(marks):
+
+            def note(in_use: int, index: int = index, seen: list[tuple[int, int]] = seen) -> None:
+                seen.append((index, in_use))
+
+            if high:
+                pool.on_high(at + gap, note, rearm=at)
+            else:
+                pool.on_low(at, note, rearm=at + gap)
+        live: list[int] = []
+        for step in steps:
+            try:
+                live.append(pool.alloc(step.nbytes, align=step.align, escapes=step.escapes))
+            except OutOfMemoryError:
+                seen.append((-1, step.nbytes))
+            for _ in range(min(step.frees, len(live))):
+                pool.free(live.pop(step.pick % len(live)))
+        pool.trim()
+        histories.append(seen)
+    assert histories[0] == histories[1]
