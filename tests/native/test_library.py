@@ -24,7 +24,7 @@ from symalloc.native import library
 library.installed_library = lambda: None
 import symalloc
 from symalloc.pool.core.pool_errors import NativeMissingError
-from symalloc.planner.exact.problem import StaticBuffer
+from symalloc.planner.exact.static_problem import StaticBuffer
 from symalloc.planner.exact.solve import pack_exactly
 try:
     symalloc.Pool()
