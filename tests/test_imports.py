@@ -59,12 +59,13 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
 # and at TVM's side
 RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "ir_types": set(),
+    "rewrite": {"ir_types"},
     "tvm_error": set(),
     "extract": {"ir_types"},
     "read": {"ir_types", "tvm_error"},
-    "emit": {"extract", "ir_types"},
-    "donation": {"emit", "extract", "ir_types"},
-    "passes": {"donation", "emit", "extract", "ir_types", "read", "tvm_error"},
+    "emit": {"extract", "ir_types", "rewrite"},
+    "donation": {"emit", "extract", "ir_types", "rewrite"},
+    "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "tvm_error"},
     "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
     "files": {"extract", "ir_types", "passes", "read", "tvm_error"},
     "run": {"extract", "files", "ir_types", "passes", "tvm_error", "workers"},

@@ -33,13 +33,15 @@ def plan_program(
     prover: Prover,
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    analyses: Mapping[str, FunctionAnalysis] | None = None,
 ) -> dict[str, Plan]:
     """A plan for each function of `program`, by name; callees are planned first.
 
-    Where `options` ask for a certificate it is written once all plans are proved.  Raises PlanRefusedError,
-    and OSError where the certificate cannot be written.
+    `analyses` are those of the program, made where they are not given.  Where `options`
+    ask for a certificate it is written once all plans are proved.  Raises PlanRefusedError, and OSError where
+    the certificate cannot be written.
     """
-    analyses = analyse(program)
+    analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
     for name in analyses:
         function = program.functions[name]

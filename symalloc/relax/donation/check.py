@@ -45,8 +45,8 @@ InPlace: TypeAlias = Callable[[str, "Overlay"], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """An output that an input carries.
+class DonatedAlias:
+    """An output that lies in the memory of a donated input.
 
     `allocations` are the tensors that become views of `input`; `guards` what must hold for them to fit.
     `over` holds, by the variables of kernel calls, what such a call writes over what.
@@ -71,12 +71,12 @@ class Overlay:
     equal: bool = True
 
 
-def carried(
+def donated_aliases(
     analysis: FunctionAnalysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
-) -> tuple[Carried, ...]:
+) -> tuple[DonatedAlias, ...]:
     """The donations to one function, proved; raises PlanRefusedError for the first that is not."""
     checker = _Checker(analysis, prover, in_place)
-    found: list[Carried] = []
+    found: list[DonatedAlias] = []
     for donation in donations:
         try:
             one = checker.one(donation)
@@ -104,7 +104,7 @@ class _Checker:
         self.paths = Paths(self.points_to, analysis.effects)
         self.known = known_symbols(analysis.cfg)
 
-    def one(self, donation: Donation) -> Carried:
+    def one(self, donation: Donation) -> DonatedAlias:
         output = _named(donation.output, self.outputs, "output")
         source = _named(donation.input, self.inputs, "input")
         roots = self.roots(output, source)
@@ -115,7 +115,7 @@ class _Checker:
         for root in roots:
             over |= self.lifetimes(output, source, root)
         variables = (self.points_to.regions[root].var for root in roots)
-        return Carried(
+        return DonatedAlias(
             output=output,
             input=source,
             allocations=frozenset(var for var in variables if var is not None),
@@ -123,7 +123,7 @@ class _Checker:
             over=over,
         )
 
-    def apart(self, one: Carried, others: Sequence[Carried]) -> None:
+    def apart(self, one: DonatedAlias, others: Sequence[DonatedAlias]) -> None:
         """Raises where an input is donated, or an output carried, a second time."""
         for other in others:
             if other.input.cell.must & one.input.cell.must:

@@ -21,15 +21,17 @@ from symalloc.analysis.donation import Donation, function_meant
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.options import GuardKind
-from symalloc.program.model import Block, CallKernel, If, Instruction, Program, Var
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.model import CallKernel, Instruction, Program, Var
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.check import Carried, Overlay, carried
+from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases
 from symalloc.relax.donation.inplace_kernel import in_place
-from symalloc.relax.emit.function import VIEW
-from symalloc.relax.emit.guards import Check
-from symalloc.relax.emit.symbols import entry_symbols
-from symalloc.relax.emit.tir_emit import PrimBuilder
-from symalloc.relax.ir_types import Node, elements
+from symalloc.relax.emit.emit_function import VIEW
+from symalloc.relax.emit.entry_symbols import entry_symbols
+from symalloc.relax.emit.guard_calls import GuardWriter
+from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.ir_types import BindingNode, Node, elements
+from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, referenced, with_body, without
 
 
 def donate(
@@ -49,15 +51,15 @@ def donate(
     chosen: dict[str, list[Donation]] = {}
     for donation in donations:
         chosen.setdefault(_function(donation, program, analyses), []).append(donation)
-    writer = _Module(module=module, guards=guards)
+    writer = _DonationWriter(module=module, kind=guards)
     for name, wanted in chosen.items():
-        found = carried(analyses[name], wanted, prover, writer.can_overlay)
+        found = donated_aliases(analyses[name], wanted, prover, writer.can_overlay)
         _require_checks(name, found, guards)
         writer.function(analyses[name], found)
     return writer.finished()
 
 
-def _require_checks(function: str, found: Sequence[Carried], guards: GuardKind) -> None:
+def _require_checks(function: str, found: Sequence[DonatedAlias], guards: GuardKind) -> None:
     """Raises PlanRefusedError where an output may not fit and nothing is to be checked."""
     for one in found:
         if one.guards and guards == "none":
@@ -92,22 +94,22 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Funct
 
 
 @dataclass(slots=True, kw_only=True)
-class _Module:
+class _DonationWriter:
     """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
 
     module: tvm.IRModule
-    guards: GuardKind
+    kind: GuardKind
     written: tvm.IRModule = field(init=False)
-    check: Check = field(init=False)
+    guards: GuardWriter = field(init=False)
     kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.written = self.module.clone()
         names = {v.name_hint for v in self.module.get_global_vars()}
-        self.check = Check(kind="assert" if self.guards == "fallback" else self.guards, taken=names)
+        self.guards = GuardWriter(kind="assert" if self.kind == "fallback" else self.kind, taken=names)
 
     def can_overlay(self, kernel: str, overlay: Overlay) -> bool:
-        function = self.module[kernel] if kernel in self.check.taken else None
+        function = self.module[kernel] if kernel in self.guards.taken else None
         return isinstance(function, tirx.PrimFunc) and _over(function, overlay) is not None
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
@@ -115,32 +117,26 @@ class _Module:
         found = self.kernels.get((kernel, overlays))
         if found is None:
             function = _overlaid(self.module[kernel], overlays)
-            found = relax.BlockBuilder().add_func(function, self.check.free_name(f"{kernel}_inplace"))
+            found = relax.BlockBuilder().add_func(function, self.guards.free_name(f"{kernel}_inplace"))
             self.written.update_func(found, function)
             self.kernels[kernel, overlays] = found
         return found
 
-    def function(self, analysis: FunctionAnalysis, found: Sequence[Carried]) -> None:
-        seen = analysis.cfg.function
-        variable = self.module.get_global_var(seen.name)
-        function = self.module[variable]
-        prims = PrimBuilder(dict(entry_symbols(function, seen)))
-        writer = _Function(module=self, name=seen.name, function=function, found=found)
-        self.written.update_func(variable, writer.rewritten(seen.body, prims))
+    def function(self, analysis: FunctionAnalysis, donated: Sequence[DonatedAlias]) -> None:
+        """Write the donations to one function."""
+        variable = self.module.get_global_var(analysis.cfg.function.name)
+        writer = _DonatedFunction(
+            module=self, function=self.module[variable], donated=donated, cfg=analysis.cfg
+        )
+        self.written.update_func(variable, writer.rewritten())
 
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
-        for name, kernel in self.check.kernels.items():
+        for name, kernel in self.guards.kernels.items():
             self.written[name] = kernel
-        functions = [f for f in self.written.functions.values() if isinstance(f, relax.Function)]
-        called = {v.name_hint for f in functions for v in relax.analysis.all_global_vars(f)}
-        gone = {kernel for kernel, _ in self.kernels} - called
-        kept = {
-            v: f
-            for v, f in self.written.functions_items()
-            if v.name_hint not in gone or "global_symbol" in (f.attrs or {})
-        }
-        return tvm.IRModule(kept, attrs=self.written.attrs, global_infos=self.written.global_infos)
+        gone = {kernel for kernel, _ in self.kernels} - referenced(self.written)
+        public = {n for n in gone if "global_symbol" in (self.module[n].attrs or {})}
+        return without(self.written, gone - public)
 
 
 def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.PrimFunc:
@@ -165,36 +161,36 @@ def _behind(position: int, gone: Collection[int]) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Function:
+class _DonatedFunction(BindingRewriter):
     """Writes one function; `sources` are the inputs that tensors become views of."""
 
-    module: _Module
-    name: str
+    module: _DonationWriter
     function: relax.Function
-    found: Sequence[Carried]
+    donated: Sequence[DonatedAlias]
+    cfg: ControlFlowGraph
     sources: dict[Var, Node] = field(default_factory=dict)
-    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+    instructions: Mapping[int, Instruction] = field(init=False)
 
-    def rewritten(self, body: Block, prims: PrimBuilder) -> relax.Function:
-        entry = [*self.checks(prims), *self.donated()]
-        written = self.sequence(self.function.body, body, entry)
-        old = self.function
-        made = relax.Function(
-            old.params, written, old.ret_ty, is_pure=old.is_pure, attrs=old.attrs, span=old.span
-        )
-        return made.with_attr("relax.force_pure", True) if old.is_pure else made
+    def __post_init__(self) -> None:
+        self.instructions = by_binding(self.cfg)
 
-    def checks(self, prims: PrimBuilder) -> Iterator[relax.VarBinding]:
+    def rewritten(self) -> relax.Function:
+        entry = [*self.checks(), *self.donated_fields()]
+        return forced_pure(with_body(self.function, self.sequence(self.function.body, entry)))
+
+    def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""
-        for one in self.found:
+        name = self.cfg.function.name
+        prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
+        for one in self.donated:
             if one.guards:
-                call = self.module.check.fit(one.guards, str(one.output), str(one.input), self.name, prims)
+                call = self.module.guards.fit(one.guards, str(one.output), str(one.input), name, prims)
                 if call is not None:
                     yield self.bind("fits", call)
 
-    def donated(self) -> Iterator[relax.VarBinding]:
-        """Takes fields out of parameters that are tuples."""
-        for one in self.found:
+    def donated_fields(self) -> Iterator[relax.VarBinding]:
+        """Take fields out of parameters that are tuples."""
+        for one in self.donated:
             value = self.function.params[one.input.parameter]
             for index in one.input.path:
                 taken = self.bind("donated", relax.TupleGetItem(value, index))
@@ -202,53 +198,28 @@ class _Function:
                 value = taken.var
             self.sources.update(dict.fromkeys(one.allocations, value))
 
-    def bind(self, name: str, value: Node) -> relax.VarBinding:
-        value = self.builder.normalize(value)
-        return relax.VarBinding(relax.Var(name, value.ty), value)
+    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
+        """`binding`, with a view for a donated allocation and with kernels that write over their inputs."""
+        instruction = self.instructions[binding.var.__chandle__()]
+        var = instruction.var
+        if var in self.sources:
+            return [self.view(binding, self.sources[var])]
+        overlays = tuple(one.over[var] for one in self.donated if var in one.over)
+        if overlays and isinstance(instruction, CallKernel):
+            return [self.over(binding, instruction.kernel, overlays)]
+        return list(BindingRewriter.rewrite(self, binding))
 
-    def sequence(
-        self, seq: relax.SeqExpr, seen: Block, entry: Sequence[relax.VarBinding] = ()
-    ) -> relax.SeqExpr:
-        instructions = iter(seen.instructions)
-        blocks = [
-            relax.BindingBlock([self.binding(b, next(instructions)) for b in elements(block.bindings)])
-            for block in seq.blocks
-        ]
-        if entry:
-            blocks.insert(0, relax.BindingBlock(list(entry)))
-        return self.builder.normalize(relax.SeqExpr(blocks, seq.body))
-
-    def binding(self, binding: relax.Binding, instruction: Instruction) -> relax.Binding:
-        if instruction.var in self.sources:
-            return self.view(binding, self.sources[instruction.var])
-        if isinstance(instruction, If):
-            return self.branches(binding, instruction)
-        if isinstance(instruction, CallKernel):
-            overlays = tuple(one.over[instruction.var] for one in self.found if instruction.var in one.over)
-            return self.over(binding, instruction.kernel, overlays) if overlays else binding
-        return binding
-
-    def view(self, binding: relax.VarBinding, source: Node) -> relax.VarBinding:
-        value = binding.value
-        shape, dtype, *_ = elements(value.args)
+    def view(self, binding: BindingNode, source: Node) -> relax.VarBinding:
+        shape, dtype, *_ = elements(binding.value.args)
         type_ = binding.var.ty
         call = Call(
             relax.ExternFunc(VIEW), [source, shape, dtype, relax.prim_value(0)], ty_args=[type_], ret_ty=type_
         )
         return relax.VarBinding(binding.var, self.builder.normalize(call))
 
-    def over(self, binding: relax.VarBinding, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
+    def over(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
         value = binding.value
         gone = frozenset().union(*(overlay.inputs for overlay in overlays))
         arguments = [a for index, a in enumerate(elements(value.args)) if index not in gone]
         call = Call(self.module.overlaid(kernel, overlays), arguments, value.attrs, value.ty_args, value.span)
         return relax.VarBinding(binding.var, self.builder.normalize(call))
-
-    def branches(self, binding: relax.VarBinding, seen: If) -> relax.VarBinding:
-        value = binding.value
-        then, otherwise = (
-            self.sequence(value.true_branch, seen.then),
-            self.sequence(value.false_branch, seen.otherwise),
-        )
-        chosen = relax.If(value.cond, then, otherwise, value.span)
-        return relax.VarBinding(binding.var, self.builder.normalize(chosen))

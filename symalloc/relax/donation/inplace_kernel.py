@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
-from symalloc.relax.emit.movable import movable
+from symalloc.relax.emit.accepts_offset import accepts_offset
 from symalloc.relax.extract.covers import Nest, idle_loops, stores
 from symalloc.relax.ir_types import Node, VarNode
 
@@ -30,7 +30,9 @@ def in_place(
     None where it is not proved that they may share memory.  `equal`: what the caller hands over has the same
     extents in all of these places; otherwise the first extent differs, and the kernel must take any.
     """
-    if not {*inputs, output} <= movable(kernel) or not _HARMLESS.issuperset((kernel.attrs or {}).keys()):
+    if not {*inputs, output} <= accepts_offset(kernel) or not _HARMLESS.issuperset(
+        (kernel.attrs or {}).keys()
+    ):
         return None
     params = list(kernel.params)
     target, sources = params[output], [params[index] for index in sorted(inputs)]

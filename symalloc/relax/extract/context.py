@@ -29,7 +29,7 @@ from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.types import Types
-from symalloc.relax.ir_types import CallNode, Node, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 
@@ -43,6 +43,7 @@ class Head(TypedDict):
     var: Var
     span: Span | None
     text: str
+    handle: BindingNode | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,8 @@ class ModuleFacts:
 
     `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for, `symbols`
     the kernels by the symbol that they are exported as.  `lowered`: whether operators were lowered to calls
-    already, so that a remaining R.reshape is a view and not a copy.
+    already, so that a remaining R.reshape is a view and not a copy.  `handles`: instructions carry their
+    bindings.  `open_shapes`: a tensor may be placed whose extents are not known.
     """
 
     kernels: Mapping[str, Kernel]
@@ -60,6 +62,8 @@ class ModuleFacts:
     symbols: Mapping[str, str] = field(default_factory=dict)
     lowered: bool = False
     devices: tuple[Node, ...] = ()
+    handles: bool = False
+    open_shapes: bool = False
 
 
 class Context:
@@ -100,9 +104,10 @@ class Context:
             self._early.add(made)
         return made
 
-    def as_storage(self, var: Var) -> Var:
-        """The variable with the type of a storage; one used before it is bound must stay what it is."""
-        return var if var in self._early else Var(var.name, StorageType())
+    def storage_head(self, head: Head) -> Head:
+        """`head` with a variable of a storage's type; one used before it is bound must stay what it is."""
+        var = head["var"]
+        return head if var in self._early else Head({**head, "var": Var(var.name, StorageType())})
 
     @property
     def unbound(self) -> tuple[Var, ...]:

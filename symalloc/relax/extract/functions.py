@@ -30,7 +30,7 @@ from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.tir_form import NotASizeError
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, Node, elements
 
 
 def extract_function(name: str, function: Node, module: ModuleFacts, places: Places = NO_PLACES) -> Function:
@@ -107,7 +107,7 @@ class FunctionExtractor(Context):
 
     def _bind_temporary(self, node: Node) -> Operand:
         """Binds a value that has no variable in the module."""
-        head = Head(var=Var("_", self.types.of(node.ty)), span=None, text="")
+        head = Head(var=Var("_", self.types.of(node.ty)), span=None, text="", handle=None)
         made = self._translate(head, node)
         self.out.append(made)
         return made.var
@@ -120,31 +120,34 @@ class FunctionExtractor(Context):
             return
         value, var = binding.value, binding.var
         type_ = var.ty
-        span, text = self.places.of(var, value)
-        if type(type_) is ir.PrimType and self._bind_scalar(var, value, span, text):
+        place = self.places.of(var, value)
+        if type(type_) is ir.PrimType and self._bind_scalar(binding, place):
             return
         declared = self.declare(var, type_)
-        made = self._translate(Head(var=declared, span=span, text=text), value)
+        made = self._translate(self._head(declared, place, binding), value)
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
         if type(made) is CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
+    def _head(self, var: Var, place: tuple[Span | None, str], binding: BindingNode) -> Head:
+        handle = binding if self.module.handles else None
+        return Head(var=var, span=place[0], text=place[1], handle=handle)
+
     def _match_cast(self, binding: BindingNode) -> None:
-        span, text = self.places.of(binding.var, binding.value)
+        place = self.places.of(binding.var, binding.value)
         source = self._value_operand(binding.value)
         defines = self.types.define(binding.ty, Origin.CAST)
         target = self.types.of(binding.ty)
         if isinstance(source, Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
-        var = self.declare(binding.var)
-        self.out.append(
-            MatchCast(var=var, span=span, text=text, source=source, target=target, defines=defines)
-        )
+        head = self._head(self.declare(binding.var), place, binding)
+        self.out.append(MatchCast(**head, source=source, target=target, defines=defines))
 
-    def _bind_scalar(self, var: VarNode, value: Node, span: Span | None, text: str) -> bool:
+    def _bind_scalar(self, binding: BindingNode, place: tuple[Span | None, str]) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
+        var, value = binding.var, binding.value
         try:
             if str(var.ty.dtype) == "bool":
                 self.symbols.bind_flag(var, self.form.condition(value))
@@ -155,7 +158,7 @@ class FunctionExtractor(Context):
                 source = Scalar(bound)
         except NotASizeError:
             return False
-        self.out.append(Alias(var=self.declare(var), span=span, text=text, source=source))
+        self.out.append(Alias(**self._head(self.declare(var), place, binding), source=source))
         return True
 
     # -- values ---------------------------------------------------------------------------------------------
@@ -169,7 +172,7 @@ class FunctionExtractor(Context):
     def _alias(self, head: Head, value: Node) -> Instruction:
         source = self.operand(value)
         if isinstance(source, Var) and isinstance(source.type, StorageType):
-            head = Head(var=self.as_storage(head["var"]), span=head["span"], text=head["text"])
+            head = self.storage_head(head)
         return Alias(**head, source=source)
 
     def _tuple(self, head: Head, value: Node) -> Instruction:

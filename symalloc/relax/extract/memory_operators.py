@@ -41,9 +41,8 @@ def _reserve_storage(
     total: Expr | None = None if extents is None else product(extents)
     if total is not None and dialect == "vm":
         total = None if element is None else total * element.itemsize
-    head = Head(var=context.as_storage(head["var"]), span=head["span"], text=head["text"])
     return AllocStorage(
-        **head,
+        **context.storage_head(head),
         size=total,
         device=context.constant(device, "a device index"),
         scope=context.text(scope, "a memory scope"),
@@ -59,10 +58,15 @@ def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequen
         **head,
         storage=context.operand(arguments[0]),
         offset=context.form.expr(arguments[1]),
-        shape=context.types.shape(arguments[2]),
+        shape=_placed_shape(context, arguments[2]),
         dtype=_known_dtype(context, arguments[3]),
         device=context.constant(arguments[4], "a device index") if len(arguments) > 4 else 0,
     )
+
+
+def _placed_shape(context: Context, node: Node) -> tuple[Expr, ...] | None:
+    types = context.types
+    return types.shape_or_none(node) if context.module.open_shapes else types.shape(node)
 
 
 def _known_dtype(context: Context, node: Node) -> DType:

@@ -23,15 +23,20 @@ def extract(
     stage: str = "as-is",
     source: Source | None = None,
     line: int | None = None,
+    handles: bool = False,
+    open_shapes: bool = False,
 ) -> Program:
     """The memory program of `mod`.
 
     `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
     text it was parsed from, instructions have spans and texts; without it none has.  `line` is where in the
     text the module's `class` or `def` stands; without it the class of that name is taken.
+
+    With `handles` each instruction carries the binding that it comes from; such a program does not pickle.
+    With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
     text = None if source is None else ScriptText(source, line or name, trust_spans=source.origin is None)
-    return _program(mod, name, stage, source, text)
+    return _program(mod, name, stage, source, text, handles=handles, open_shapes=open_shapes)
 
 
 def locate(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
@@ -44,7 +49,14 @@ def locate(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
 
 
 def _program(
-    mod: ir.IRModule, name: str, stage: str, source: Source | None, text: ScriptText | None
+    mod: ir.IRModule,
+    name: str,
+    stage: str,
+    source: Source | None,
+    text: ScriptText | None,
+    *,
+    handles: bool = False,
+    open_shapes: bool = False,
 ) -> Program:
     kinds = {variable.name_hint: function for variable, function in mod.functions.items()}
     kernels = {n: extract_kernel(n, f) for n, f in kinds.items() if isinstance(f, tirx.PrimFunc)}
@@ -56,6 +68,8 @@ def _program(
         symbols={_symbol(f): n for n, f in kinds.items() if n in kernels and _symbol(f)},
         lowered=any(_is_lowered(f.body, kernels) for f in relax_functions.values()),
         devices=_devices(mod),
+        handles=handles,
+        open_shapes=open_shapes,
     )
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():

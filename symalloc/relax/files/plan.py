@@ -8,7 +8,6 @@ from dataclasses import replace
 import tvm
 from tvm.relax import transform
 
-from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.arena_lifetimes import reserved_sums
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report, plan_symbols
@@ -87,8 +86,7 @@ def summaries(
     """
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
-    analyses = analyse(program)
-    around = {name: non_arena_memory(program, analyses[name], scratch) for name in planned.plans}
+    around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}
     try:
         check_wanted(
             samples,
@@ -100,7 +98,7 @@ def summaries(
                 plan,
                 program.functions[name],
                 around[name],
-                reserved=reserved_sums(plan, analyses[name]),
+                reserved=reserved_sums(plan, planned.analyses[name]),
                 comparison=comparison.get(name),
                 wanted=samples,
             )

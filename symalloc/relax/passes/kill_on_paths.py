@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, Op
 
-from symalloc.relax.emit.function import VIEW
+from symalloc.relax.emit.emit_function import VIEW
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.relax.passes.vm_lines import (
     ALLOC_STORAGE,

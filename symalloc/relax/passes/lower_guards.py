@@ -13,7 +13,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, TupleType
 
-from symalloc.relax.emit.guards import ASSERT
+from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.ir_types import Node, elements
 
 

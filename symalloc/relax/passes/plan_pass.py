@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import tvm
 import tvm_ffi
 
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.options import PlanOptions
@@ -16,8 +17,8 @@ from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
-from symalloc.relax.emit.module import emit_module
-from symalloc.relax.emit.symbols import entry_symbols
+from symalloc.relax.emit.emit_module import emit_module
+from symalloc.relax.emit.entry_symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 
@@ -33,6 +34,7 @@ class PlannedModule:
     module: tvm.IRModule
     plans: Mapping[str, Plan]
     program: Program
+    analyses: Mapping[str, FunctionAnalysis]
 
 
 @no_collections()
@@ -54,15 +56,16 @@ def plan_lowered(
     if options.alias:
         module = donate(module, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
-    plans = plan_program(program, prover, options=options)
+    analyses = analyse(program)
+    plans = plan_program(program, prover, options=options, analyses=analyses)
     planned = emit_module(
         module,
-        program,
+        analyses,
         plans,
         guards=options.guards,
         shift=_takes_offsets(target or tvm.target.Target.current(allow_none=True)),
     )
-    return PlannedModule(module=planned, plans=plans, program=program)
+    return PlannedModule(module=planned, plans=plans, program=program, analyses=analyses)
 
 
 def _takes_offsets(target: tvm.target.Target | None) -> bool:
@@ -71,7 +74,7 @@ def _takes_offsets(target: tvm.target.Target | None) -> bool:
 
 
 def _seen(module: tvm.IRModule) -> Program:
-    return _plannable(module, extract(module, name="module", stage="CallTIRRewrite"))
+    return _plannable(module, extract(module, name="module", stage="CallTIRRewrite", handles=True))
 
 
 def _plannable(module: tvm.IRModule, program: Program) -> Program:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from tvm import relax
 from tvm.ir import Call, Op
 
-from symalloc.relax.emit.guards import ASSERT
+from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.ir_types import BindingNode, Node, elements
 
 ALLOC_STORAGE = "relax.vm.alloc_storage"

@@ -24,7 +24,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import DType, TensorType, TupleType
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.check import Carried, carried
+from symalloc.relax.donation.check import DonatedAlias, donated_aliases
 from symalloc.size.expr import ZERO
 from tests.planner.random_programs import MIX, MIX_KERNEL, Machine, Maker
 from tests.program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
@@ -40,16 +40,16 @@ def fresh(body: Body, *extents: int | str, dtype: DType = U8, name: str | None =
 
 def asked(
     body: Body, result: Operand, *wanted: str, in_place: bool = False, **more: object
-) -> tuple[Carried, ...]:
+) -> tuple[DonatedAlias, ...]:
     """What is proved of the aliases `wanted` of a function that returns `result`."""
     return of(body.program(result, **more), *wanted, in_place=in_place)
 
 
-def of(program: Program, *wanted: str, in_place: bool = False) -> tuple[Carried, ...]:
+def of(program: Program, *wanted: str, in_place: bool = False) -> tuple[DonatedAlias, ...]:
     donations = [
         Donation(output=output, input=source) for output, _, source in (w.partition("=") for w in wanted)
     ]
-    return carried(analyse(program)["main"], donations, PROVER, lambda *_: in_place)
+    return donated_aliases(analyse(program)["main"], donations, PROVER, lambda *_: in_place)
 
 
 def refused(body: Body, result: Operand, *wanted: str, in_place: bool = False, **more: object) -> str:
@@ -374,7 +374,7 @@ def lying_on(program: Program, outputs: frozenset[Var], source: int) -> dict[str
     return {"main": Plan(function="main", arenas=(arena,))}
 
 
-def fitting(found: Carried) -> Iterator[dict[str, int]]:
+def fitting(found: DonatedAlias) -> Iterator[dict[str, int]]:
     for at in SIZES:
         if all(guard.check.evaluate(at) for guard in found.guards):
             yield at

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, StringImm, TupleType
 
-from symalloc.relax.emit.guards import ASSERT
+from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower

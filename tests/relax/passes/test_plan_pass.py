@@ -22,7 +22,7 @@ from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.layout.assemble import Layout
 from symalloc.planner.memory_plan import Buffer, Placement
 from symalloc.program.reading import FileResult
-from symalloc.relax.emit.symbols import entry_symbols
+from symalloc.relax.emit.entry_symbols import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.result import RunResult

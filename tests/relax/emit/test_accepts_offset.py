@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 
-from symalloc.relax.emit.movable import movable, with_offsets
+from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
 
 _KERNELS = """
 @I.ir_module
@@ -71,7 +71,7 @@ KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions
     ],
 )
 def test_which_parameters_can_be_moved(name: str, positions: set[int]) -> None:
-    assert movable(KERNELS[name]) == positions
+    assert accepts_offset(KERNELS[name]) == positions
 
 
 def views(storage: Any, dtype: str, *offsets: int) -> list[Any]:

@@ -21,7 +21,7 @@ from symalloc.relax.ir_types import Node, TypeNode, VarNode
 _INDEX = "int64"  # a narrower offset could wrap in a large arena
 
 
-def movable(kernel: tirx.PrimFunc) -> frozenset[int]:
+def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
     """The positions of the parameters that can be made to take a tensor at a multiple of 64 B, or do so
     already.
 
@@ -40,14 +40,14 @@ def movable(kernel: tirx.PrimFunc) -> frozenset[int]:
 
 
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
-    """`kernel` with the buffers at `positions`, which must be `movable`, at a free multiple of 64 B."""
+    """`kernel` with the buffers at `positions`, of those that it accepts, at a free multiple of 64 B."""
     params = list(kernel.params)
     replaced: dict[int, Node] = {}
     for position in positions:
         old = params[position]
         if not _is_zero(old.ty.elem_offset):
             continue
-        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _shifted(old.name, old.ty))
+        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _with_offset(old.name, old.ty))
 
     def renewed(var: VarNode) -> Node:
         return replaced.get(var.__chandle__(), var)
@@ -79,7 +79,7 @@ def _is_zero(offset: Node) -> bool:
     return type(offset) is tirx.IntImm and int(offset.value) == 0
 
 
-def _shifted(name: str, old: Node) -> BufferType:
+def _with_offset(name: str, old: Node) -> BufferType:
     return BufferType(
         old.dtype,
         old.storage_scope,

@@ -9,11 +9,12 @@ import pytest
 import tvm
 from tvm import relax
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
 from symalloc.prover.prover import Prover
-from symalloc.relax.emit.function import EmissionError
-from symalloc.relax.emit.module import emit_module
+from symalloc.relax.emit.emit_function import EmissionError
+from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import lower
@@ -75,8 +76,10 @@ def test_what_is_emitted_is_well_formed() -> None:
 
 def test_a_function_without_anything_to_plan_is_left_alone() -> None:
     module = lowered("Calls")
-    program = extract(module, name="m")
-    assert emit_module(module, program, plan_program(program, Prover()))["returns"].same_as(module["returns"])
+    program = extract(module, name="m", handles=True)
+    assert emit_module(module, analyse(program), plan_program(program, Prover()))["returns"].same_as(
+        module["returns"]
+    )
 
 
 def test_planning_twice_changes_nothing() -> None:
@@ -88,14 +91,17 @@ def test_planning_twice_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("planned", "written"), [("Chain", "Branches"), ("Branches", "Chain")])
 def test_a_plan_of_another_function_is_refused(planned: str, written: str) -> None:
-    program = extract(lowered(planned), name="m")
+    program = extract(lowered(planned), name="m", handles=True)
     with pytest.raises(EmissionError):
-        emit_module(lowered(written), program, plan_program(program, Prover()))
+        emit_module(lowered(written), analyse(program), plan_program(program, Prover()))
 
 
 def test_dataflow_blocks_are_refused() -> None:
-    program = extract(lowered("Reshapes"), name="m")
+    program = extract(lowered("Reshapes"), name="m", handles=True)
     with pytest.raises(EmissionError, match="run ToNonDataflow first"):
         emit_module(
-            load_one(SCRIPT, module="Reshapes"), program, plan_program(program, Prover()), shift=False
+            load_one(SCRIPT, module="Reshapes"),
+            analyse(program),
+            plan_program(program, Prover()),
+            shift=False,
         )

@@ -14,7 +14,7 @@ from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.options import GuardKind
-from symalloc.relax.emit.tir_emit import PrimBuilder
+from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node
 from symalloc.size.condition import Condition, conjunction
 
@@ -22,7 +22,7 @@ ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
 
 @dataclass(slots=True, kw_only=True)
-class Check:
+class GuardWriter:
     """Writes the guards of the functions of one module.
 
     `taken` are names that the module's functions have; `kernels` collects, by name, those that are to be

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
-from symalloc.program.model import AllocFresh, If, Operand, TupleValue, Var
-from symalloc.relax.emit.settled import uses
+from symalloc.analysis.interprocedural import analyse
+from symalloc.program.model import AllocFresh, Function, If, Operand, Program, TupleValue, Var
+from symalloc.relax.emit.offset_uses import OffsetUses, offset_uses
 from tests.program.build import U8, Body, param, shape, tensor_of
 
 EVERYWHERE = frozenset(range(8))
 X = param("x", "n")
+
+
+def uses(
+    function: Function, accepts_offset: Callable[[str], Collection[int]], away: Sequence[Var]
+) -> OffsetUses:
+    program = Program(name="m", functions={function.name: function}, kernels={})
+    return offset_uses(analyse(program)[function.name], accepts_offset, away)
 
 
 def fresh(body: Body) -> Var:
@@ -33,8 +41,8 @@ def test_a_kernel_that_takes_offsets_gets_them_where_it_is_called_with_one() -> 
     body.call("copy", X, a)
     body.call("add", a, a, b)
     found = uses(body.finish(), anywhere, [a, b])
-    assert found.settled == frozenset()
-    assert found.shifted == {"copy": {1}, "add": {0, 1, 2}}
+    assert found.needs_zero_offset == frozenset()
+    assert found.offset_parameters == {"copy": {1}, "add": {0, 1, 2}}
 
 
 def test_what_lies_at_offset_zero_is_followed_nowhere() -> None:
@@ -43,7 +51,7 @@ def test_what_lies_at_offset_zero_is_followed_nowhere() -> None:
     body.call("copy", a, b)
     body.packed("some.function", a)
     found = uses(body.finish(), anywhere, [b])
-    assert (found.settled, found.shifted) == (frozenset(), {"copy": {1}})
+    assert (found.needs_zero_offset, found.offset_parameters) == (frozenset(), {"copy": {1}})
 
 
 def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
@@ -52,8 +60,8 @@ def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
     body.call("copy", a, b)
     body.call("update", a)
     found = uses(body.finish(), lambda kernel: {0} if kernel == "copy" else set(), [a, b])
-    assert found.settled == {a, b}
-    assert found.shifted == {}  # `a` reaches `copy` settled
+    assert found.needs_zero_offset == {a, b}
+    assert found.offset_parameters == {}  # `a` reaches `copy` settled
 
 
 def test_a_position_is_shifted_while_one_of_its_tensors_comes_at_an_offset() -> None:
@@ -63,7 +71,7 @@ def test_a_position_is_shifted_while_one_of_its_tensors_comes_at_an_offset() -> 
     body.call("read", b)
     body.packed("some.function", a)
     found = uses(body.finish(), anywhere, [a, b])
-    assert (found.settled, found.shifted) == ({a}, {"read": {0}})
+    assert (found.needs_zero_offset, found.offset_parameters) == ({a}, {"read": {0}})
 
 
 USERS: dict[str, Callable[[Body, Var], object]] = {
@@ -89,7 +97,7 @@ def test_whoever_may_look_at_the_bare_pointer_wants_it_settled(user: str) -> Non
     body.call("copy", X, a)
     USERS[user](body, a)
     found = uses(body.finish(), anywhere, [a, b])
-    assert (found.settled, found.shifted) == ({a}, {})
+    assert (found.needs_zero_offset, found.offset_parameters) == ({a}, {})
 
 
 def test_the_result_and_the_test_of_an_if_are_settled() -> None:
@@ -100,7 +108,7 @@ def test_the_result_and_the_test_of_an_if_are_settled() -> None:
     assert isinstance(branch, If)
     body.blocks[0] = [*before, replace(branch, test=test)]
     found = uses(body.finish(result), anywhere, [test, result, other])
-    assert found.settled == {test, result}
+    assert found.needs_zero_offset == {test, result}
 
 
 @pytest.mark.parametrize("takes", [anywhere, nowhere])
@@ -110,5 +118,5 @@ def test_views_arrive_like_what_they_are_views_of(takes: Callable[[str], frozens
     seen: Operand = body.reshape(body.alias(a), "n", 1)
     body.call("read", seen)
     found = uses(body.finish(), takes, [a])
-    assert found.settled == (frozenset() if takes is anywhere else {a})
-    assert found.shifted == ({"read": {0}} if takes is anywhere else {})
+    assert found.needs_zero_offset == (frozenset() if takes is anywhere else {a})
+    assert found.offset_parameters == ({"read": {0}} if takes is anywhere else {})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import tirx
 
-from symalloc.relax.emit.tir_emit import condition_to_prim, to_prim
+from symalloc.relax.emit.prim_builder import condition_to_prim, to_prim
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, symbol

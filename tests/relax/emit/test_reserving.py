@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.program.model import AllocFresh, Block, If, Text, Var
+from symalloc.program.control_flow import control_flow_graph
+from symalloc.program.model import AllocFresh, Block, Function, If, Text, Var
 from symalloc.program.types import DType, OpaqueType
-from symalloc.relax.emit.first_uses import first_uses
+from symalloc.relax.emit.emit_function import first_uses
 from symalloc.size.expr import ZERO, constant
 
 FLOAT, VOID = DType("float32", 32), OpaqueType()
@@ -38,7 +39,8 @@ def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> 
         arenas=(arena(deep), arena(b, a), arena(inside, late), arena(late, after=a.var), arena()),
         representative={},
     )
-    assert first_uses(plan, block(a, b, outer, late)) == {a.var: [1], outer.var: [0, 2]}
+    function = Function(name="f", params=(), body=block(a, b, outer, late), result_type=VOID, symbols={})
+    assert first_uses(plan, control_flow_graph(function)) == {a.var: [1], outer.var: [0, 2]}
 
 
 def block(*instructions: AllocFresh | If) -> Block:

@@ -13,6 +13,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.linter import Linter
 from symalloc.linter.options import LintOptions
 from symalloc.planner.memory_plan import Guard, Plan
@@ -21,7 +22,7 @@ from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
 from symalloc.program.reading import FileResult
 from symalloc.prover.prover import Prover
-from symalloc.relax.emit.module import emit_module
+from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
@@ -35,13 +36,13 @@ DEFAULT = PlanOptions()
 def planned(name: str, options: PlanOptions = DEFAULT) -> tuple[tvm.IRModule, Program, Mapping[str, Plan]]:
     """The module of that name, lowered, its program, and the plans; no calls are inlined."""
     module = lower(load_one(SCRIPT, module=name), "llvm")
-    program = extract(module, name=name, stage="CallTIRRewrite")
+    program = extract(module, name=name, stage="CallTIRRewrite", handles=True)
     return module, program, plan_program(program, Prover(), options=options)
 
 
 def emitted(name: str, options: PlanOptions = DEFAULT) -> tvm.IRModule:
     module, program, plans = planned(name, options)
-    return emit_module(module, program, plans, guards=options.guards)
+    return emit_module(module, analyse(program), plans, guards=options.guards)
 
 
 def machine(module: tvm.IRModule) -> relax.VirtualMachine:
@@ -97,14 +98,14 @@ def test_no_guard_is_written_where_none_is_wanted() -> None:
     options = PlanOptions(guards="none")
     module, program, plans = planned("FromEmpty", options)
     assert plans["main"].guards
-    assert "assert_op" not in emit_module(module, program, plans, guards="none").script()
+    assert "assert_op" not in emit_module(module, analyse(program), plans, guards="none").script()
 
 
 def test_a_fallback_runs_unplanned_where_the_guard_fails() -> None:
     module, program, plans = planned("Chain")
     few = le(symbol("n"), 4)
     plans = {"main": replace(plans["main"], guards=(Guard(condition=few, check=few),))}
-    written = emit_module(module, program, plans, guards="fallback")
+    written = emit_module(module, analyse(program), plans, guards="fallback")
     assert functions(written) == {"main", "main_unplanned"}
     assert errors(written) == []
     ours, theirs = machine(written), machine(module)
@@ -117,7 +118,7 @@ def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
     module, program, plans = planned("Joined")
     few = le(symbol("n"), 4)
     plans = {"main": replace(plans["main"], guards=(Guard(condition=few, check=few),))}
-    written = emit_module(module, program, plans, guards="fallback")
+    written = emit_module(module, analyse(program), plans, guards="fallback")
     assert errors(written) == []
     built = machine(written)
     for n in (3, 5):  # planned, unplanned
@@ -161,7 +162,7 @@ def test_a_native_guard_survives_dead_code_elimination() -> None:
 @pytest.mark.parametrize("name", ["Branches", "Nested", "Chain", "Tuples", "InPlace"])
 def test_whole_storages_need_no_offsets(name: str) -> None:
     module, program, plans = planned(name, PlanOptions(flavour="storages"))
-    written = emit_module(module, program, plans)
+    written = emit_module(module, analyse(program), plans)
     assert len(plans["main"].arenas) > 1
     kernels = extract(written, name="m").kernels
     assert kernels == extract(module, name="m").kernels
@@ -171,7 +172,7 @@ def test_whole_storages_need_no_offsets(name: str) -> None:
 
 def test_a_storage_is_reserved_where_it_is_first_used() -> None:
     module, program, plans = planned("Chain", PlanOptions(flavour="storages"))
-    written = emit_module(module, program, plans)
+    written = emit_module(module, analyse(program), plans)
     body = extract(written, name="m").functions["main"].body.instructions
     kinds = [type(instruction) for instruction in body]
     assert kinds.count(AllocStorage) == len(plans["main"].arenas) > 1

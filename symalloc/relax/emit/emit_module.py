@@ -1,0 +1,153 @@
+"""Writes the plans of a program into its module: kernels that take offsets, functions, and their variants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import GlobalVar
+from tvm.relax.utils import copy_with_new_vars
+
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.planner.memory_plan import Plan
+from symalloc.planner.options import GuardKind
+from symalloc.program.model import Var
+from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
+from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function, entry_arenas
+from symalloc.relax.emit.entry_symbols import entry_symbols
+from symalloc.relax.emit.guard_calls import GuardWriter
+from symalloc.relax.emit.offset_uses import offset_uses
+from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.ir_types import Node
+from symalloc.relax.rewrite import referenced, without
+
+
+def emit_module(
+    module: tvm.IRModule,
+    analyses: Mapping[str, FunctionAnalysis],
+    plans: Mapping[str, Plan],
+    *,
+    guards: GuardKind = "assert",
+    shift: bool = True,
+) -> tvm.IRModule:
+    """`module` with `plans` written into it; `plans` holds callees before their callers.
+
+    `analyses` are those of the program that was extracted from `module`, with handles.  Without `shift` every
+    tensor that does not start its storage is brought to offset zero: for targets whose kernels have not been
+    seen to take an offset.
+    """
+    emitter = _ModuleWriter(module=module, analyses=analyses, plans=plans, kind=guards, shift=shift)
+    for name, plan in plans.items():
+        if any(arena.placements for arena in plan.arenas):
+            emitter.function(name, plan)
+    return emitter.finished()
+
+
+@dataclass(slots=True, kw_only=True)
+class _ModuleWriter:
+    """`offset_parameters` are the positions at which kernels will be given tensors at an offset, `accepted`
+    those at which they could be.
+    """
+
+    module: tvm.IRModule
+    analyses: Mapping[str, FunctionAnalysis]
+    plans: Mapping[str, Plan]
+    kind: GuardKind
+    shift: bool
+    guards: GuardWriter = field(init=False)
+    written: tvm.IRModule = field(init=False)
+    globals: dict[str, GlobalVar] = field(init=False)
+    callees: dict[str, GlobalVar] = field(default_factory=dict)
+    accepted: dict[str, frozenset[int]] = field(default_factory=dict)
+    offset_parameters: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.globals = {v.name_hint: v for v in self.module.get_global_vars()}
+        self.guards = GuardWriter(kind=self.kind, taken=set(self.globals))
+        self.written = self.module.clone()
+
+    def function(self, name: str, plan: Plan) -> None:
+        """Write the plan of one function into it, and into a variant where callers lend their arenas."""
+        variable = self.globals[name]
+        function = self.module[variable]
+        context = self.context(name, plan, function)
+        if name in self.lent_to:
+            self.callees[name] = self.variant(name, function, plan, context)
+        planned = emit_function(function, self.analyses[name].cfg, plan, context)
+        self.written.update_func(variable, planned)
+
+    @property
+    def lent_to(self) -> frozenset[str]:
+        """The functions that work in a caller's arena."""
+        placements = (p for plan in self.plans.values() for a in plan.arenas for p in a.placements)
+        return frozenset(p.buffer.callee for p in placements if p.buffer.callee is not None)
+
+    def context(self, name: str, plan: Plan, function: relax.Function) -> EmitContext:
+        found = offset_uses(self.analyses[name], self.accepts_offset, _away(plan))
+        for kernel, positions in found.offset_parameters.items():
+            self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
+        fallback = self.kind == "fallback" and any(g.after is None for g in plan.guards)
+        return EmitContext(
+            needs_zero_offset=found.needs_zero_offset,
+            guards=self.guards,
+            callees=self.callees,
+            unplanned=self.unplanned(name, plan, function) if fallback else None,
+        )
+
+    def accepts_offset(self, kernel: str) -> frozenset[int]:
+        """The positions at which `kernel` can be made to take an offset."""
+        if not self.shift:
+            return frozenset()
+        if kernel not in self.globals:
+            raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
+        if kernel not in self.accepted:
+            function = self.module[self.globals[kernel]]
+            is_kernel = isinstance(function, tirx.PrimFunc)
+            self.accepted[kernel] = accepts_offset(function) if is_kernel else frozenset()
+        return self.accepted[kernel]
+
+    def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
+        """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""
+        bare = replace(plan, arenas=(), guards=())
+        written = emit_function(function, self.analyses[name].cfg, bare, EmitContext(guards=self.guards))
+        return self.add(f"{name}_unplanned", copy_with_new_vars(written))
+
+    def variant(self, name: str, function: relax.Function, plan: Plan, context: EmitContext) -> GlobalVar:
+        """Add the variant of a function that works in arenas which its callers bring."""
+        cfg = self.analyses[name].cfg
+        prims = PrimBuilder(dict(entry_symbols(function, cfg.function)))
+        arenas = [
+            relax.Var(f"arena{i}", relax.TensorType([prims(arena.size)], "uint8"))
+            for i, arena in enumerate(entry_arenas(plan))
+        ]
+        written = emit_function(function, cfg, plan, replace(context, arenas=arenas))
+        return self.add(f"{name}_in_arena", copy_with_new_vars(written))
+
+    def add(self, name: str, function: Node) -> GlobalVar:
+        """Add a function that only the module itself calls."""
+        private = function.without_attr("global_symbol")
+        # a builder gives the variable its type; one that held the module would look through all of it
+        variable = relax.BlockBuilder().add_func(private, self.guards.free_name(name))
+        self.written.update_func(variable, private)
+        return variable
+
+    def finished(self) -> tvm.IRModule:
+        """The module, with the kernels that were found wanting, less what nothing refers to any more."""
+        module = self.written
+        for name, kernel in self.guards.kernels.items():
+            module[name] = kernel
+        for name, positions in self.offset_parameters.items():
+            variable = self.globals[name]
+            module.update_func(variable, with_offsets(self.module[variable], positions))
+        for name in self.callees:
+            if self.analyses[name].cfg.function.private and name not in referenced(module):
+                module = without(module, {name})
+        return module
+
+
+def _away(plan: Plan) -> frozenset[Var]:
+    """The allocations that may lie elsewhere than at the start of their storage."""
+    placed = (p for arena in plan.arenas for p in arena.placements)
+    return frozenset(p.buffer.var for p in placed if p.buffer.var is not None and p.offset.as_constant != 0)

@@ -1,0 +1,89 @@
+"""Which tensors their users take at a byte offset, and which need offset zero.
+
+Only a kernel whose buffer accepts an offset takes one.  Everything else may look at the bare pointer: packed
+functions, other Relax functions, operators, constructs that are not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.regions import members, pointees_of
+from symalloc.program.control_flow import PointKind
+from symalloc.program.model import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
+
+_HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetUses:
+    """How tensors that lie at an offset are used.
+
+    `needs_zero_offset`: allocations that some user wants at offset zero.  `offset_parameters`: the positions
+    at which each kernel gets the others.
+    """
+
+    needs_zero_offset: frozenset[Var]
+    offset_parameters: Mapping[str, frozenset[int]]
+
+
+def offset_uses(
+    analysis: FunctionAnalysis, accepts_offset: Callable[[str], Collection[int]], away: Collection[Var]
+) -> OffsetUses:
+    """How the allocations in `away` are used; `accepts_offset` gives the positions at which a kernel takes an
+    offset.
+    """
+    finder = _Finder(analysis, frozenset(away), accepts_offset)
+    for point in analysis.cfg.points:
+        instruction = point.instruction
+        if point.kind is PointKind.EXIT:
+            finder.needs_zero |= finder.held_by(point.operand)
+        elif point.kind is PointKind.BRANCH:  # the machine reads a condition at its pointer
+            finder.need_zero(point.uses)
+        elif isinstance(instruction, CallKernel):
+            finder.kernel(instruction)
+        elif point.kind is PointKind.INSTRUCTION and type(instruction) not in _HANDED_ON:
+            finder.need_zero(point.uses)
+    return OffsetUses(
+        needs_zero_offset=frozenset(finder.needs_zero), offset_parameters=finder.offset_parameters()
+    )
+
+
+@dataclass(slots=True)
+class _Finder:
+    analysis: FunctionAnalysis
+    away: frozenset[Var]
+    accepts_offset: Callable[[str], Collection[int]]
+    needs_zero: set[Var] = field(default_factory=set)
+    calls: dict[tuple[str, int], set[Var]] = field(default_factory=dict)
+
+    def held_by(self, operand: Operand | None) -> set[Var]:
+        """The allocations in `away` that `operand` may be, or hold."""
+        points_to = self.analysis.points_to
+        must, may = pointees_of(points_to.value_of(operand))
+        regions = (points_to.regions[index] for index in members(points_to.resolve(must | may)))
+        roots = (points_to.regions[region.root].var for region in regions)
+        return {var for var in roots if var in self.away}
+
+    def need_zero(self, uses: Collection[Var]) -> None:
+        for var in uses:
+            self.needs_zero |= self.held_by(var)
+
+    def kernel(self, call: CallKernel) -> None:
+        accepting = self.accepts_offset(call.kernel)
+        for position, argument in enumerate(call.arguments):
+            found = self.held_by(argument)
+            if position in accepting and isinstance(argument, Var):
+                self.calls.setdefault((call.kernel, position), set()).update(found)
+            else:
+                self.needs_zero |= found
+
+    def offset_parameters(self) -> dict[str, frozenset[int]]:
+        """Where tensors at an offset arrive, once it is known which need offset zero."""
+        found: dict[str, frozenset[int]] = {}
+        for (kernel, position), arrived in self.calls.items():
+            if arrived - self.needs_zero:
+                found[kernel] = found.get(kernel, frozenset()) | {position}
+        return found

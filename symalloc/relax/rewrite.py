@@ -1,0 +1,108 @@
+"""Rewriting Relax functions binding by binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relax
+
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.model import Instruction
+from symalloc.relax.ir_types import BindingNode, Node, elements
+
+
+def map_functions(
+    module: tvm.IRModule, rewrite: Callable[[str, relax.Function], relax.Function | None]
+) -> tvm.IRModule:
+    """`module` with each Relax function replaced by what `rewrite` makes of it; None leaves it as it is."""
+    changed = module.clone()
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            made = rewrite(variable.name_hint, function)
+            if made is not None:
+                changed.update_func(variable, made)
+    return changed
+
+
+def with_body(
+    function: relax.Function, body: relax.SeqExpr, arguments: Sequence[relax.Var] = ()
+) -> relax.Function:
+    """`function` with another body, and with further parameters behind its own."""
+    return relax.Function(
+        [*function.params, *arguments],
+        body,
+        function.ret_ty,
+        is_pure=function.is_pure,
+        attrs=function.attrs,
+        span=function.span,
+    )
+
+
+def forced_pure(function: relax.Function) -> relax.Function:
+    """`function`, marked as pure where it was: TVM takes calls of packed functions in it for impure."""
+    return function.with_attr("relax.force_pure", True) if function.is_pure else function
+
+
+def referenced(module: tvm.IRModule) -> frozenset[str]:
+    """The names that Relax functions of `module` refer to."""
+    functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
+    return frozenset(v.name_hint for f in functions for v in relax.analysis.all_global_vars(f))
+
+
+def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
+    """`module` less the functions of these names."""
+    kept = {v: f for v, f in module.functions_items() if v.name_hint not in names}
+    return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
+    """The instructions of a function by the address of the variable that TVM's binding binds."""
+    found = {}
+    for instruction in cfg.definitions.values():
+        handle: BindingNode | None = instruction.handle  # type: ignore[assignment]
+        if handle is not None:
+            found[handle.var.__chandle__()] = instruction
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class BindingRewriter:
+    """Rebuilds sequences of bindings; a subclass says in `rewrite` what stands for a binding.
+
+    The branches of an If are rebuilt as well.
+    """
+
+    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        """The bindings that stand for `binding`."""
+        return [self.branches(binding) if type(binding.value) is relax.If else binding]
+
+    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
+        """`seq` rebuilt, behind the bindings `entry`."""
+        blocks = [self.block(block) for block in elements(seq.blocks)]
+        if entry:
+            blocks.insert(0, relax.BindingBlock(list(entry)))
+        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
+
+    def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        """A block rebuilt."""
+        return type(block)([new for old in elements(block.bindings) for new in self.rewrite(old)])
+
+    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """One side of an If rebuilt."""
+        return self.sequence(seq)
+
+    def branches(self, binding: BindingNode) -> relax.VarBinding:
+        """The binding of an If rebuilt."""
+        value = binding.value
+        sides = (self.branch(value.true_branch), self.branch(value.false_branch))
+        chosen = relax.If(value.cond, *sides, value.span)
+        return relax.VarBinding(binding.var, self.builder.normalize(chosen))
+
+    def bind(self, name: str, value: Node) -> relax.VarBinding:
+        """A binding of `value` to a new variable."""
+        value = self.builder.normalize(value)
+        return relax.VarBinding(relax.Var(name, value.ty), value)
