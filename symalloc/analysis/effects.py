@@ -26,6 +26,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.operands import tensor_type, variables_in, variables_of
+from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING
 
 
 class Effect(NamedTuple):
@@ -49,17 +50,6 @@ class Effect(NamedTuple):
 
 
 NO_EFFECT = Effect()
-
-# operators that are there still where memory is planned: they look at shapes, or copy to another device
-_LOOKING = frozenset(
-    {
-        "relax.shape_of",
-        "relax.shape_to_tensor",
-        "relax.size",
-        "relax.tensor_to_shape",
-        "relax.to_vdevice",
-    }
-)
 
 
 def effects(
@@ -201,7 +191,7 @@ class _Reader:
 
     def call_operator(self, call: CallOperator) -> Effect:
         reads, may = self.all_of(call.arguments)
-        return Effect(reads, may, captures=0 if call.name in _LOOKING else reads | may)
+        return Effect(reads, may, captures=0 if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may)
 
     def not_understood(self, construct: NotUnderstood) -> Effect:
         reads, may = self.all_of(construct.reads)

@@ -30,6 +30,7 @@ from symalloc.program.model import (
     Operand,
     Program,
 )
+from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import Type
 from symalloc.size.expr import ZERO, Expr
 
@@ -39,22 +40,6 @@ Heedless = Mapping[str, frozenset[int]]
 """By function, the leaves of its parameters whose byte offset something in it ignores or refuses."""
 
 _NONE: frozenset[int] = frozenset()
-# these respect a byte offset, or touch no element
-_HEEDFUL = frozenset(
-    {
-        "relax.run.nonzero",
-        "relax.run.print",
-        "relax.run.unique",
-        "vm.builtin.check_tensor_info",
-        "vm.builtin.debug_print",
-        "vm.builtin.match_shape",
-        "vm.builtin.null_value",
-        "vm.builtin.shape_of",
-        "vm.builtin.to_device",
-    }
-)
-# these are known to ignore it
-_HEEDLESS = ("tvm.contrib.sort.", "vm.builtin.tensor_to_shape", "vm.builtin.read_if_cond")
 
 
 def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
@@ -84,8 +69,9 @@ def _given(scene: Scene, step: ProgramPoint) -> Iterator[tuple[Operand, Expr, st
     match instruction:
         case If(test=test) if step.kind is PointKind.BRANCH:
             yield from ((test, offset, None) for offset in carried(points_to, test))
-        case CallPacked(name=name, arguments=arguments) if name not in _HEEDFUL:
-            doubt = None if name.startswith(_HEEDLESS) else f"`{name}` may add the offset to the pointer"
+        case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset != "respected":
+            ignored = packed_function(name).byte_offset == "ignored"
+            doubt = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
                 yield from ((argument, offset, doubt) for offset in carried(points_to, argument))
         case CallFunction(name=name, arguments=arguments):
@@ -102,7 +88,7 @@ def _unheeded(
     match step.instruction:
         case If(test=test) if step.kind is PointKind.BRANCH:
             yield from leaves_of(points_to.value_of(test))
-        case CallPacked(name=name, arguments=arguments) if name.startswith(_HEEDLESS):
+        case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset == "ignored":
             for argument in arguments:
                 yield from leaves_of(points_to.value_of(argument))
         case CallKernel() | CallTIR() as call:

@@ -1,4 +1,4 @@
-"""Packed functions: what is known of those in TVM's runtime, and of any other by its declared result."""
+"""Packed functions: those that are operations of the program, and calls of all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symalloc.program.model import (
     Ownership,
     TakeField,
 )
-from symalloc.program.types import Type
+from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import (
     ensure_zero_offset,
@@ -42,21 +42,16 @@ def call_packed(
         return CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
     if name in _CLOSURES:
         return context.not_understood(head, "a call of a closure", arguments)
+    known = packed_function(name)
     return CallPacked(
         **head,
         name=name,
         arguments=context.operands(arguments),
-        ownership=_ownership(name, head["var"].type),
-        pure=pure or name in _READ_ONLY,
-        writes=_WRITES.get(name, frozenset()),
-        may_capture=not pure and name not in _KEEPS_NOTHING,
+        ownership=known.ownership if holds_memory(head["var"].type) else Ownership.FRESH,
+        pure=pure or known.reads_only,
+        writes=known.writes,
+        may_capture=not pure and known.may_capture,
     )
-
-
-def _ownership(name: str, result: Type) -> Ownership:
-    if not holds_memory(result) or name in _FRESH:
-        return Ownership.FRESH
-    return Ownership.ARGUMENT if name in _RETURNS_ARGUMENT else Ownership.UNKNOWN
 
 
 @takes(1)
@@ -117,68 +112,3 @@ _SPECIAL: Mapping[str, Handler] = {
     "vm.builtin.tuple_getitem": _take_field,
 }
 _CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
-# The lists below follow the definitions in TVM's runtime (src/runtime/vm/*.cc, relax/op/{base,set}.py).
-_FRESH = frozenset(
-    {
-        "relax.run.nonzero",
-        "relax.run.shape_to_tensor",
-        "relax.run.unique",
-        "vm.builtin.alloc_shape_heap",
-        "vm.builtin.attention_kv_cache_attention_with_fused_qkv",
-        "vm.builtin.attention_kv_cache_attention_with_shared_kv",
-        "vm.builtin.attention_kv_cache_cross_attention",
-        "vm.builtin.attention_kv_cache_create",
-        "vm.builtin.attention_kv_cache_self_attention",
-        "vm.builtin.multinomial_from_uniform",
-        "vm.builtin.null_value",
-        "vm.builtin.paged_attention_kv_cache_create",
-        "vm.builtin.rnn_state_create",
-        "vm.builtin.to_device",
-    }
-)
-_RETURNS_ARGUMENT = frozenset(
-    {
-        "vm.builtin.attention_kv_cache_append",
-        "vm.builtin.attention_kv_cache_append_mla_kv",
-        "vm.builtin.attention_kv_cache_merge_attn_output_inplace",
-        "vm.builtin.attention_kv_cache_update",
-        "vm.builtin.attention_kv_cache_window_override",
-        "vm.builtin.attention_kv_cache_window_override_with_sinks",
-        "vm.builtin.rnn_state_set",
-    }
-)
-_READ_ONLY = frozenset(
-    {
-        "relax.run.nonzero",
-        "relax.run.print",
-        "relax.run.shape_to_tensor",
-        "relax.run.unique",
-        "vm.builtin.check_func_info",
-        "vm.builtin.check_prim_value_info",
-        "vm.builtin.check_shape_info",
-        "vm.builtin.check_string_info",
-        "vm.builtin.check_tensor_info",
-        "vm.builtin.check_tuple_info",
-        "vm.builtin.debug_print",
-        "vm.builtin.match_prim_value",
-        "vm.builtin.match_shape",
-        "vm.builtin.multinomial_from_uniform",
-        "vm.builtin.read_if_cond",
-        "vm.builtin.sample_top_p_from_logits",
-        "vm.builtin.shape_of",
-        "vm.builtin.tensor_to_shape",
-        "vm.builtin.to_device",
-    }
-)
-# argument indices that these write; what is not here is judged by purity alone
-_WRITES: Mapping[str, frozenset[int]] = {
-    "vm.builtin.apply_presence_and_frequency_penalty": frozenset({0}),
-    "vm.builtin.apply_repetition_penalty": frozenset({0}),
-    "vm.builtin.apply_softmax_with_temperature": frozenset({0}),
-    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": frozenset({4}),
-    "vm.builtin.attention_kv_cache_attention_with_shared_kv": frozenset({5}),
-    "vm.builtin.attention_kv_cache_cross_attention": frozenset({4, 5}),
-    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": frozenset({1, 2}),
-    "vm.builtin.attention_kv_cache_self_attention": frozenset({6, 7}),
-}
-_KEEPS_NOTHING = _FRESH | _RETURNS_ARGUMENT | _READ_ONLY | _WRITES.keys()

@@ -1,0 +1,116 @@
+"""What TVM's packed functions and operators do to memory: the one place to say it.
+
+A function that is not listed here is judged by its declared result: it may return, capture, and (unless it is
+pure) write whatever it is given.  The rows follow the definitions in TVM's runtime (src/runtime/vm/*.cc,
+relax/op/{base,set}.py).  A function that is an operation of the program itself (a view, a tuple, a storage)
+is translated in `symalloc.relax.extract.packed`, whatever stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from symalloc.program.model import Ownership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedFunction:
+    """What is known of one packed function.
+
+    `ownership` is that of its result.  `writes` holds the indices of the arguments that it is known to write;
+    `reads_only`: it writes none.  `may_capture`: it may hold on to an argument when it is over.
+    `byte_offset`: whether it adds the byte offset of a tensor to its pointer (or looks at no element).
+    `allocates`: it may take memory of the virtual machine.
+    """
+
+    ownership: Ownership = Ownership.UNKNOWN
+    writes: frozenset[int] = frozenset()
+    reads_only: bool = False
+    may_capture: bool = False
+    byte_offset: Literal["respected", "ignored", "unknown"] = "unknown"
+    allocates: bool = True
+
+
+def packed_function(name: str) -> PackedFunction:
+    """What is known of the packed function `name`."""
+    found = _PACKED_FUNCTIONS.get(name)
+    if found is None:
+        found = next((row for prefix, row in _FAMILIES.items() if name.startswith(prefix)), _UNKNOWN)
+    return found
+
+
+# operators that are there still where memory is planned: they look at shapes, or copy to another device
+OPERATORS_THAT_CAPTURE_NOTHING = frozenset(
+    {
+        "relax.shape_of",
+        "relax.shape_to_tensor",
+        "relax.size",
+        "relax.tensor_to_shape",
+        "relax.to_vdevice",
+    }
+)
+
+_UNKNOWN = PackedFunction(may_capture=True)
+_FRESH = PackedFunction(ownership=Ownership.FRESH)
+_ARGUMENT = PackedFunction(ownership=Ownership.ARGUMENT)
+_READS = PackedFunction(reads_only=True)
+_FRESH_READS = PackedFunction(ownership=Ownership.FRESH, reads_only=True)
+_FRESH_RESPECTS = PackedFunction(ownership=Ownership.FRESH, reads_only=True, byte_offset="respected")
+_LOOKS = PackedFunction(reads_only=True, byte_offset="respected")
+_CHECKS = PackedFunction(reads_only=True, allocates=False)
+_IGNORES = PackedFunction(reads_only=True, byte_offset="ignored")
+
+
+def _writes(*indices: int, ownership: Ownership = Ownership.UNKNOWN) -> PackedFunction:
+    return PackedFunction(writes=frozenset(indices), ownership=ownership)
+
+
+_PACKED_FUNCTIONS: Mapping[str, PackedFunction] = {
+    "relax.run.assert_op": PackedFunction(reads_only=True, allocates=False),
+    "relax.run.nonzero": _FRESH_RESPECTS,
+    "relax.run.print": _LOOKS,
+    "relax.run.shape_to_tensor": _FRESH_READS,
+    "relax.run.unique": _FRESH_RESPECTS,
+    "vm.builtin.alloc_shape_heap": _FRESH,
+    "vm.builtin.apply_presence_and_frequency_penalty": _writes(0),
+    "vm.builtin.apply_repetition_penalty": _writes(0),
+    "vm.builtin.apply_softmax_with_temperature": _writes(0),
+    "vm.builtin.attention_kv_cache_append": _ARGUMENT,
+    "vm.builtin.attention_kv_cache_append_mla_kv": _ARGUMENT,
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": _writes(4, ownership=Ownership.FRESH),
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": _writes(5, ownership=Ownership.FRESH),
+    "vm.builtin.attention_kv_cache_create": _FRESH,
+    "vm.builtin.attention_kv_cache_cross_attention": _writes(4, 5, ownership=Ownership.FRESH),
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": _writes(1, 2, ownership=Ownership.ARGUMENT),
+    "vm.builtin.attention_kv_cache_self_attention": _writes(6, 7, ownership=Ownership.FRESH),
+    "vm.builtin.attention_kv_cache_update": _ARGUMENT,
+    "vm.builtin.attention_kv_cache_window_override": _ARGUMENT,
+    "vm.builtin.attention_kv_cache_window_override_with_sinks": _ARGUMENT,
+    "vm.builtin.check_func_info": _READS,
+    "vm.builtin.check_prim_value_info": _READS,
+    "vm.builtin.check_shape_info": _CHECKS,
+    "vm.builtin.check_string_info": _READS,
+    "vm.builtin.check_tensor_info": PackedFunction(reads_only=True, byte_offset="respected", allocates=False),
+    "vm.builtin.check_tuple_info": _READS,
+    "vm.builtin.debug_print": _LOOKS,
+    "vm.builtin.make_prim_value": _CHECKS,
+    "vm.builtin.make_shape": _CHECKS,
+    "vm.builtin.match_prim_value": _CHECKS,
+    "vm.builtin.match_shape": PackedFunction(reads_only=True, byte_offset="respected", allocates=False),
+    "vm.builtin.multinomial_from_uniform": _FRESH_READS,
+    "vm.builtin.null_value": PackedFunction(ownership=Ownership.FRESH, byte_offset="respected"),
+    "vm.builtin.paged_attention_kv_cache_create": _FRESH,
+    "vm.builtin.read_if_cond": _IGNORES,
+    "vm.builtin.rnn_state_create": _FRESH,
+    "vm.builtin.rnn_state_set": _ARGUMENT,
+    "vm.builtin.sample_top_p_from_logits": _READS,
+    "vm.builtin.shape_of": _LOOKS,
+    "vm.builtin.tensor_to_shape": _IGNORES,
+    "vm.builtin.to_device": _FRESH_RESPECTS,
+}
+# by the beginning of their names
+_FAMILIES: Mapping[str, PackedFunction] = {
+    "tvm.contrib.sort.": PackedFunction(may_capture=True, byte_offset="ignored"),
+}
