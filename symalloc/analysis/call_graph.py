@@ -1,26 +1,23 @@
-"""Which functions of a program call which, and which come back to themselves."""
+"""The call graph of a program, and the functions in it that come back to themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import (
     CallFunction,
     CallPacked,
-    FunctionRef,
-    Instruction,
     NotUnderstood,
-    TupleValue,
 )
-from symalloc.program.operands import operands_of
+from symalloc.program.operands import function_references, operands_of
 
 _CALLS = frozenset({CallFunction, CallPacked, NotUnderstood})  # the last two may call what they are given
 
 
-def call_graph(flows: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
+def call_graph(graphs: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
     """For each function the functions of the program that it calls, or hands to something that may."""
-    return {name: _called(cfg) & flows.keys() for name, cfg in flows.items()}
+    return {name: _called(cfg) & graphs.keys() for name, cfg in graphs.items()}
 
 
 def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
@@ -59,22 +56,11 @@ def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
 
 def _called(cfg: ControlFlowGraph) -> set[str]:
     found: set[str] = set()
-    for step in cfg.points:
-        if type(step.instruction) not in _CALLS:
+    for _, instruction in cfg.instructions:
+        if type(instruction) not in _CALLS:
             continue
-        if isinstance(step.instruction, CallFunction):
-            found.add(step.instruction.name)
-        elif step.instruction is not None:
-            found.update(_referred(step.instruction))
+        if isinstance(instruction, CallFunction):
+            found.add(instruction.name)
+        else:
+            found.update(function_references(operands_of(instruction)))
     return found
-
-
-def _referred(instruction: Instruction) -> Iterator[str]:
-    """The functions among the operands."""
-    pending = list(operands_of(instruction))
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, FunctionRef):
-            yield operand.name
-        elif isinstance(operand, TupleValue):
-            pending.extend(operand.items)

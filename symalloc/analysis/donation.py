@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
 from symalloc.analysis.summary import align
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import (
     Alias,
     Function,
@@ -108,7 +107,7 @@ def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the result, in order."""
     result = points_to.cfg.function.body.result
     kind = type_of(result)
-    makers = _makers(points_to.cfg)
+    makers = points_to.cfg.definitions
     return tuple(
         Leaf(
             path=path,
@@ -126,14 +125,6 @@ def _leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int,
         return
     for index, field in enumerate(kind.fields):
         yield from _leaves(field, (*path, index))
-
-
-def _makers(cfg: ControlFlowGraph) -> Mapping[Var, Instruction]:
-    return {
-        s.instruction.var: s.instruction
-        for s in cfg.points
-        if s.instruction and s.kind is PointKind.INSTRUCTION
-    }
 
 
 def _names(value: Operand, path: tuple[int, ...], makers: Mapping[Var, Instruction]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which regions each step of a function reads and writes."""
+"""Effects: the regions that each program point reads, writes and captures; and from that, what escapes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import members, pointees_of
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary, align
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.model import (
@@ -17,7 +18,7 @@ from symalloc.program.model import (
     CallOperator,
     CallPacked,
     CallTIR,
-    Function,
+    Instruction,
     KernelBuffer,
     NotUnderstood,
     Operand,
@@ -25,126 +26,129 @@ from symalloc.program.model import (
     Program,
     Var,
 )
-from symalloc.program.operands import tensor_type, variables_in, variables_of
+from symalloc.program.operands import tensor_type
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING
 
 
 class Effect(NamedTuple):
-    """What one step does to regions; `may_` where a function of unknown ownership stands between.
+    """The effect of one point on regions; `may_` where a function of unknown ownership stands between.
 
-    `may_defs` are arguments of a function that is not known to write but may: one that holds nothing yet
-    counts as written, for it makes no sense to hand over memory without content otherwise.  `defs` are
-    regions that come into being filled.  `must_defs` are regions of which every byte is written, on every
-    path through the step: what they held before is needed by nobody behind it.  `captures` are regions that
-    the callee may hold on to when the step is over, other than by returning them as far as is known.
+    `defs` are regions that come into being filled.  `may_defs` are arguments of a function that is not known
+    to write but may: one that holds nothing yet counts as written, for it makes no sense to hand over memory
+    without content otherwise.  `must_defs` (kills) are regions of which every byte is written, on every path
+    through the point: nobody behind it needs what they held before.  `captures` are regions that the callee
+    may hold on to when the point is over, other than by returning them as far as is known.
     """
 
-    reads: int = 0
-    may_reads: int = 0
-    writes: int = 0
-    may_writes: int = 0
-    may_defs: int = 0
-    defs: int = 0
-    must_defs: int = 0
-    captures: int = 0
+    reads: RegionSet = NO_REGIONS
+    may_reads: RegionSet = NO_REGIONS
+    writes: RegionSet = NO_REGIONS
+    may_writes: RegionSet = NO_REGIONS
+    may_defs: RegionSet = NO_REGIONS
+    defs: RegionSet = NO_REGIONS
+    must_defs: RegionSet = NO_REGIONS
+    captures: RegionSet = NO_REGIONS
+
+    @property
+    def written(self) -> RegionSet:
+        """All that may hold content of this point behind it."""
+        return self.writes | self.may_writes | self.may_defs | self.defs
+
+    @property
+    def touched(self) -> RegionSet:
+        """All that may be read or written."""
+        return self.reads | self.may_reads | self.written
 
 
 NO_EFFECT = Effect()
 
 
-def effects(
+def find_effects(
     program: Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
 ) -> Sequence[Effect]:
-    """The effect of every step of `points_to.cfg`."""
-    reader = _Reader(program, points_to, summaries)
-    return [reader.effect(index, step) for index, step in enumerate(points_to.cfg.points)]
+    """The effect of every point of `points_to.cfg`."""
+    reader = _EffectReader(program, points_to, summaries)
+    return [reader.effect(index, point) for index, point in enumerate(points_to.cfg.points)]
 
 
-class _Reader:
+class _EffectReader:
+    """Reads point after point; `filled` are the regions that hold content so far, on some path."""
+
     def __init__(
         self, program: Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
     ) -> None:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.tensors = ~points_to.storages
-        self.filled = 0
+        self.filled = NO_REGIONS
 
     @cached_property
     def used(self) -> frozenset[Var]:
-        """The variables that something refers to."""
-        steps = self.points_to.cfg.points
-        named = (v for s in steps if s.instruction is not None for v in variables_of(s.instruction))
-        yielded = (v for s in steps if s.operand is not None for v in variables_in(s.operand))
-        return frozenset((*named, *yielded))
+        """The variables that some point refers to."""
+        return frozenset(var for point in self.points_to.cfg.points for var in point.uses)
 
-    def effect(self, index: int, step: ProgramPoint) -> Effect:
-        if step.kind is PointKind.EXIT:
-            return Effect(*self.all_of((step.operand,)))
-        instruction = step.instruction
-        if step.kind is PointKind.BRANCH:
-            return Effect(*self.all_of((instruction.test,)))  # type: ignore[union-attr]
-        handler = _EFFECTS.get(type(instruction)) if step.kind is PointKind.INSTRUCTION else None
-        if handler is None:
-            return NO_EFFECT
-        found = handler(self, instruction)
-        made = self.points_to.defs[index]
-        self.filled |= found.writes | found.may_writes | found.may_defs | made
-        return found._replace(defs=made) if made else found
+    def effect(self, index: int, point: ProgramPoint) -> Effect:
+        if point.kind is PointKind.INSTRUCTION:
+            handler = _EFFECTS.get(type(point.instruction))
+            if handler is None:
+                return NO_EFFECT
+            found = handler(self, point.instruction)
+            made = self.points_to.defs[index]
+            found = found._replace(defs=made) if made else found
+            self.filled |= found.written
+            return found
+        if point.kind is PointKind.EXIT:
+            return Effect(*self.regions((point.operand,)))
+        return Effect(*self.regions(point.uses)) if point.kind is PointKind.BRANCH else NO_EFFECT
 
-    def bits(self, operand: Operand | None) -> tuple[int, int]:
-        must, may = pointees_of(self.points_to.value_of(operand))
-        return must & self.tensors, may & self.tensors
-
-    def all_of(self, operands: Sequence[Operand | None]) -> tuple[int, int]:
-        must = may = 0
+    def regions(self, operands: Sequence[Operand | None]) -> tuple[RegionSet, RegionSet]:
+        """The tensors that operands point to: (must, may)."""
+        must = may = NO_REGIONS
         for operand in operands:
-            a, b = self.bits(operand)
+            a, b = pointees_of(self.points_to.value_of(operand))
             must, may = must | a, may | b
-        return must, may
+        return must & self.tensors, may & self.tensors
 
     def call_kernel(self, call: CallKernel) -> Effect:
         kernel = self.program.kernels.get(call.kernel)
         if kernel is None:
-            reads, may = self.all_of(call.arguments)
+            reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
-        reads = may_reads = writes = may_writes = covers = 0
+        reads = may_reads = writes = may_writes = must_defs = NO_REGIONS
         for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
             if not isinstance(parameter, KernelBuffer):
                 continue
-            must, may = self.bits(argument)
+            must, may = self.regions((argument,))
             if parameter.reads:
                 reads, may_reads = reads | must, may_reads | may
             if parameter.writes:
                 writes, may_writes = writes | must, may_writes | may
-            if parameter.must_def and not may:
-                covers |= self.whole(must, argument)
-        return Effect(reads, may_reads, writes, may_writes, 0, 0, covers)
+            if parameter.must_def and not may and self.is_whole(must, argument):
+                must_defs |= must
+        return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs)
 
-    def whole(self, must: int, argument: Operand) -> int:
-        """`must`, where that is one region, as large as the tensor `argument`, whatever the path."""
-        if not must or must & (must - 1):
-            return 0
-        region = self.points_to.regions[must.bit_length() - 1]
-        if region.path:
-            return 0
+    def is_whole(self, must: RegionSet, argument: Operand) -> bool:
+        """Whether `must` is one region, as large as the tensor `argument`, whatever the path."""
+        only = only_member(must)
+        if only is None or self.points_to.regions[only].path:
+            return False
+        region = self.points_to.regions[only]
         if region.var is argument:
-            return must
+            return True
         kind = tensor_type(argument)
-        if kind is None or region.nbytes is None or region.nbytes != kind.nbytes:
-            return 0
-        return must
+        return kind is not None and region.nbytes is not None and region.nbytes == kind.nbytes
 
     def call_tir(self, call: CallTIR) -> Effect:
         writes = [call.inputs[i] for i in call.inplace if i is not None and 0 <= i < len(call.inputs)]
-        return Effect(*self.all_of(call.inputs), *self.all_of(writes))
+        return Effect(*self.regions(call.inputs), *self.regions(writes))
 
     def call_packed(self, call: CallPacked) -> Effect:
-        reads, may = self.all_of(call.arguments)
+        reads, may = self.regions(call.arguments)
         writes = [a for index, a in enumerate(call.arguments) if index in call.writes]
-        fills = 0 if call.pure or call.writes else reads
-        keeps = reads | may if self.may_keep(call, reads) else 0
-        return Effect(reads, may, *self.all_of(writes), may_defs=fills, captures=keeps)
+        may_defs = NO_REGIONS if call.pure or call.writes else reads
+        captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
+        return Effect(reads, may, *self.regions(writes), may_defs=may_defs, captures=captures)
 
-    def may_keep(self, call: CallPacked, reads: int) -> bool:
+    def may_capture(self, call: CallPacked, reads: RegionSet) -> bool:
         """Whether a packed function may hold on to its arguments, or hand one back.
 
         One that is given memory without content fills it, as libraries do: what keeps tensors is given some.
@@ -155,54 +159,80 @@ class _Reader:
             return True
         if not unknown and not call.may_capture:
             return False
-        holding = self.points_to.resolve(self.filled)
-        return not any(self.is_empty(region, holding) for region in members(self.points_to.resolve(reads)))
+        filled = self.points_to.resolve(self.filled)
+        return not any(self.is_empty(region, filled) for region in members(self.points_to.resolve(reads)))
 
-    def is_empty(self, region: int, holding: int) -> bool:
+    def is_empty(self, number: int, filled: RegionSet) -> bool:
         """Whether nothing so far has written what an R.builtin.alloc_tensor made."""
-        allocated = isinstance(self.points_to.regions[region].instruction, AllocFresh)
-        return allocated and not holding & (
-            self.points_to.ancestors[region] | self.points_to.descendants[region]
-        )
+        points_to = self.points_to
+        if not isinstance(points_to.regions[number].instruction, AllocFresh):
+            return False
+        return not filled & (points_to.ancestors[number] | points_to.descendants[number])
 
     def call_function(self, call: CallFunction) -> Effect:
-        reads, may = self.all_of(call.arguments)
+        reads, may_reads = self.regions(call.arguments)
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
-            return Effect(reads, may, captures=reads | may)
-        writes, may_writes, keeps = self.handled(summary, callee, call)
-        return Effect(reads, may, writes, may_writes, captures=keeps)
-
-    def handled(self, summary: FunctionSummary, callee: Function, call: CallFunction) -> tuple[int, int, int]:
-        """What of the caller's memory the callee writes, surely and perhaps, and what it may keep."""
+            return Effect(reads, may_reads, captures=reads | may_reads)
         if not (summary.writes or summary.may_writes or summary.captures):
-            return 0, 0, 0
+            return Effect(reads, may_reads)
         pairs = zip(call.arguments, callee.params, strict=True)
-        cells = [cell for a, param in pairs for cell in align(self.points_to.value_of(a), param.type)]
-        writes = may = keeps = 0
-        for leaf, cell in enumerate(cells):
-            if summary.writes >> leaf & 1:
-                writes, may = writes | cell.must, may | cell.may
-            elif summary.may_writes >> leaf & 1:
-                may |= cell.must | cell.may
-            if summary.captures >> leaf & 1:
-                keeps |= cell.must | cell.may
-        return writes & self.tensors, may & self.tensors, keeps & self.tensors
+        leaves = [leaf for a, param in pairs for leaf in align(self.points_to.value_of(a), param.type)]
+        writes = may_writes = captures = NO_REGIONS
+        for number, leaf in enumerate(leaves):
+            if contains(summary.writes, number):
+                writes, may_writes = writes | leaf.must, may_writes | leaf.may
+            elif contains(summary.may_writes, number):
+                may_writes |= leaf.must | leaf.may
+            if contains(summary.captures, number):
+                captures |= leaf.must | leaf.may
+        tensors = self.tensors
+        return Effect(reads, may_reads, writes & tensors, may_writes & tensors, captures=captures & tensors)
 
     def call_operator(self, call: CallOperator) -> Effect:
-        reads, may = self.all_of(call.arguments)
-        return Effect(reads, may, captures=0 if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may)
+        reads, may = self.regions(call.arguments)
+        captures = NO_REGIONS if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may
+        return Effect(reads, may, captures=captures)
 
     def not_understood(self, construct: NotUnderstood) -> Effect:
-        reads, may = self.all_of(construct.reads)
+        reads, may = self.regions(construct.reads)
         return Effect(reads, may, captures=reads | may)
 
 
-_EFFECTS: dict[type, Callable[[_Reader, Any], Effect]] = {
-    CallFunction: _Reader.call_function,
-    CallKernel: _Reader.call_kernel,
-    CallOperator: _Reader.call_operator,
-    CallPacked: _Reader.call_packed,
-    CallTIR: _Reader.call_tir,
-    NotUnderstood: _Reader.not_understood,
+_EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
+    CallFunction: _EffectReader.call_function,
+    CallKernel: _EffectReader.call_kernel,
+    CallOperator: _EffectReader.call_operator,
+    CallPacked: _EffectReader.call_packed,
+    CallTIR: _EffectReader.call_tir,
+    NotUnderstood: _EffectReader.not_understood,
 }
+
+
+def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int, str]:
+    """The reason for each root that may be reached from outside when the function is over.
+
+    The function returns it, or hands it to something that may keep or return it.  Such memory cannot lie in
+    an arena that the next call, or another function, uses again.
+    """
+    found: dict[int, str] = {}
+    for point, effect in zip(points_to.cfg.points, effects, strict=True):
+        if effect.captures and point.instruction is not None:
+            for root in points_to.roots(effect.captures):
+                found.setdefault(root, _reason(point.instruction))
+    for root in points_to.roots(points_to.regions_of(points_to.cfg.points[-1].operand)):
+        found.setdefault(root, "it is returned")
+    return found
+
+
+def _reason(keeper: Instruction) -> str:
+    match keeper:
+        case CallPacked(name=name):
+            return f"the packed function `{name}` may keep or return it"
+        case CallOperator(name=name):
+            return f"the operator `{name}` is not lowered"
+        case CallFunction(name=name):
+            return f"the function `{name}` may keep it"
+        case NotUnderstood(what=what):
+            return f"it is handed to a construct that is not understood ({what})"
+    return "something may keep it"

@@ -1,8 +1,7 @@
-"""What is known at each step of a function, because it was checked before and stops the program
-otherwise.
+"""Facts: conditions that hold at a program point, because a check before it stops the program otherwise.
 
 Facts come from asserts, from R.match_cast, from the test of an If on its branches, and from kernels that
-compare the shapes of their arguments.  A fact holds behind the step it comes from, on the branch it comes
+compare the shapes of their arguments.  A fact holds behind the point it comes from, on the branch it comes
 from, nowhere else.
 """
 
@@ -11,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.analysis.kernel_call import arguments_of, asserted, kernel_facts
+from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
+from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.casts import read_cast
-from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
-from symalloc.program.shapes import TypeNumbers
+from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import ShapeType, TensorType, TupleType, Type
 from symalloc.size.condition import And, Condition, ge, negate
 from symalloc.size.expr import Expr
@@ -45,7 +45,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionFacts:
-    """`before[i]` is known when step i starts.
+    """The facts of one function; `before[i]` hold in front of point i.
 
     `entry` holds on entry to the function.  `definitions` gives the symbols that casts bind, in terms of
     those that the parameters bind, where it is known.
@@ -56,53 +56,47 @@ class FunctionFacts:
     definitions: Mapping[str, Expr]
 
 
-def facts_of(cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> FunctionFacts:
-    """The facts at every step of a function."""
-    return _Collector(cfg, kernels, numbers).collect()
+def facts_of(cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbering) -> FunctionFacts:
+    """The facts at every point of a function."""
+    problem = _FactProblem(cfg, kernels, numbers)
+    before = forward(problem, Facts()).before
+    return FunctionFacts(before=before, entry=entry_facts(cfg.function), definitions=problem.definitions)
 
 
-_TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
-"""What instructions something is known behind."""
+class _FactProblem(DataflowProblem[Facts]):
+    """A join keeps the facts from in front of the If, and no more."""
 
-
-class _Collector:
-    def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbers) -> None:
-        self.cfg, self.kernels, self.numbers = cfg, kernels, numbers
+    def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbering) -> None:
+        super().__init__(cfg)
+        self.kernels, self.numbers = kernels, numbers
         self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
+        self.outside: dict[int, Facts] = {}
 
-    def collect(self) -> FunctionFacts:
-        current = Facts()
-        before: list[Facts] = []
-        outside: list[Facts] = []
-        for step in self.cfg.points:
-            before.append(current)
-            if step.kind is PointKind.INSTRUCTION:
-                if type(step.instruction) in _TELLING:
-                    current = self.behind(step, current)
-            elif step.kind is PointKind.BRANCH:
-                outside.append(current)
-                current = current.with_guards(self.test(step, holds=True))
-            elif step.kind is PointKind.ELSE:
-                current = outside[-1].with_guards(self.test(step, holds=False))
-            elif step.kind is PointKind.JOIN:
-                current = outside.pop()
-        entry = entry_facts(self.cfg.function)
-        return FunctionFacts(before=before, entry=entry, definitions=self.definitions)
-
-    def behind(self, step: ProgramPoint, facts: Facts) -> Facts:
-        """What is known behind a step."""
-        match step.instruction:
+    def transfer(self, point: int, state: Facts) -> Facts:
+        match self.cfg.points[point].instruction:
             case CallKernel() | CallTIR() as call:
-                return facts.with_calls(self.compared(call)).with_guards(self.asserted(call))
+                return state.with_calls(self.compared(call)).with_guards(self.asserted(call))
             case Assert(condition=condition) if condition is not None:
-                return facts.with_guards(_parts(condition.substitute(self.definitions)))
+                return state.with_guards(_parts(condition.substitute(self.definitions)))
             case MatchCast() as cast:
-                return self.behind_cast(cast, facts)
-        return facts
+                return self.behind_cast(cast, state)
+        return state
+
+    def edge(self, branch: int, state: Facts, *, then: bool) -> Facts:
+        self.outside[branch] = state
+        instruction = self.cfg.points[branch].instruction
+        condition = instruction.condition if isinstance(instruction, If) else None
+        if condition is None:
+            return state
+        known = condition.substitute(self.definitions)
+        return state.with_guards(_parts(known if then else negate(known)))
+
+    def join(self, branch: int, then: Facts, otherwise: Facts) -> Facts:
+        return self.outside[branch]
 
     def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
-        """What a kernel compares on entry."""
+        """The facts that a kernel compares on entry."""
         kernel = self.kernels.get(call.kernel)
         if kernel is None:
             return ()
@@ -114,20 +108,12 @@ class _Collector:
         return facts
 
     def asserted(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
-        """What a kernel asserts."""
+        """The facts that a kernel asserts."""
         kernel = self.kernels.get(call.kernel)
         if kernel is None or not kernel.asserts:
             return ()
         found = asserted(kernel, arguments_of(call))
         return tuple(part for one in found for part in _parts(one.substitute(self.definitions)))
-
-    def test(self, step: ProgramPoint, *, holds: bool) -> tuple[Condition, ...]:
-        """What is known on one side of an If."""
-        condition = step.instruction.condition if isinstance(step.instruction, If) else None
-        if condition is None:
-            return ()
-        known = condition.substitute(self.definitions)
-        return _parts(known if holds else negate(known))
 
     def behind_cast(self, cast: MatchCast, facts: Facts) -> Facts:
         reading = read_cast(cast)
@@ -143,7 +129,7 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
 
 
 def entry_facts(function: Function) -> tuple[Condition, ...]:
-    """What holds on entry: extents of parameters are not negative."""
+    """The facts on entry: extents of parameters are not negative."""
     found: dict[Condition, None] = {}
     for extent in (e for param in function.params for e in extents_of(param.type)):
         if extent.as_symbol is None and extent.as_constant is None:

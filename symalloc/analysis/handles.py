@@ -1,4 +1,4 @@
-"""Variables as handles: which are killed, out of scope, never used.
+"""Variables as handles: the ones that are killed, out of scope, never used, or written through.
 
 A kill drops the handle that a variable holds; the memory goes with the last handle.  So what is asked
 here is asked of variables, never of what they point to.
@@ -6,83 +6,108 @@ here is asked of variables, never of what they point to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from symalloc.analysis.effects import Effect
+from symalloc.analysis.paths import path_conditions
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import pointees_of
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint
-from symalloc.program.model import Alias, Instruction, Kill, Var
+from symalloc.program.model import Alias, Instruction, Kill, MatchCast, Var, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """At `step` `var` is used or killed although `earlier` (a Kill, or what binds it) forbids it."""
+class HandleFault:
+    """At `point` `var` is used or killed although `earlier` (a Kill, or what binds it) forbids it."""
 
     var: Var
-    step: int
+    point: int
     earlier: Instruction | None
     kind: str
 
 
-def uses_after_kill(cfg: ControlFlowGraph) -> Iterator[Fault]:
+def uses_after_kill(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
-    killed: dict[Var, Instruction] = {}
-    stack: list[dict[Var, Instruction]] = []
-    for index, step in enumerate(cfg.points):
-        if killed and not killed.keys().isdisjoint(step.uses):
-            yield from _faults(index, step, killed)
-        if step.kind is PointKind.BRANCH:
-            stack.append(dict(killed))
-        elif step.kind is PointKind.ELSE:
-            killed, stack[-1] = stack[-1], killed
-        elif step.kind is PointKind.JOIN:
-            killed = {**stack.pop(), **killed}
-        elif isinstance(step.instruction, Kill) and isinstance(step.instruction.target, Var):
-            killed.setdefault(step.instruction.target, step.instruction)
+    kills: dict[Var, list[int]] = {}
+    for index, made in cfg.instructions:
+        if isinstance(made, Kill) and isinstance(made.target, Var):
+            kills.setdefault(made.target, []).append(index)
+    if not kills:
+        return
+    paths = path_conditions(cfg)
+    for index, point in enumerate(cfg.points):
+        kind = "double-kill" if _is_kill(point) else "use-after-kill"
+        for var in dict.fromkeys(point.uses):
+            earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
+            if earlier is not None:
+                yield HandleFault(var=var, point=index, earlier=cfg.points[earlier].instruction, kind=kind)
 
 
-def _faults(index: int, step: ProgramPoint, killed: Mapping[Var, Instruction]) -> Iterator[Fault]:
-    kind = "double-kill" if _is_kill(step) else "use-after-kill"
-    for var in dict.fromkeys(step.uses):
-        if var in killed:
-            yield Fault(var=var, step=index, earlier=killed[var], kind=kind)
-
-
-def out_of_scope(cfg: ControlFlowGraph) -> Iterator[Fault]:
+def out_of_scope(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
     """The first use of each variable that stands where what binds it does not dominate."""
-    visible: set[Var] = set(cfg.function.params)
-    binders = {s.instruction.var: s.instruction for s in cfg.points if s.instruction is not None}
-    stack: list[list[Var]] = [[]]
-    reported: set[Var] = set()
-    for index, step in enumerate(cfg.points):
-        for var in step.uses:
-            if var not in visible and var not in reported:
+    paths = path_conditions(cfg)
+    reported = set(cfg.function.params)
+    for index, point in enumerate(cfg.points):
+        for var in point.uses:
+            if var in reported:
+                continue
+            bound = cfg.starts.get(var)
+            if bound is None or cfg.ends[var] >= index or not paths.dominates(bound, index):
                 reported.add(var)
-                yield Fault(var=var, step=index, earlier=binders.get(var), kind="not-dominated")
-        if step.kind in (PointKind.ELSE, PointKind.JOIN):
-            visible.difference_update(stack.pop())
-        if step.kind in (PointKind.BRANCH, PointKind.ELSE):
-            stack.append([])
-        elif step.instruction is not None:
-            visible.add(step.instruction.var)
-            stack[-1].append(step.instruction.var)
+                earlier = cfg.definitions.get(var)
+                yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated")
 
 
 def used_variables(cfg: ControlFlowGraph) -> set[Var]:
     """The variables that something uses other than a kill, or a binding that is itself not used."""
     used: set[Var] = set()
-    for step in reversed(cfg.points):
-        if _is_kill(step):
+    for point in reversed(cfg.points):
+        if _is_kill(point):
             continue
-        plain = step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, Alias)
-        if not plain or (step.instruction is not None and step.instruction.var in used):
-            used.update(step.uses)
+        made = point.instruction if point.kind is PointKind.INSTRUCTION else None
+        if not isinstance(made, Alias) or made.var in used:
+            used.update(point.uses)
     return used
 
 
 def killed_variables(cfg: ControlFlowGraph) -> set[Var]:
     """The variables that some kill names."""
-    return {var for step in cfg.points if _is_kill(step) for var in step.uses}
+    return {var for point in cfg.points if _is_kill(point) for var in point.uses}
 
 
-def _is_kill(step: ProgramPoint) -> bool:
-    return step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, Kill)
+def _is_kill(point: ProgramPoint) -> bool:
+    return point.kind is PointKind.INSTRUCTION and isinstance(point.instruction, Kill)
+
+
+def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
+    """The results of ensure_zero_offset that are written, under whatever name, with the first that does so.
+
+    Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
+    of an If counts as not written.
+    """
+    names = _names(made for _, made in points_to.cfg.instructions)
+    written: dict[Var, Instruction] = {}
+    for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
+        touched = effect.writes | effect.may_writes | effect.may_defs
+        if not touched or point.instruction is None:
+            continue
+        for var in point.uses:
+            must, may = pointees_of(points_to.value_of(var))
+            if var in names and touched & (must | may):
+                written.setdefault(names[var], point.instruction)
+    return written
+
+
+def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:
+    """For each name of a zero-offset view the variable that ensure_zero_offset bound."""
+    names: dict[Var, Var] = {}
+    for made in instructions:
+        match made:
+            case View(kind="ensure_zero_offset"):
+                names[made.var] = made.var
+            case Alias(source=Var() as source) | MatchCast(source=Var() as source) if source in names:
+                names[made.var] = names[source]
+            case View(kind="reshape", source=Var() as source) if source in names:
+                names[made.var] = names[source]
+    return names

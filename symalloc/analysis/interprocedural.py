@@ -1,49 +1,82 @@
-"""Summaries of all functions of a program: a fixed point from below, callees first, recursion included."""
+"""The analyses of all functions of a program: a fixed point from below, callees first, recursion included."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
-from symalloc.analysis.effects import Effect, effects
-from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.conflicts import ReuseConflicts
+from symalloc.analysis.dataflow import States
+from symalloc.analysis.effects import Effect, find_effects, find_escapes
+from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
+from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
+from symalloc.analysis.points_to import PointsTo, find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
-from symalloc.analysis.summary import NOTHING, FunctionSummary, Returned, align
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, only_member
+from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.model import Program
-from symalloc.program.types import Type
+from symalloc.program.model import Function, Program
 from symalloc.size.expr import Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FunctionAnalysis:
-    """What is known of one function: its steps, where its variables point, what each step does to memory.
+    """The analyses of one function; those that few ask for are made when they are first asked for.
 
-    `recursive`: it can be called while it is under way.
+    `recursive`: the function can be called while it is under way.
     """
 
     cfg: ControlFlowGraph
     points_to: PointsTo
     effects: Sequence[Effect]
+    summary: FunctionSummary = NO_EFFECTS
     recursive: bool = False
+
+    @cached_property
+    def written(self) -> States[WrittenRegions]:
+        """The regions written before each point, on some path."""
+        return written_regions(self.points_to, self.effects)
+
+    @cached_property
+    def live(self) -> States[LiveRegions]:
+        """The regions live in front of and behind each point."""
+        return live_regions(self.points_to, self.effects)
+
+    @cached_property
+    def conflicts(self) -> ReuseConflicts:
+        """The paths on which memory is written while it is needed."""
+        return ReuseConflicts(self.points_to, self.effects)
+
+    @cached_property
+    def escapes(self) -> Mapping[int, str]:
+        """The reason for each root that may be reached from outside when the function is over."""
+        return find_escapes(self.points_to, self.effects)
+
+    def live_ranges(self, wanted: RegionSet, momentary: Mapping[int, int] | None = None) -> LiveRanges:
+        """The live ranges of the roots `wanted`; see `find_live_ranges`."""
+        return find_live_ranges(self.points_to, self.effects, self.live.after, wanted, momentary or {})
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion."""
-    flows = {name: control_flow_graph(function) for name, function in program.functions.items()}
-    callees = call_graph(flows)
+    graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
+    callees = call_graph(graphs)
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
-    summaries = dict.fromkeys(order, NOTHING)
+    summaries = dict.fromkeys(order, NO_EFFECTS)
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:
         name = next(iter(pending))
         del pending[name]
-        found[name] = _analysis(program, flows[name], summaries, parameters)
-        summary = _summary(found[name])
+        points_to = find_points_to(graphs[name], summaries, parameters)
+        effects = find_effects(program, points_to, summaries)
+        summary = _summary(points_to, effects)
+        found[name] = FunctionAnalysis(
+            cfg=graphs[name], points_to=points_to, effects=effects, summary=summary
+        )
         if summary != summaries[name]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
@@ -51,63 +84,62 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     return {name: replace(found[name], recursive=name in under_way) for name in order}
 
 
-def _analysis(
-    program: Program,
-    cfg: ControlFlowGraph,
-    summaries: Mapping[str, FunctionSummary],
-    parameters: Mapping[str, tuple[Type, ...]],
+def analyse_variant(
+    program: Program, function: Function, analyses: Mapping[str, FunctionAnalysis]
 ) -> FunctionAnalysis:
-    points_to = find_points_to(cfg, summaries, parameters)
-    return FunctionAnalysis(cfg=cfg, points_to=points_to, effects=effects(program, points_to, summaries))
+    """The analysis of `function`, a form of a function of `program` that does not call itself.
+
+    `analyses` are those of all functions of `program`; what callees do is taken from there.
+    """
+    summaries = {name: analysis.summary for name, analysis in analyses.items()}
+    parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
+    points_to = find_points_to(control_flow_graph(function), summaries, parameters)
+    effects = find_effects(program, points_to, summaries)
+    return FunctionAnalysis(cfg=points_to.cfg, points_to=points_to, effects=effects)
 
 
-def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
+def _summary(points_to: PointsTo, effects: Sequence[Effect]) -> FunctionSummary:
     """What callers must know of an analysed function."""
-    points_to = analysis.points_to
-    leaf_of = {
-        region: leaf
-        for leaf, cell in enumerate(points_to.parameters)
-        for region in (cell.must.bit_length() - 1,)
-        if cell.must
-    }
-    results = align(points_to.result, points_to.cfg.function.result_type)
-    writes = may_writes = keeps = 0
-    for effect in analysis.effects:
+    roots = (only_member(leaf.must) for leaf in points_to.parameters)
+    leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
+    writes = may_writes = captures = NO_REGIONS
+    for effect in effects:
         writes |= effect.writes
         may_writes |= effect.may_writes
-        keeps |= effect.captures
-    must, may = _leaves(points_to, leaf_of, Pointees(writes, may_writes))[:2]
+        captures |= effect.captures
+    must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
+    results = align(points_to.result, points_to.cfg.function.result_type)
     return FunctionSummary(
-        results=tuple(_returned(points_to, leaf_of, cell) for cell in results),
+        results=tuple(_result(points_to, leaf_of, leaf) for leaf in results),
         writes=must,
         may_writes=may & ~must,
-        captures=_leaves(points_to, leaf_of, Pointees(keeps, 0))[0],
+        captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
     )
 
 
-def _returned(points_to: PointsTo, leaf_of: Mapping[int, int], cell: Pointees) -> Returned:
-    must, may, fresh = _leaves(points_to, leaf_of, cell)
-    return Returned(must=must, may=may & ~must, fresh=fresh, storage=_storage(points_to, cell))
+def _result(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> ResultSummary:
+    must, may, fresh = _leaves(points_to, leaf_of, leaf)
+    return ResultSummary(must=must, may=may & ~must, fresh=fresh, storage=_storage(points_to, leaf))
 
 
-def _storage(points_to: PointsTo, cell: Pointees) -> Expr | None:
-    """The size of the storage that a cell is, where it is one and its size a constant."""
-    found = [points_to.regions[target.region] for target in points_to.targets(cell.must, cell.may)]
+def _storage(points_to: PointsTo, leaf: Pointees) -> Expr | None:
+    """The size of the storage that a leaf is, where it is one and its size a constant."""
+    found = [points_to.regions[target.region] for target in points_to.targets(leaf.must, leaf.may)]
     if len(found) != 1 or found[0].kind is not RegionKind.STORAGE or found[0].nbytes is None:
         return None
     return found[0].nbytes if found[0].nbytes.as_constant is not None else None
 
 
-def _leaves(points_to: PointsTo, leaf_of: Mapping[int, int], cell: Pointees) -> tuple[int, int, bool]:
-    """The parameter leaves behind a cell: (must, may); and whether other memory may be behind it."""
-    must = may = 0
+def _leaves(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> tuple[LeafSet, LeafSet, bool]:
+    """The parameter leaves behind a handle: (must, may); and whether other memory may be behind it."""
+    must = may = NO_LEAVES
     fresh = False
-    for target in points_to.targets(cell.must, cell.may):
-        leaf = leaf_of.get(points_to.regions[target.region].root)
-        if leaf is None:
+    for target in points_to.targets(leaf.must, leaf.may):
+        number = leaf_of.get(points_to.regions[target.region].root)
+        if number is None:
             fresh = True
         elif target.certain:
-            must |= 1 << leaf
+            must |= LeafSet(1 << number)
         else:
-            may |= 1 << leaf
+            may |= LeafSet(1 << number)
     return must, may, fresh

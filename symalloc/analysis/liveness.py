@@ -1,9 +1,7 @@
-"""What is written before and read after each step, on some path; and from that, contents overwritten
-while needed.
+"""Regions written before and read after each program point, on some path.
 
-A region is *written before* a step if some path to it writes the region, and *read after* a step if some
-path from it reads the region; control has no loops, so a path to and a path from a step make one path
-through it.  A CHOICE (the value of an If) that is read after the If is, seen from within a block, only
+Liveness of contents: a region is live behind a point if some path from it reads the region before every byte
+is written anew.  A PHI (the value of an If) that is read behind the If is, seen from within a block, only
 what that block yields.
 """
 
@@ -12,114 +10,105 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from symalloc.analysis.dataflow import DataflowProblem, States, backward, forward
 from symalloc.analysis.effects import NO_EFFECT, Effect
-from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import members
-from symalloc.program.control_flow import PointKind
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import Pointees
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 
 
-class Reads(NamedTuple):
+class WrittenRegions(NamedTuple):
+    """Regions written on some path so far, and with them the parts of all of them."""
+
+    whole: RegionSet = NO_REGIONS
+    contents: RegionSet = NO_REGIONS
+
+
+class LiveRegions(NamedTuple):
     """Regions read later.
 
     `must` on some path, `may` only if a call of unknown ownership returned its argument; `contents` are
-    both, less the choices, with the parts of all of them, and what is left of those that were rewritten in
+    both, less the phis, with the parts of all of them, and what is left of those that were rewritten in
     part before.
     """
 
-    must: int = 0
-    may: int = 0
-    contents: int = 0
+    must: RegionSet = NO_REGIONS
+    may: RegionSet = NO_REGIONS
+    contents: RegionSet = NO_REGIONS
 
 
-class Written(NamedTuple):
-    """Regions written before on some path, and with them the parts of all of them."""
+def written_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[WrittenRegions]:
+    """The regions that some path to each point has written; parameters are written on entry."""
+    given = NO_REGIONS
+    for leaf in points_to.parameters:
+        given |= leaf.must | leaf.may
+    entry = WrittenRegions(given, points_to.contents(given))
+    return forward(_Written(points_to, effects), entry)
 
-    whole: int = 0
-    contents: int = 0
+
+def live_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[LiveRegions]:
+    """The regions live in front of (`before`, live in) and behind (`after`, live out) each point."""
+    return backward(_Liveness(points_to, effects), LiveRegions())
 
 
-def written_before(points_to: PointsTo, effects: Sequence[Effect]) -> list[Written]:
-    """For each step the regions written on some path to it; parameters are written on entry."""
-    given = 0
-    for cell in points_to.parameters:
-        given |= cell.must | cell.may
-    current = Written(given, points_to.contents(given))
-    found: list[Written] = []
-    stack: list[Written] = []
-    for step, effect in zip(points_to.cfg.points, effects, strict=True):
-        if step.kind is PointKind.BRANCH:
-            stack.append(current)
-        elif step.kind is PointKind.ELSE:
-            current, stack[-1] = stack[-1], current
-        elif step.kind is PointKind.JOIN:
-            other = stack.pop()
-            current = Written(current.whole | other.whole, current.contents | other.contents)
-        found.append(current)
+class _Written(DataflowProblem[WrittenRegions]):
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
+        super().__init__(points_to.cfg)
+        self.points_to, self.effects = points_to, effects
+
+    def transfer(self, point: int, state: WrittenRegions) -> WrittenRegions:
+        effect = self.effects[point]
+        if effect is NO_EFFECT or not effect.written & ~state.whole:
+            return state
+        fresh = self.points_to.resolve(effect.written)
+        return WrittenRegions(state.whole | fresh, state.contents | self.points_to.contents(fresh))
+
+    def join(self, branch: int, then: WrittenRegions, otherwise: WrittenRegions) -> WrittenRegions:
+        return WrittenRegions(then.whole | otherwise.whole, then.contents | otherwise.contents)
+
+
+class _Liveness(DataflowProblem[LiveRegions]):
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
+        super().__init__(points_to.cfg)
+        self.points_to, self.effects = points_to, effects
+
+    def transfer(self, point: int, state: LiveRegions) -> LiveRegions:
+        effect = self.effects[point]
         if effect is NO_EFFECT:
-            continue
-        fresh = effect.writes | effect.may_writes | effect.may_defs | effect.defs
-        if fresh & ~current.whole:
-            fresh = points_to.resolve(fresh)
-            current = Written(current.whole | fresh, current.contents | points_to.contents(fresh))
-    return found
+            return state
+        if effect.must_defs & state.contents:
+            state = self.killed(state, effect.must_defs)
+        return self.read(state, effect.reads, effect.may_reads)
 
+    def join(self, branch: int, then: LiveRegions, otherwise: LiveRegions) -> LiveRegions:
+        return LiveRegions(*(a | b for a, b in zip(then, otherwise, strict=True)))
 
-def read_after(points_to: PointsTo, effects: Sequence[Effect]) -> tuple[list[Reads], list[Reads]]:
-    """For each step the regions read on some path from it; and those read then or by the step itself, without
-    what the step writes anew.
-    """
-    steps = points_to.cfg.points
-    behind, since = [Reads()] * len(steps), [Reads()] * len(steps)
-    reads, stack = Reads(), list[Reads]()
-    for index in range(len(steps) - 1, -1, -1):
-        step, effect = steps[index], effects[index]
-        behind[index] = reads
-        if step.kind is PointKind.JOIN:
-            stack.append(reads)
-            reads = _on_branch(points_to, reads, step.branch, then=False)
-        elif step.kind is PointKind.ELSE:
-            outside = stack.pop()
-            stack.append(reads)
-            reads = _on_branch(points_to, outside, step.branch, then=True)
-        elif step.kind is PointKind.BRANCH:
-            other = stack.pop()
-            reads = Reads(reads.must | other.must, reads.may | other.may, reads.contents | other.contents)
-        if effect is not NO_EFFECT:
-            if effect.must_defs & reads.contents:
-                reads = _rewritten(points_to, reads, effect.must_defs)
-            reads = _reading(points_to, reads, effect.reads, effect.may_reads)
-        since[index] = reads
-    return behind, since
+    def edge(self, branch: int, state: LiveRegions, *, then: bool) -> LiveRegions:
+        """Replace the phis of this If that are live by what the block yields for them."""
+        for number in members((state.must | state.may) & self.points_to.phis):
+            region = self.points_to.regions[number]
+            if region.branch == branch and region.sources is not None:
+                state = self.chosen(state, number, region.sources[0 if then else 1])
+        return state
 
-
-def _rewritten(points_to: PointsTo, reads: Reads, covers: int) -> Reads:
-    """`reads` in front of a step that writes all of `covers`; choices among them stay needed."""
-    parts = around = covers
-    for index in members(covers) if points_to.views else ():
-        parts |= points_to.descendants[index]
-        around |= points_to.ancestors[index] | points_to.descendants[index]
-    return Reads(reads.must & ~around, reads.may & ~around, reads.contents & ~parts)
-
-
-def _reading(points_to: PointsTo, reads: Reads, must: int, may: int) -> Reads:
-    """`reads` and a read of more."""
-    if not (must & ~reads.must or may & ~reads.may):
-        return reads
-    fresh = points_to.contents((must | may) & ~points_to.phis)
-    return Reads(reads.must | must, reads.may | may, reads.contents | fresh)
-
-
-def _on_branch(points_to: PointsTo, reads: Reads, choice: int, *, then: bool) -> Reads:
-    """`reads` as seen at the end of one block of the If at step `choice`."""
-    for index in members((reads.must | reads.may) & points_to.phis):
-        region, bit = points_to.regions[index], 1 << index
-        if region.branch != choice or region.sources is None:
-            continue
-        source = region.sources[0 if then else 1]
-        must, may = reads.must & bit, reads.may & bit
-        reads = Reads(reads.must & ~bit, reads.may & ~bit, reads.contents)
+    def chosen(self, state: LiveRegions, phi: int, source: Pointees) -> LiveRegions:
+        rest = ~RegionSet(1 << phi)
+        must, may = contains(state.must, phi), contains(state.may, phi)
+        state = LiveRegions(state.must & rest, state.may & rest, state.contents)
         if must:
-            reads = _reading(points_to, reads, source.must, source.may)
-        if may:
-            reads = _reading(points_to, reads, 0, source.must | source.may)
-    return reads
+            state = self.read(state, source.must, source.may)
+        return self.read(state, NO_REGIONS, source.must | source.may) if may else state
+
+    def read(self, state: LiveRegions, must: RegionSet, may: RegionSet) -> LiveRegions:
+        if not (must & ~state.must or may & ~state.may):
+            return state
+        fresh = self.points_to.contents((must | may) & ~self.points_to.phis)
+        return LiveRegions(state.must | must, state.may | may, state.contents | fresh)
+
+    def killed(self, state: LiveRegions, must_defs: RegionSet) -> LiveRegions:
+        """The state in front of a point that writes all of `must_defs`; phis among them stay live."""
+        parts = related = must_defs
+        for number in members(must_defs) if self.points_to.views else ():
+            parts |= self.points_to.descendants[number]
+            related |= self.points_to.ancestors[number] | self.points_to.descendants[number]
+        return LiveRegions(state.must & ~related, state.may & ~related, state.contents & ~parts)

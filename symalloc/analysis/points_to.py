@@ -1,27 +1,32 @@
-"""Finds what every variable of a function points to, tuple field by tuple field.
+"""Points-to analysis: the regions that every variable of a function points to, tuple field by tuple field.
 
-One pass over the steps: a variable is bound once, so its value is known when it is used.  The value of an
-If is a CHOICE between what its two blocks yield; analyses that know which branch they are on take it
-apart again.
+One pass over the program points: a variable is bound once, so its value is known when it is used.  The value
+of an If is a PHI of what its two blocks yield; analyses that know which branch they are on take it apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from symalloc.analysis.pointers import MayReturn, PointsTo, value_of
-from symalloc.analysis.region_maker import RegionMaker, collapsed, known_bytes, sum_of
+from symalloc.analysis.region_maker import RegionMaker, known_bytes, sum_of
 from symalloc.analysis.regions import (
-    EMPTY,
+    NO_POINTEES,
     AbstractValue,
     Pointees,
+    Region,
     RegionKind,
+    Target,
     TuplePointees,
+    collapsed,
     leaves_of,
     pointees_of,
+    resolve,
+    targets,
 )
-from symalloc.analysis.summary import FunctionSummary, Returned, align
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
+from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import (
     Alias,
@@ -32,7 +37,6 @@ from symalloc.program.model import (
     CallOperator,
     CallPacked,
     CallTIR,
-    FunctionRef,
     Instruction,
     MakeTuple,
     MatchCast,
@@ -44,12 +48,116 @@ from symalloc.program.model import (
     Var,
     View,
 )
-from symalloc.program.types import (
-    TupleType,
-    Type,
-)
+from symalloc.program.types import TupleType, Type
+from symalloc.size.expr import Expr
 
-_CACHED = "vm.builtin.cuda_graph.get_cached_alloc"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MayReturn:
+    """A call of `name` whose result may be one of its arguments, that is one of `regions`."""
+
+    name: str
+    regions: RegionSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointsTo:
+    """The regions of one function, and which of them each variable points to.
+
+    `values` holds a value for every variable.  `defs[i]` are the regions that point i makes and fills.
+    `ancestors[r]` are region r and what it is part of, `descendants[r]` region r and its parts.  `storages`,
+    `phis` and `views` are the regions of those kinds.  `parameters` holds the leaves of the parameters.
+    """
+
+    cfg: ControlFlowGraph
+    regions: Sequence[Region]
+    values: Mapping[Var, AbstractValue]
+    defs: Sequence[RegionSet]
+    ancestors: Sequence[RegionSet]
+    descendants: Sequence[RegionSet]
+    storages: RegionSet
+    phis: RegionSet
+    views: RegionSet
+    result: AbstractValue
+    parameters: tuple[Pointees, ...]
+    may_returns: tuple[MayReturn, ...]
+
+    def value_of(self, operand: Operand | None) -> AbstractValue:
+        """The value of an operand; literals point to nothing."""
+        return _value_of(self.values, operand)
+
+    def regions_of(self, operand: Operand | None) -> RegionSet:
+        """All that an operand may point to, phis replaced by what they may be."""
+        must, may = pointees_of(self.value_of(operand))
+        return self.resolve(must | may)
+
+    def allocated(self, var: Var) -> Region:
+        """The region of a tensor that an AllocFresh made."""
+        number = only_member(pointees_of(self.values[var])[0])
+        assert number is not None, f"{var.name} is no allocation"
+        return self.regions[number]
+
+    def targets(self, must: RegionSet, may: RegionSet = NO_REGIONS) -> Iterator[Target]:
+        """The real regions behind a set: phis taken apart."""
+        return targets(self.regions, must, may)
+
+    def result_targets(self) -> Iterator[Target]:
+        """The real regions behind the result of the function."""
+        return self.targets(*pointees_of(self.result))
+
+    def resolve(self, numbers: RegionSet) -> RegionSet:
+        """The set with every phi replaced by all that it may be."""
+        return resolve(self.regions, numbers) if numbers & self.phis else numbers
+
+    def roots(self, numbers: RegionSet) -> frozenset[int]:
+        """The roots of all regions of a set, phis replaced by what they may be."""
+        return frozenset(self.regions[number].root for number in members(self.resolve(numbers)))
+
+    def contents(self, numbers: RegionSet) -> RegionSet:
+        """The regions whose bytes are read when those of the set are: they and their parts.
+
+        Storages hold none.
+        """
+        numbers &= ~self.storages
+        if not self.views:
+            return numbers
+        whole = numbers
+        for number in members(numbers):
+            whole |= self.descendants[number]
+        return whole
+
+    def offsets(self, operand: Operand) -> Iterator[Expr]:
+        """The byte offsets that the handles in `operand` may carry behind the pointer that is handed over.
+
+        Each field and each branch counts; none is left out but where it is not known: behind a packed
+        function that returns its argument.
+        """
+        for leaf in leaves_of(self.value_of(operand)):
+            yield from self.offsets_of(leaf)
+
+    def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:
+        """The byte offsets that one handle may carry."""
+        pending, seen = [leaf], NO_REGIONS
+        while pending:
+            one = pending.pop()
+            if one.offset is not None:
+                yield one.offset
+                continue
+            phis = one.must & self.phis & ~seen
+            seen |= phis
+            for number in members(phis):
+                pending.extend(self.regions[number].sources or ())
+
+
+def _value_of(values: Mapping[Var, AbstractValue], operand: Operand | None) -> AbstractValue:
+    if isinstance(operand, Var):
+        return values.get(operand, NO_POINTEES)
+    if isinstance(operand, TupleValue):
+        return TuplePointees(tuple(_value_of(values, item) for item in operand.items))
+    return NO_POINTEES
+
+
+# -- the analysis ------------------------------------------------------------------------------------------
 
 
 def find_points_to(
@@ -57,13 +165,11 @@ def find_points_to(
     summaries: Mapping[str, FunctionSummary],
     parameters: Mapping[str, tuple[Type, ...]],
 ) -> PointsTo:
-    """What the variables of a function point to, given what its callees do and the types of their
-    parameters.
-    """
-    return _Builder(cfg, summaries, parameters).build()
+    """Analyse one function, given the summaries of its callees and the types of their parameters."""
+    return _PointsToBuilder(cfg, summaries, parameters).build()
 
 
-class _Builder(RegionMaker):
+class _PointsToBuilder(RegionMaker):
     """Binds variable after variable."""
 
     def __init__(
@@ -78,193 +184,155 @@ class _Builder(RegionMaker):
         self.may_returns: list[MayReturn] = []
 
     def build(self) -> PointsTo:
-        function = self.cfg.function
-        for param in function.params:
+        params = self.cfg.function.params
+        for param in params:
             self.values[param] = self.fresh(param.type, param, None, external=True)
-        given = tuple(cell for param in function.params for cell in align(self.values[param], param.type))
-        made = [self.step(index) for index in range(len(self.cfg.points))]
-        above, below = self.relations()
+        defs = [self.point(index) for index in range(len(self.cfg.points))]
+        ancestors, descendants = self.relations()
         return PointsTo(
             cfg=self.cfg,
             regions=tuple(self.regions),
             values=self.values,
-            defs=made,
-            ancestors=above,
-            descendants=below,
+            defs=defs,
+            ancestors=ancestors,
+            descendants=descendants,
             storages=self.of_kind[RegionKind.STORAGE],
             phis=self.of_kind[RegionKind.PHI],
             views=self.of_kind[RegionKind.VIEW],
             result=self.value(self.cfg.points[-1].operand),
-            parameters=given,
+            parameters=tuple(leaf for param in params for leaf in align(self.values[param], param.type)),
             may_returns=tuple(self.may_returns),
         )
 
-    def step(self, index: int) -> int:
-        """Binds what step `index` binds; returns the regions that it makes and fills."""
-        step, self.defs = self.cfg.points[index], 0
-        instruction = step.instruction
+    def point(self, index: int) -> RegionSet:
+        """Bind what point `index` binds; return the regions that it makes and fills."""
+        point, self.defs = self.cfg.points[index], NO_REGIONS
+        instruction = point.instruction
         if instruction is None:
-            return 0
-        if step.kind is PointKind.INSTRUCTION:
+            return NO_REGIONS
+        if point.kind is PointKind.INSTRUCTION:
             transfer = _TRANSFER.get(type(instruction))
-            self.values[instruction.var] = EMPTY if transfer is None else transfer(self, instruction)
-        elif step.kind is PointKind.JOIN:
-            then = self.value(self.cfg.points[self.cfg.joins[step.branch][0]].operand)
-            self.values[instruction.var] = self.either(
-                then, self.value(step.operand), step.branch, instruction
-            )
+            self.values[instruction.var] = NO_POINTEES if transfer is None else transfer(self, instruction)
+        elif point.kind is PointKind.JOIN:
+            then = self.value(self.cfg.points[self.cfg.joins[point.branch][0]].operand)
+            otherwise = self.value(point.operand)
+            self.values[instruction.var] = self.phi(then, otherwise, point.branch, instruction)
         return self.defs
 
     def value(self, operand: Operand | None) -> AbstractValue:
-        return value_of(self.values, operand)
+        return _value_of(self.values, operand)
 
-    # -- instructions --------------------------------------------------------------------------------
+    # -- instructions --------------------------------------------------------------------------------------
 
-    def alloc_storage(self, instruction: AllocStorage) -> AbstractValue:
-        return Pointees(
-            self.add(RegionKind.STORAGE, instruction.var, instruction=instruction, nbytes=instruction.size), 0
-        )
+    def alloc_storage(self, made: AllocStorage) -> AbstractValue:
+        return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
 
-    def alloc_tensor(self, instruction: AllocTensor) -> AbstractValue:
-        nbytes = known_bytes(instruction.shape, instruction.dtype)
-        source = self.value(instruction.storage)
+    def alloc_tensor(self, made: AllocTensor) -> AbstractValue:
+        nbytes = known_bytes(made.shape, made.dtype)
+        source = self.value(made.storage)
         if type(source) is not Pointees or (source.must | source.may) & ~self.of_kind[RegionKind.STORAGE]:
             source = self.no_tensors(source)
-        must, may = self.placed(RegionKind.TENSOR, source, instruction, instruction.offset, nbytes)
+        must, may = self.placed(RegionKind.TENSOR, source, made, made.offset, nbytes)
         if not must and not may:
-            must = self.add(RegionKind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes)
-        return Pointees(must, may, instruction.offset)
+            must = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
+        return Pointees(must, may, made.offset)
 
-    def alloc_fresh(self, instruction: AllocFresh) -> AbstractValue:
-        nbytes = known_bytes(instruction.shape, instruction.dtype)
-        return Pointees(
-            self.add(RegionKind.FRESH, instruction.var, instruction=instruction, nbytes=nbytes), 0
-        )
+    def alloc_fresh(self, made: AllocFresh) -> AbstractValue:
+        nbytes = known_bytes(made.shape, made.dtype)
+        return Pointees(self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes))
 
-    def view(self, instruction: View) -> AbstractValue:
-        source = collapsed(self.value(instruction.source))
-        if instruction.kind == "ensure_zero_offset":
+    def view(self, view: View) -> AbstractValue:
+        source = collapsed(self.value(view.source))
+        if view.kind == "ensure_zero_offset":
             return Pointees(source.must, source.may)
-        if instruction.kind == "reshape":
+        if view.kind == "reshape":
             return source
-        nbytes = known_bytes(instruction.shape, instruction.dtype)
-        must, may = self.placed(RegionKind.VIEW, source, instruction, instruction.offset, nbytes)
-        return Pointees(must, may, sum_of(source.offset, instruction.offset))
+        nbytes = known_bytes(view.shape, view.dtype)
+        must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
+        return Pointees(must, may, sum_of(source.offset, view.offset))
 
     def take_field(self, instruction: TakeField) -> AbstractValue:
         source = self.value(instruction.source)
         if isinstance(source, Pointees):
             return source
-        return source.items[instruction.index] if 0 <= instruction.index < len(source.items) else EMPTY
+        return source.items[instruction.index] if 0 <= instruction.index < len(source.items) else NO_POINTEES
 
-    def call_tir(self, instruction: CallTIR) -> AbstractValue:
+    def call_tir(self, call: CallTIR) -> AbstractValue:
         fields: list[AbstractValue] = []
-        for index, output in enumerate(instruction.outputs):
-            donor = instruction.inplace[index] if index < len(instruction.inplace) else None
-            if donor is not None and 0 <= donor < len(instruction.inputs):
-                fields.append(self.value(instruction.inputs[donor]))
+        for index, output in enumerate(call.outputs):
+            donor = call.inplace[index] if index < len(call.inplace) else None
+            if donor is not None and 0 <= donor < len(call.inputs):
+                fields.append(self.value(call.inputs[donor]))
             else:
-                fields.append(self.fresh(output, instruction.var, instruction))
+                fields.append(self.fresh(output, call.var, call))
         if not fields:
-            return self.fresh(instruction.var.type, instruction.var, instruction)
-        return TuplePointees(tuple(fields)) if isinstance(instruction.var.type, TupleType) else fields[0]
+            return self.fresh(call.var.type, call.var, call)
+        return TuplePointees(tuple(fields)) if isinstance(call.var.type, TupleType) else fields[0]
 
-    def call_packed(self, instruction: CallPacked) -> AbstractValue:
-        maker = self.summaries.get(cached_maker(instruction) or "")
-        if maker is not None:
-            entries = iter(maker.results)
-            made = self.fresh(instruction.var.type, instruction.var, instruction)
-            return _mapped(
-                made, lambda cell: self.stored(cell, next(entries, None), instruction, external=True)
-            )
-        if instruction.ownership is Ownership.FRESH:
-            return self.fresh(instruction.var.type, instruction.var, instruction)
-        must, may = self.all_of(instruction.arguments)
-        if instruction.ownership is Ownership.ARGUMENT:
-            return Pointees(must, may, None)
-        return self.doubtful(instruction, instruction.name, must | may)
+    def call_packed(self, call: CallPacked) -> AbstractValue:
+        if call.ownership is Ownership.FRESH:
+            return self.fresh(call.var.type, call.var, call)
+        if call.ownership is Ownership.ARGUMENT:
+            return Pointees(*self.tensors_of(call.arguments), None)
+        return self.may_return(call, call.name, call.arguments)
 
-    def call_operator(self, instruction: CallOperator) -> AbstractValue:
-        return self.fresh(instruction.var.type, instruction.var, instruction)
+    def call_operator(self, call: CallOperator) -> AbstractValue:
+        return self.fresh(call.var.type, call.var, call)
 
-    def not_understood(self, instruction: NotUnderstood) -> AbstractValue:
-        must, may = self.all_of(instruction.reads)
-        return self.doubtful(instruction, instruction.what, must | may)
+    def not_understood(self, construct: NotUnderstood) -> AbstractValue:
+        return self.may_return(construct, construct.what, construct.reads)
 
-    def call_function(self, instruction: CallFunction) -> AbstractValue:
-        summary = self.summaries.get(instruction.name)
-        kinds = self.parameters.get(instruction.name)
+    def call_function(self, call: CallFunction) -> AbstractValue:
+        summary, kinds = self.summaries.get(call.name), self.parameters.get(call.name)
         if summary is None or kinds is None:
-            must, may = self.all_of(instruction.arguments)
-            return self.doubtful(instruction, instruction.name, must | may)
-        pairs = zip(instruction.arguments, kinds, strict=False)
-        cells = [cell for argument, kind in pairs for cell in align(self.value(argument), kind)]
-        made = self.fresh(instruction.var.type, instruction.var, instruction)
+            return self.may_return(call, call.name, call.arguments)
+        pairs = zip(call.arguments, kinds, strict=False)
+        leaves = [leaf for argument, kind in pairs for leaf in align(self.value(argument), kind)]
+        made = self.fresh(call.var.type, call.var, call)
         entries = iter(summary.results)
-        return _mapped(made, lambda cell: self.returned(cell, next(entries, None), cells, instruction))
-
-    def stored(
-        self, made: Pointees, entry: Returned | None, instruction: Instruction, *, external: bool = False
-    ) -> Pointees:
-        """One leaf of what a function made: a storage, where it is known to be one."""
-        if entry is None or entry.storage is None:
-            return made
-        bit = self.add(
-            RegionKind.STORAGE,
-            instruction.var,
-            instruction=instruction,
-            nbytes=entry.storage,
-            external=external,
-        )
-        return Pointees(bit, 0)
+        return _mapped(made, lambda leaf: self.returned(leaf, next(entries, None), leaves, call))
 
     def returned(
-        self, made: Pointees, entry: Returned | None, cells: list[Pointees], instruction: Instruction
+        self, made: Pointees, entry: ResultSummary | None, leaves: list[Pointees], call: CallFunction
     ) -> Pointees:
-        """One leaf of a callee's result: `made` stands for fresh memory, `cells` are the leaves of the
-        arguments.
-        """
-        if entry is None or not (entry.must or entry.may):
-            return self.stored(made, entry, instruction)
-        must, may = (made.must, made.may) if entry.fresh else (0, 0)
-        for leaf, cell in enumerate(cells):
-            if entry.must >> leaf & 1:
-                must, may = must | cell.must, may | cell.may
-            elif entry.may >> leaf & 1:
-                may |= cell.must | cell.may
-        if not made.must & self.of_kind[RegionKind.STORAGE]:  # a tensor on a storage is not that storage
-            must, may = must & ~self.of_kind[RegionKind.STORAGE], may & ~self.of_kind[RegionKind.STORAGE]
+        """One leaf of a callee's result: `made` is fresh memory, `leaves` are those of the arguments."""
+        if entry is None:
+            return made
+        if not (entry.must or entry.may):
+            if entry.storage is None:
+                return made
+            return Pointees(self.add(RegionKind.STORAGE, call.var, instruction=call, nbytes=entry.storage))
+        must, may = (made.must, made.may) if entry.fresh else (NO_REGIONS, NO_REGIONS)
+        for number, leaf in enumerate(leaves):
+            if contains(entry.must, number):
+                must, may = must | leaf.must, may | leaf.may
+            elif contains(entry.may, number):
+                may |= leaf.must | leaf.may
+        storages = self.of_kind[RegionKind.STORAGE]
+        if not made.must & storages:  # a tensor on a storage is not that storage
+            must, may = must & ~storages, may & ~storages
         return Pointees(must, may, None) if must or may else made
 
-    def all_of(self, operands: tuple[Operand, ...]) -> tuple[int, int]:
+    def tensors_of(self, operands: tuple[Operand, ...]) -> tuple[RegionSet, RegionSet]:
         """All that the operands point to; no storages, which hold nothing of their own."""
-        must = may = 0
+        must = may = NO_REGIONS
         for operand in operands:
             a, b = pointees_of(self.value(operand))
             must, may = must | a, may | b
-        return must & ~self.of_kind[RegionKind.STORAGE], may & ~self.of_kind[RegionKind.STORAGE]
+        tensors = ~self.of_kind[RegionKind.STORAGE]
+        return must & tensors, may & tensors
 
-    def doubtful(self, instruction: Instruction, name: str, regions: int) -> AbstractValue:
-        """The result of a call that may return one of `regions`."""
+    def may_return(
+        self, instruction: Instruction, name: str, arguments: tuple[Operand, ...]
+    ) -> AbstractValue:
+        """The result of a call that may return one of its arguments."""
+        must, may = self.tensors_of(arguments)
+        regions = must | may
         made = self.fresh(instruction.var.type, instruction.var, instruction)
-        if not regions or not any(cell.must for cell in leaves_of(made)):
+        if not regions or not any(leaf.must for leaf in leaves_of(made)):
             return made
         self.may_returns.append(MayReturn(name=name, regions=regions))
-        return _mapped(made, lambda cell: Pointees(cell.must, regions, None) if cell.must else cell)
-
-
-def cached_maker(call: CallPacked) -> str | None:
-    """The function whose result `call` keeps from one run to the next; None for other calls."""
-    if call.name != _CACHED:
-        return None
-    pending = list(call.arguments)
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, FunctionRef):
-            return operand.name
-        if isinstance(operand, TupleValue):
-            pending.extend(operand.items)
-    return None
+        return _mapped(made, lambda leaf: Pointees(leaf.must, regions, None) if leaf.must else leaf)
 
 
 def _mapped(value: AbstractValue, change: Callable[[Pointees], Pointees]) -> AbstractValue:
@@ -273,18 +341,18 @@ def _mapped(value: AbstractValue, change: Callable[[Pointees], Pointees]) -> Abs
     return change(value)
 
 
-_TRANSFER: dict[type, Callable[[_Builder, Any], AbstractValue]] = {
+_TRANSFER: dict[type, Callable[[_PointsToBuilder, Any], AbstractValue]] = {
     Alias: lambda builder, i: builder.value(i.source),
-    AllocFresh: _Builder.alloc_fresh,
-    AllocStorage: _Builder.alloc_storage,
-    AllocTensor: _Builder.alloc_tensor,
-    CallFunction: _Builder.call_function,
-    CallOperator: _Builder.call_operator,
-    CallPacked: _Builder.call_packed,
-    CallTIR: _Builder.call_tir,
+    AllocFresh: _PointsToBuilder.alloc_fresh,
+    AllocStorage: _PointsToBuilder.alloc_storage,
+    AllocTensor: _PointsToBuilder.alloc_tensor,
+    CallFunction: _PointsToBuilder.call_function,
+    CallOperator: _PointsToBuilder.call_operator,
+    CallPacked: _PointsToBuilder.call_packed,
+    CallTIR: _PointsToBuilder.call_tir,
     MakeTuple: lambda builder, i: TuplePointees(tuple(builder.value(field) for field in i.fields)),
     MatchCast: lambda builder, i: builder.value(i.source),
-    NotUnderstood: _Builder.not_understood,
-    TakeField: _Builder.take_field,
-    View: _Builder.view,
+    NotUnderstood: _PointsToBuilder.not_understood,
+    TakeField: _PointsToBuilder.take_field,
+    View: _PointsToBuilder.view,
 }

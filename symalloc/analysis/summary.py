@@ -1,53 +1,57 @@
-"""What a caller must know of a function: which parameters its result may be, which it writes, which it keeps.
+"""Function summaries: which parameters a function's result may be, which it writes, which it captures.
 
-The leaves of a function's parameters (tuple fields taken apart) are numbered in order; sets of leaves are
-integers with one bit a leaf.
+The leaves of a function's parameters (tuple fields taken apart) are numbered in order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from symalloc.analysis.regions import AbstractValue, Pointees, TuplePointees, pointees_of
+from symalloc.analysis.regions import AbstractValue, Pointees, TuplePointees, collapsed
+from symalloc.analysis.sets import NO_LEAVES, LeafSet
 from symalloc.program.types import TupleType, Type
 from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Returned:
-    """What one leaf of a result may be: parameter leaves (`may` by doubtful ownership only), or `fresh`
-    memory.
+class ResultSummary:
+    """One leaf of a result: the parameter leaves that it may be, and whether it may be `fresh` memory.
+
+    `storage` is its size in bytes where it is a storage of constant size.
     """
 
-    must: int = 0
-    may: int = 0
+    must: LeafSet = NO_LEAVES
+    may: LeafSet = NO_LEAVES
     fresh: bool = True
     storage: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSummary:
-    """`results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
+    """The effect of a function on its caller's memory.
+
+    `results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
     written, `captures` those that something may hold on to behind the call, other than as a result.
     """
 
-    results: tuple[Returned, ...] = ()
-    writes: int = 0
-    may_writes: int = 0
-    captures: int = 0
+    results: tuple[ResultSummary, ...] = ()
+    writes: LeafSet = NO_LEAVES
+    may_writes: LeafSet = NO_LEAVES
+    captures: LeafSet = NO_LEAVES
 
 
-NOTHING = FunctionSummary()
+NO_EFFECTS = FunctionSummary()
 
 
 def align(value: AbstractValue, kind: Type) -> tuple[Pointees, ...]:
-    """The cells of `value`, one for each leaf of `kind`: a tuple that is not known by field stands for
-    each of them.
+    """The leaves of `value`, one for each leaf of `kind`.
+
+    A tuple that is not known by field stands for each of its leaves.
     """
     if not isinstance(kind, TupleType):
-        return (value,) if isinstance(value, Pointees) else (Pointees(*pointees_of(value), None),)
+        return (collapsed(value),)
     if isinstance(value, TuplePointees) and len(value.items) == len(kind.fields):
         pairs = zip(value.items, kind.fields, strict=True)
-        return tuple(cell for item, field in pairs for cell in align(item, field))
-    whole = value if isinstance(value, Pointees) else Pointees(*pointees_of(value), None)
-    return tuple(cell for field in kind.fields for cell in align(whole, field))
+        return tuple(leaf for item, field in pairs for leaf in align(item, field))
+    whole = collapsed(value)
+    return tuple(leaf for field in kind.fields for leaf in align(whole, field))

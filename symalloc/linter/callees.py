@@ -7,17 +7,17 @@ taken back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from symalloc.analysis.argument_binding import bind_function
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.judge import Ruling
 from symalloc.linter.sites.site import Site
 from symalloc.program.casts import extent_pairs
-from symalloc.program.control_flow import PointKind
-from symalloc.program.model import CallFunction, Function, FunctionRef, Operand, Program, TupleValue
-from symalloc.program.operands import operands_of, type_of
+from symalloc.program.model import CallFunction, If, Program
+from symalloc.program.operands import function_references, instructions_of, operands_of
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr
@@ -53,9 +53,9 @@ class CalleeChecks:
 
     def enter(self, one: FunctionCheck) -> None:
         """Takes in a checked function; adds to its findings those of its calls."""
-        for index, step in enumerate(one.scene.analysis.cfg.points):
-            if step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, CallFunction):
-                self._call(one, step.instruction, index)
+        for index, instruction in one.scene.analysis.cfg.instructions:
+            if isinstance(instruction, CallFunction):
+                self._call(one, instruction, index)
         self.callees[one.scene.function.name] = _Callee(_obligations(one))
 
     def _call(self, one: FunctionCheck, call: CallFunction, index: int) -> None:
@@ -63,7 +63,7 @@ class CalleeChecks:
         if callee is None:
             self.open.add(call.name)  # recursion: its needs were not known when this call was checked
             return
-        bound = _bound(self.program.functions[call.name], call.arguments)
+        bound = bind_function(self.program.functions[call.name], call.arguments)
         for obligation in callee.obligations:
             answers = callee.answers.setdefault(obligation.finding, [])
             answers.append(_answer(one, call, index, obligation, bound))
@@ -84,25 +84,12 @@ def _held_as_values(program: Program) -> set[str]:
     if not any(function.private for function in program.functions.values()):
         return set(program.functions)
     found: set[str] = set()
-    blocks = [function.body for function in program.functions.values()]
-    while blocks:
-        block = blocks.pop()
-        for instruction in block.instructions:
-            found.update(_references(operands_of(instruction)))
-            blocks.extend(filter(None, (getattr(instruction, side, None) for side in ("then", "otherwise"))))
-        found.update(_references((block.result,)))
-    return found
-
-
-def _references(operands: Sequence[Operand]) -> set[str]:
-    found: set[str] = set()
-    pending = list(operands)
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, FunctionRef):
-            found.add(operand.name)
-        elif isinstance(operand, TupleValue):
-            pending.extend(operand.items)
+    for function in program.functions.values():
+        found.update(function_references((function.body.result,)))
+        for instruction in instructions_of(function.body):
+            found.update(function_references(operands_of(instruction)))
+            if isinstance(instruction, If):
+                found.update(function_references((instruction.then.result, instruction.otherwise.result)))
     return found
 
 
@@ -132,17 +119,6 @@ def _needed(finding: Finding) -> Condition | None:
     wanted = finding.judgement.proof.precondition or finding.constraint
     facts = (*finding.facts.guards, *finding.facts.calls)
     return disjunction([*(negate(fact) for fact in facts if fact.symbols & wanted.symbols), wanted])
-
-
-def _bound(callee: Function, arguments: Sequence[Operand]) -> dict[str, Expr]:
-    """The values of the callee's symbols in one call."""
-    found: dict[str, Expr] = {}
-    for param, argument in zip(callee.params, arguments, strict=False):
-        for actual, declared in extent_pairs(type_of(argument), param.type):
-            name = declared.as_symbol
-            if name is not None:
-                found.setdefault(name, actual)
-    return found
 
 
 def _answer(

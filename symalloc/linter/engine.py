@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from symalloc.analysis.facts import facts_of
-from symalloc.analysis.folded import written_folds
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.handles import written_zero_offset_views
+from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.callees import CalleeChecks
 from symalloc.linter.declared import declared_bounds
 from symalloc.linter.diagnostic import Diagnostic, Summary
@@ -20,8 +20,8 @@ from symalloc.linter.judge import Judge
 from symalloc.linter.sites.handed_over import heedless_leaves
 from symalloc.linter.sites.site import Scene
 from symalloc.linter.tally import Tally
-from symalloc.program.model import Instruction, Program, Var
-from symalloc.program.shapes import TypeNumbers
+from symalloc.program.model import Program
+from symalloc.program.operands import TypeNumbering
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition
@@ -88,7 +88,7 @@ def check(
 
 
 def _scenes(program: Program) -> Iterable[Scene]:
-    numbers, heedless = TypeNumbers(), dict[str, frozenset[int]]()
+    numbers, heedless = TypeNumbering(), dict[str, frozenset[int]]()
     for name, analysis in analyse(program).items():  # callees first
         heedless[name] = heedless_leaves(program, analysis, heedless)
         yield Scene(
@@ -96,15 +96,10 @@ def _scenes(program: Program) -> Iterable[Scene]:
             function=program.functions[name],
             analysis=analysis,
             facts=facts_of(analysis.cfg, program.kernels, numbers),
-            binders=_binders(analysis),
             numbers=numbers,
-            written_folds=written_folds(analysis.points_to, analysis.effects),
+            written_views=written_zero_offset_views(analysis.points_to, analysis.effects),
             heedless=heedless,
         )
-
-
-def _binders(analysis: FunctionAnalysis) -> Mapping[Var, Instruction]:
-    return {s.instruction.var: s.instruction for s in analysis.cfg.points if s.instruction is not None}
 
 
 def _forgive(one: FunctionCheck, dropped: frozenset[Finding]) -> None:

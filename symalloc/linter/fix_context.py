@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.fix_source import Script
-from symalloc.program.model import Alias, Block, Function, If, Instruction, Operand, Program, Var
+from symalloc.program.model import Alias, Function, Instruction, Operand, Program, Var
+from symalloc.program.operands import instructions_of
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-
-__all__ = ["FixContext", "instructions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +35,12 @@ class FixContext:
         span = self.diagnostic.span
         if function is None or span is None:
             return None
-        return next((i for i in instructions(function.body) if i.span == span), None)
+        return next((i for i in instructions_of(function.body) if i.span == span), None)
 
     @cached_property
     def _made(self) -> Mapping[Var, Instruction]:
         """What binds each variable of the function."""
-        return {i.var: i for i in instructions(self.function.body)} if self.function else {}
+        return {i.var: i for i in instructions_of(self.function.body)} if self.function else {}
 
     def definition(self, operand: Operand) -> Instruction | None:
         """The instruction that made `operand`, seen through plain aliases."""
@@ -51,12 +50,3 @@ class FixContext:
                 return found
             operand = found.source
         return None
-
-
-def instructions(block: Block) -> Iterator[Instruction]:
-    """All instructions of `block`, those of both sides of an If after it."""
-    for instruction in block.instructions:
-        yield instruction
-        if isinstance(instruction, If):
-            yield from instructions(instruction.then)
-            yield from instructions(instruction.otherwise)

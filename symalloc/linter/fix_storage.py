@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 
 from symalloc.linter.diagnostic import Fix, TextEdit
-from symalloc.linter.fix_context import FixContext, instructions
+from symalloc.linter.fix_context import FixContext
 from symalloc.linter.tvmscript import write_expr
 from symalloc.program.model import Alias, AllocStorage, AllocTensor, Function, Kill
-from symalloc.program.operands import variables_of
+from symalloc.program.operands import instructions_of, variables_of
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr
 from symalloc.size.operations import ceildiv, maximum, product
@@ -55,7 +55,7 @@ def _shape_argument(call: ast.Call) -> ast.Call | None:
 def _placed_on(context: FixContext, function: Function, storage: AllocStorage) -> list[AllocTensor]:
     return [
         i
-        for i in instructions(function.body)
+        for i in instructions_of(function.body)
         if isinstance(i, AllocTensor) and context.definition(i.storage) is storage
     ]
 
@@ -64,7 +64,7 @@ def _only_holds_tensors(context: FixContext, function: Function, storage: AllocS
     """Whether nothing else gets hold of the storage, which might count on its size."""
     return all(
         isinstance(i, AllocTensor | Alias | Kill)
-        for i in instructions(function.body)
+        for i in instructions_of(function.body)
         if any(context.definition(variable) is storage for variable in variables_of(i))
     )
 

@@ -15,7 +15,6 @@ from symalloc.linter.sites.site import Scene, Site
 from symalloc.linter.sites.sizes import divisor_site
 from symalloc.linter.sites.table import IN_FUNCTIONS, IN_INSTRUCTIONS, KEYS
 from symalloc.linter.tally import Tally
-from symalloc.program.control_flow import PointKind
 from symalloc.program.model import Instruction
 from symalloc.prover.domain import Domain
 from symalloc.prover.verdict import Verdict
@@ -54,13 +53,8 @@ class FunctionCheck:
             if any(self.rulebook.by_site(kind) for kind in kinds):
                 for step, site in make(self.scene):
                     self.unless_clean(site.key, step, partial(self.site, site, step))
-        for index, one in enumerate(self.scene.analysis.cfg.points):
-            instruction = one.instruction
-            if (
-                one.kind is PointKind.INSTRUCTION
-                and instruction is not None
-                and type(instruction) in IN_INSTRUCTIONS
-            ):
+        for index, instruction in self.scene.analysis.cfg.instructions:
+            if type(instruction) in IN_INSTRUCTIONS:
                 self.instruction(instruction, index)
 
     def instruction(self, instruction: Instruction, index: int) -> None:

@@ -11,8 +11,6 @@ from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType,
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr
 
-__all__ = ["CastReading", "extent_pairs", "read_cast"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastReading:

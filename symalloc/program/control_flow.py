@@ -66,10 +66,15 @@ class ControlFlowGraph:
         )
 
     @cached_property
-    def numbers(self) -> Mapping[Var, int]:
-        """By variable, the point that starts the instruction that binds it: of an If its BRANCH."""
-        starts = (PointKind.INSTRUCTION, PointKind.BRANCH)
-        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction and p.kind in starts}
+    def starts(self) -> Mapping[Var, int]:
+        """By variable, the first point of the instruction that binds it: of an If its BRANCH."""
+        first = (PointKind.INSTRUCTION, PointKind.BRANCH)
+        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction and p.kind in first}
+
+    @cached_property
+    def ends(self) -> Mapping[Var, int]:
+        """By variable, the last point of the instruction that binds it: of an If its JOIN."""
+        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction}
 
     @cached_property
     def definitions(self) -> Mapping[Var, Instruction]:

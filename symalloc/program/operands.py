@@ -1,18 +1,20 @@
-"""What an instruction refers to: its operands, and the variables in them."""
+"""The operands of instructions, the variables and functions in them, and their types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from symalloc.program.model import (
     Alias,
     AllocTensor,
+    Block,
     CallFunction,
     CallKernel,
     CallOperator,
     CallPacked,
     CallTIR,
+    FunctionRef,
     If,
     Instruction,
     Kill,
@@ -26,8 +28,6 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.types import OpaqueType, ShapeType, TensorType, TupleType, Type
-
-__all__ = ["operands_of", "type_of", "variables_in", "variables_of"]
 
 _OPERANDS: dict[type, Callable[[Any], tuple[Operand, ...]]] = {
     AllocTensor: lambda i: (i.storage,),
@@ -69,6 +69,26 @@ def variables_of(instruction: Instruction) -> tuple[Var, ...]:
     return tuple([v for o in operands_of(instruction) for v in ((o,) if type(o) is Var else variables_in(o))])
 
 
+def function_references(operands: Iterable[Operand]) -> Iterator[str]:
+    """The functions of the module among operands, those inside tuple literals too."""
+    pending = list(operands)
+    while pending:
+        operand = pending.pop()
+        if isinstance(operand, FunctionRef):
+            yield operand.name
+        elif isinstance(operand, TupleValue):
+            pending.extend(operand.items)
+
+
+def instructions_of(block: Block) -> Iterator[Instruction]:
+    """All instructions of `block` in the order of the text; an If stands before those of its two blocks."""
+    for instruction in block.instructions:
+        yield instruction
+        if isinstance(instruction, If):
+            yield from instructions_of(instruction.then)
+            yield from instructions_of(instruction.otherwise)
+
+
 def type_of(operand: Operand) -> Type:
     """The type of an operand; opaque for literals that hold no memory."""
     if isinstance(operand, Var) or hasattr(operand, "type"):
@@ -84,3 +104,21 @@ def tensor_type(operand: Operand) -> TensorType | None:
     """The type of an operand that is a tensor; None for anything else."""
     found = type_of(operand)
     return found if isinstance(found, TensorType) else None
+
+
+class TypeNumbering:
+    """Gives equal types equal numbers; hashes the type of a variable once only."""
+
+    def __init__(self) -> None:
+        self._of_type: dict[Type, int] = {}
+        self._of_var: dict[Var, int] = {}
+
+    def of(self, operand: Operand) -> Hashable:
+        """The number of a variable's type; another operand stands for itself."""
+        if not isinstance(operand, Var):
+            return operand
+        number = self._of_var.get(operand)
+        if number is None:
+            number = self._of_type.setdefault(operand.type, len(self._of_type))
+            self._of_var[operand] = number
+        return number

@@ -8,18 +8,6 @@ from typing import TypeAlias
 from symalloc.size.expr import Expr
 from symalloc.size.operations import product
 
-__all__ = [
-    "DType",
-    "FunctionType",
-    "OpaqueType",
-    "ScalarType",
-    "ShapeType",
-    "StorageType",
-    "TensorType",
-    "TupleType",
-    "Type",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.overwrites import Paths, candidates
 from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
 from symalloc.program.types import OpaqueType, StorageType, TupleType
 from tests.program.build import Body, param, program_of, tensor_of
@@ -14,9 +13,9 @@ from tests.program.build import Body, param, program_of, tensor_of
 def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
     """(what is lost, what is written over it, whether that is certain)."""
     analysis = analyse(program)[name]
-    points_to, paths = analysis.points_to, Paths(analysis.points_to, analysis.effects)
-    found = (paths.overwrite(*candidate) for candidate in candidates(points_to, analysis.effects))
-    regions = points_to.regions
+    conflicts, regions = analysis.conflicts, analysis.points_to.regions
+    candidates = conflicts.candidates(analysis.written, analysis.live)
+    found = (conflicts.overwrite(*candidate) for candidate in candidates)
     return {(regions[o.first].name, regions[o.second].name, o.certain) for o in found if o is not None}
 
 

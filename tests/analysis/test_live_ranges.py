@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.live_ranges import Intervals, live_ranges
-from symalloc.analysis.regions import pointees_of
-from symalloc.program.allocations import allocations
+from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.sets import region_set
 from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of
@@ -21,9 +20,9 @@ SIZE = 4
 
 def ranges(program: Program, name: str = "main") -> dict[Var, Intervals]:
     analysis = analyse(program)[name]
-    made = [a.var for a in allocations(program.functions[name].body)]
-    roots = {var: pointees_of(analysis.points_to.values[var])[0].bit_length() - 1 for var in made}
-    found = live_ranges(analysis.points_to, analysis.effects, sum(1 << r for r in roots.values()))
+    made = [i.var for _, i in analysis.cfg.instructions if isinstance(i, AllocFresh)]
+    roots = {var: analysis.points_to.allocated(var).number for var in made}
+    found = analysis.live_ranges(region_set(roots.values()))
     return {var: found.of[root].live if root in found.of else () for var, root in roots.items()}
 
 

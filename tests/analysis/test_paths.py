@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.analysis.paths import ways_through
+from symalloc.analysis.paths import enumerate_paths
 from symalloc.program.model import Alias, Block, CallKernel, Function, If, Instruction, Text, Var
 from symalloc.program.types import OpaqueType
 
@@ -36,13 +36,13 @@ def names(way: Function) -> str:
 
 def test_a_function_without_an_if_has_one_way() -> None:
     straight = function(kernel("a"), kernel("b"))
-    assert ways_through(straight, most=1) == [straight]
+    assert enumerate_paths(straight, most=1) == [straight]
 
 
 def test_ifs_within_and_behind_each_other() -> None:
     inner = branch("y", (kernel("b"),), ())
     whole = function(kernel("a"), branch("z", (inner,), (kernel("c"),)), branch("w", (kernel("d"),), ()))
-    found = ways_through(whole, most=6)
+    found = enumerate_paths(whole, most=6)
     assert found is not None
     assert [names(way) for way in found] == [
         "a b y=b z=y d w=d",
@@ -56,4 +56,4 @@ def test_ifs_within_and_behind_each_other() -> None:
 
 def test_too_many_ways_are_none() -> None:
     many = function(*(branch(f"y{i}", (kernel("a"),), ()) for i in range(40)))
-    assert ways_through(many, most=16) is None
+    assert enumerate_paths(many, most=16) is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from symalloc.analysis.kernel_call import arguments_of, comparisons
-from symalloc.linter.sites.carried import carried
+from symalloc.analysis.argument_binding import arguments_of, comparisons
 from symalloc.linter.sites.site import Scene, Site, name_of
 from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, Operand
 from symalloc.program.operands import tensor_type
@@ -62,7 +61,7 @@ def _properties(
         yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
     if buffer.dtype is None:
         return
-    for offset in dict.fromkeys(carried(scene.points_to, argument)):
+    for offset in dict.fromkeys(scene.points_to.offsets(argument)):
         if not offset.terms:
             continue
         if buffer.offset_factor is None:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
+from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.kernel_call import arguments_of
-from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees, leaves_of
+from symalloc.analysis.sets import NO_REGIONS
 from symalloc.analysis.summary import align
-from symalloc.linter.sites.carried import carried, carried_by
 from symalloc.linter.sites.site import Scene, Site, caller_name, name_of
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.model import (
@@ -53,12 +53,12 @@ def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
 def heedless_leaves(program: Program, analysis: FunctionAnalysis, known: Heedless) -> frozenset[int]:
     """The leaves of the parameters of one function; `known` holds those of its callees."""
     points_to = analysis.points_to
-    given = reduce(or_, (leaf.must for leaf in points_to.parameters), 0)
-    found = 0
+    given = reduce(or_, (leaf.must for leaf in points_to.parameters), NO_REGIONS)
+    found = NO_REGIONS
     for step in analysis.cfg.points:
         for cell in _unheeded(program, points_to, step, known):
             here = points_to.resolve(cell.must) & given
-            if here and ZERO in carried_by(points_to, cell):
+            if here and ZERO in points_to.offsets_of(cell):
                 found |= here
     return frozenset(i for i, leaf in enumerate(points_to.parameters) if leaf.must & found)
 
@@ -68,17 +68,17 @@ def _given(scene: Scene, step: ProgramPoint) -> Iterator[tuple[Operand, Expr, st
     points_to, instruction = scene.points_to, step.instruction
     match instruction:
         case If(test=test) if step.kind is PointKind.BRANCH:
-            yield from ((test, offset, None) for offset in carried(points_to, test))
+            yield from ((test, offset, None) for offset in points_to.offsets(test))
         case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset != "respected":
             ignored = packed_function(name).byte_offset == "ignored"
             doubt = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
-                yield from ((argument, offset, doubt) for offset in carried(points_to, argument))
+                yield from ((argument, offset, doubt) for offset in points_to.offsets(argument))
         case CallFunction(name=name, arguments=arguments):
             wanted = scene.heedless.get(name, _NONE)
             for argument, leaf, cell in _leaves(scene.program, points_to, instruction):
                 if leaf in wanted:
-                    yield from ((argument, offset, None) for offset in carried_by(points_to, cell))
+                    yield from ((argument, offset, None) for offset in points_to.offsets_of(cell))
 
 
 def _unheeded(

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
+from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.handles import (
-    Fault,
+    HandleFault,
     killed_variables,
     out_of_scope,
     used_variables,
     uses_after_kill,
 )
-from symalloc.analysis.overwrites import Overwrite, Paths, candidates
-from symalloc.analysis.points_to import cached_maker
-from symalloc.analysis.regions import Region, RegionKind, Target, pointees_of
+from symalloc.analysis.regions import Region, RegionKind, Target
+from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
@@ -23,7 +23,6 @@ from symalloc.program.model import (
     AllocTensor,
     CallFunction,
     CallPacked,
-    Instruction,
     Var,
 )
 from symalloc.program.span import Span
@@ -35,9 +34,8 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
     writing step.
     """
-    points_to, effects = scene.points_to, scene.analysis.effects
-    paths = cache(lambda: Paths(points_to, effects))
-    for step, target, index in candidates(points_to, effects):
+    analysis, points_to = scene.analysis, scene.points_to
+    for step, target, index in analysis.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         places = (first.offset, first.nbytes, second.offset, second.nbytes)
         yield (
@@ -49,7 +47,7 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
                 unknown="the place of one of the two tensors is not known here",
                 once=frozenset((index, target.region)),
                 key=places,
-                settle=partial(_settled, scene, paths, step, target, index),
+                settle=partial(_settled, scene, step, target, index),
             ),
         )
 
@@ -57,15 +55,13 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
 _PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
 
 
-def _settled(
-    scene: Scene, paths: Callable[[], Paths], step: int, target: Target, index: int, site: Site
-) -> Site | None:
+def _settled(scene: Scene, step: int, target: Target, index: int, site: Site) -> Site | None:
     """The pair, if there is a path on which content is lost."""
-    found = paths().overwrite(step, target, index)
+    found = scene.analysis.conflicts.overwrite(step, target, index)
     return None if found is None else _live_pair(scene, found, site)
 
 
-def _live_pair(scene: Scene, found: Overwrite, site: Site) -> Site:
+def _live_pair(scene: Scene, found: ReuseConflict, site: Site) -> Site:
     regions, steps = scene.points_to.regions, scene.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
@@ -99,8 +95,7 @@ def alias_at(scene: Scene, step: int, region: Region) -> str | None:
     points_to = scene.points_to
     family = points_to.ancestors[region.number] | points_to.descendants[region.number]
     for var in scene.analysis.cfg.points[step].uses:
-        must, may = pointees_of(points_to.value_of(var))
-        if points_to.resolve(must | may) & family & ~points_to.storages:
+        if points_to.regions_of(var) & family & ~points_to.storages:
             return f"`{var.name}`" if var is not region.var else None
     return None
 
@@ -111,14 +106,14 @@ def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:
     for fault in uses_after_kill(cfg):
         kind = "kill" if fault.kind == "double-kill" else "use"
         killed = fault.earlier.span if fault.earlier is not None else None
-        yield fault.step, _handle_site(scene, kind, fault, places_of(kill=killed))
+        yield fault.point, _handle_site(scene, kind, fault, places_of(kill=killed))
     for fault in out_of_scope(cfg):
         bound = fault.earlier.span if fault.earlier is not None else None
-        yield fault.step, _handle_site(scene, "use", fault, places_of(allocation=bound))
+        yield fault.point, _handle_site(scene, "use", fault, places_of(allocation=bound))
 
 
-def _handle_site(scene: Scene, kind: str, fault: Fault, places: Mapping[str, Span]) -> Site:
-    step = scene.analysis.cfg.points[fault.step]
+def _handle_site(scene: Scene, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
+    step = scene.analysis.cfg.points[fault.point]
     ends = step.kind is PointKind.EXIT
     return Site(
         kind=kind,
@@ -140,9 +135,8 @@ def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
     cfg = scene.analysis.cfg
     used, killed = used_variables(cfg), killed_variables(cfg)
     freed = _escaping(scene) | _regions_of(scene, killed)
-    for index, step in enumerate(cfg.points):
-        made = step.instruction
-        if step.kind is not PointKind.INSTRUCTION or not isinstance(made, AllocStorage | AllocTensor):
+    for index, made in cfg.instructions:
+        if not isinstance(made, AllocStorage | AllocTensor):
             continue
         if made.var not in used:
             yield index, _allocation(made, "never-used")
@@ -156,22 +150,19 @@ def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
     return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
 
 
-def _escaping(scene: Scene) -> int:
+def _escaping(scene: Scene) -> RegionSet:
     """The regions that the function's result points to, and what they are parts of."""
-    points_to = scene.points_to
-    must, may = pointees_of(points_to.result)
-    found = 0
-    for target in points_to.targets(must, may):
-        found |= points_to.ancestors[target.region]
+    found = NO_REGIONS
+    for target in scene.points_to.result_targets():
+        found |= scene.points_to.ancestors[target.region]
     return found
 
 
-def _regions_of(scene: Scene, variables: Iterable[Var]) -> int:
+def _regions_of(scene: Scene, variables: Iterable[Var]) -> RegionSet:
     """The regions that some of the variables point to."""
-    found = 0
+    found = NO_REGIONS
     for var in variables:
-        must, may = pointees_of(scene.points_to.value_of(var))
-        found |= scene.points_to.resolve(must | may)
+        found |= scene.points_to.regions_of(var)
     return found
 
 
@@ -184,7 +175,7 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
         return
     points_to, last = scene.points_to, len(scene.analysis.cfg.points) - 1
     seen: set[int] = set()
-    for target in points_to.targets(*pointees_of(points_to.result)):
+    for target in points_to.result_targets():
         region = points_to.regions[target.region]
         root = points_to.regions[region.root]
         if (
@@ -219,15 +210,11 @@ def _outlives(root: Region) -> bool:
 def _may_be_fresh(root: Region) -> str | None:
     """Why memory that outlives the call may not be used by the next one; None where it surely is."""
     match root.instruction:
-        case CallPacked(name=name) as call:
-            return None if _is_cached(call) else f"`{name}` may hand out new memory at each call"
+        case CallPacked(name=name):
+            return f"`{name}` may hand out new memory at each call"
         case CallFunction(kept=True):
             return None
     return f"the next call may be given another `{root.name}`"
-
-
-def _is_cached(instruction: Instruction | None) -> bool:
-    return isinstance(instruction, CallPacked) and cached_maker(instruction) is not None
 
 
 def _span(region: Region) -> Span | None:

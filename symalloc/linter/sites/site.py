@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.pointers import PointsTo
+from symalloc.analysis.points_to import PointsTo
 from symalloc.program.model import (
     CallFunction,
     CallKernel,
@@ -27,7 +27,7 @@ from symalloc.program.model import (
     Text,
     Var,
 )
-from symalloc.program.shapes import TypeNumbers
+from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -83,7 +83,7 @@ class Site:
 class Scene:
     """One function as the generators see it.
 
-    `written_folds` are the results of ensure_zero_offset that are written, with what writes them; `heedless`
+    `written_views` are the results of ensure_zero_offset that are written, with what writes them; `heedless`
     are by callee the leaves of its parameters that must begin at byte 0.
     """
 
@@ -91,9 +91,8 @@ class Scene:
     function: Function
     analysis: FunctionAnalysis
     facts: FunctionFacts
-    binders: Mapping[Var, Instruction]
-    numbers: TypeNumbers
-    written_folds: Mapping[Var, Instruction] = field(default_factory=dict)
+    numbers: TypeNumbering
+    written_views: Mapping[Var, Instruction] = field(default_factory=dict)
     heedless: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
@@ -103,7 +102,7 @@ class Scene:
 
     def binder(self, operand: Operand) -> Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""
-        return self.binders.get(operand) if isinstance(operand, Var) else None
+        return self.analysis.cfg.definitions.get(operand) if isinstance(operand, Var) else None
 
     def span_of(self, operand: Operand) -> Span | None:
         """Where a variable is bound."""

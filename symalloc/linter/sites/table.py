@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from symalloc.linter.sites.call_arguments import call_arguments
-from symalloc.linter.sites.carried import carried
 from symalloc.linter.sites.casts import match_casts
 from symalloc.linter.sites.donated import overwritten_inputs
 from symalloc.linter.sites.handed_over import handed_over
@@ -73,7 +72,7 @@ def _alloc_tensor(scene: Scene, alloc: AllocTensor) -> Hashable:
 def _argument(scene: Scene, operand: Operand) -> Hashable:
     if not isinstance(operand, Var):
         return operand
-    return scene.numbers.of(operand), tuple(carried(scene.points_to, operand))
+    return scene.numbers.of(operand), tuple(scene.points_to.offsets(operand))
 
 
 def _call_kernel(scene: Scene, call: CallKernel) -> Hashable:
@@ -87,7 +86,7 @@ def _call_tir(scene: Scene, call: CallTIR) -> Hashable:
 
 def _view(scene: Scene, view: View) -> Hashable:
     folded = absolute_offset(scene, view)
-    written = view.var in scene.written_folds
+    written = view.var in scene.written_views
     return view.kind, view.offset, view.shape, view.dtype, type_of(view.source), folded, written
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from symalloc.analysis.facts import extents_of
 from symalloc.linter.sites.site import Scene, Site
-from symalloc.program.control_flow import PointKind
 from symalloc.program.model import Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.size.expr import Expr
@@ -47,9 +46,8 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
 
 def constructs(scene: Scene) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
-    for index, step in enumerate(scene.analysis.cfg.points):
-        found = step.instruction
-        if step.kind is not PointKind.INSTRUCTION or not isinstance(found, NotUnderstood):
+    for index, found in scene.analysis.cfg.instructions:
+        if not isinstance(found, NotUnderstood):
             continue
         if not any(isinstance(scene.binder(read), NotUnderstood) for read in found.reads):
             yield (

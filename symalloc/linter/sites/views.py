@@ -29,7 +29,7 @@ def views(scene: Scene, view: View) -> Iterator[Site]:
     quantities = {"alignment": ALIGNMENT}
     offset = ZERO if view.kind == "ensure_zero_offset" else view.offset
     nbytes = _bytes(view, source)
-    absolute = ZERO if view.var in scene.written_folds else absolute_offset(scene, view)
+    absolute = ZERO if view.var in scene.written_views else absolute_offset(scene, view)
     known = {"offset": offset, "nbytes": nbytes, "source.nbytes": source.nbytes, "absolute_offset": absolute}
     quantities.update({name: value for name, value in known.items() if value is not None})
     yield Site(
@@ -44,7 +44,7 @@ def views(scene: Scene, view: View) -> Iterator[Site]:
 
 def written_views(scene: Scene, view: View) -> Iterator[Site]:
     """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
-    writer = scene.written_folds.get(view.var)
+    writer = scene.written_views.get(view.var)
     if writer is None:
         return
     absolute = absolute_offset(scene, view)

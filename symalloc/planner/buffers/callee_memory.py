@@ -6,10 +6,9 @@ callee reserves at its entry, live at the call alone.
 
 from __future__ import annotations
 
+from symalloc.analysis.argument_binding import bind_function
 from symalloc.planner.memory_plan import Arena, Plan
-from symalloc.program.casts import extent_pairs
 from symalloc.program.model import CallFunction, Function
-from symalloc.program.operands import type_of
 from symalloc.size.expr import Expr
 
 
@@ -22,11 +21,7 @@ def sizes_at_call(callee: Function, plan: Plan, call: CallFunction) -> tuple[Exp
     """The bytes of each of those arenas at `call`, in symbols of the caller; None where the arguments do not
     tell.
     """
-    bound: dict[str, Expr] = {}
-    for param, argument in zip(callee.params, call.arguments, strict=False):
-        for actual, declared in extent_pairs(type_of(argument), param.type):
-            if declared.as_symbol is not None:
-                bound.setdefault(declared.as_symbol, actual)
+    bound = bind_function(callee, call.arguments)
     sizes = [arena.size for arena in arenas_handed_down(plan)]
     if any(not size.symbols <= bound.keys() for size in sizes):
         return None

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from symalloc.analysis.escapes import escapes
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.live_ranges import LiveRange, live_ranges
-from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.live_ranges import LiveRange
+from symalloc.analysis.sets import region_set
 from symalloc.planner.buffers.arena_assignment import (
     HELD,
     Candidate,
@@ -22,7 +21,6 @@ from symalloc.planner.buffers.path_lifetimes import outermost_ifs, path_lifetime
 from symalloc.planner.buffers.sizing import Sized, Sizes, reckoned
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
-from symalloc.program.control_flow import PointKind
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -104,25 +102,23 @@ class _CandidateFinder:
     ) -> None:
         self.program, self.analysis, self.sizes, self.plans = program, analysis, sizes, plans
         self.analyses = analyses
-        self.escaping = escapes(analysis)
+        self.escaping = analysis.escapes
         self.left: list[Unplanned] = []
         self.taken: dict[int, Expr | None] = {}
 
     def run(self) -> list[_Candidate]:
         """All that can be planned, in the order of the text."""
         found: list[_Candidate] = []
-        for index, step in enumerate(self.analysis.cfg.points):
-            if step.kind is not PointKind.INSTRUCTION:
-                continue
-            if isinstance(step.instruction, AllocFresh):
-                found += self.allocation(step.instruction)
-            elif isinstance(step.instruction, CallFunction) and step.instruction.name in self.plans:
-                found += self.call(step.instruction, index)
+        for point, instruction in self.analysis.cfg.instructions:
+            if isinstance(instruction, AllocFresh):
+                found += self.allocation(instruction)
+            elif isinstance(instruction, CallFunction) and instruction.name in self.plans:
+                found += self.call(instruction, point)
         return found
 
     def allocation(self, made: AllocFresh) -> Iterator[_Candidate]:
-        root = pointees_of(self.analysis.points_to.values[made.var])[0].bit_length() - 1
-        nbytes = self.analysis.points_to.regions[root].nbytes
+        region = self.analysis.points_to.allocated(made.var)
+        root, nbytes = region.number, region.nbytes
         reason = self.escaping.get(root)
         sized = self.sizes.of(nbytes)
         if reason is None and isinstance(sized, Sized) and nbytes is not None:
@@ -183,9 +179,9 @@ def _housed(
     """The buffers with their live ranges and arenas; what is better left alone joins what the finder left."""
     regions = len(analysis.points_to.regions)
     numbers = {w.root for w in wishes} | finder.taken.keys()
-    roots = sum(1 << number for number in numbers if number < regions)
+    roots = region_set(number for number in numbers if number < regions)
     brief = {number - regions: number for number in numbers if number >= regions}
-    times = live_ranges(analysis.points_to, analysis.effects, roots, brief)
+    times = analysis.live_ranges(roots, brief)
     used = sorted((w for w in wishes if w.root in times.of), key=lambda w: (w.device, w.scope))
     residents = [
         Candidate(buffer=wish.buffer(number, times.of[wish.root]), needs=wish.sized.needs)
@@ -195,7 +191,7 @@ def _housed(
     taken = ((size, times.of[number].live) for number, size in finder.taken.items() if number in times.of)
     strangers = [UnplannedRange(size=size, live=live) for size, live in taken]
     whole = PathLifetimes(
-        lives=[resident.buffer.live for resident in residents], steps=times.steps, strangers=strangers
+        lives=[resident.buffer.live for resident in residents], steps=times.points, strangers=strangers
     )
     paths = path_lifetimes(finder.program, finder.analyses, analysis.cfg, [wish.var for wish in used])
     found, alone = assign_arenas(residents, paths or (whole,), outermost_ifs(analysis.cfg))
@@ -207,9 +203,7 @@ def _housed(
 def _left_by_recursion(analysis: FunctionAnalysis, sizes: Sizes) -> Iterator[Unplanned]:
     """Every allocation of a function that calls itself."""
     reason = "its function calls itself: an arena would be held for every call under way"
-    for step in analysis.cfg.points:
-        made = step.instruction
-        if step.kind is PointKind.INSTRUCTION and isinstance(made, AllocFresh):
-            root = pointees_of(analysis.points_to.values[made.var])[0].bit_length() - 1
-            nbytes = analysis.points_to.regions[root].nbytes
+    for _, made in analysis.cfg.instructions:
+        if isinstance(made, AllocFresh):
+            nbytes = analysis.points_to.allocated(made.var).nbytes
             yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)

@@ -7,16 +7,13 @@ and what a way needs at most says how much may be taken on any.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from symalloc.analysis.escapes import escapes
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.live_ranges import live_ranges
-from symalloc.analysis.paths import ways_through
-from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
+from symalloc.analysis.paths import enumerate_paths
+from symalloc.analysis.sets import region_set
 from symalloc.planner.buffers.arena_assignment import PathLifetimes, UnplannedRange
 from symalloc.planner.buffers.sizing import reckoned
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 
 _MOST_WAYS = 16
@@ -29,27 +26,21 @@ def path_lifetimes(
 
     `buffers` are the variables of what may be planned, by number.
     """
-    if all(step.kind is not PointKind.BRANCH for step in cfg.points):
+    if not cfg.joins:
         return []
-    ways = ways_through(cfg.function, most=_MOST_WAYS) or ()
-    recursive = frozenset(name for name, analysis in analyses.items() if analysis.recursive)
-    steps = cfg.numbers
+    ways = enumerate_paths(cfg.function, most=_MOST_WAYS) or ()
     return [
-        _PathAnalysis(program, way, buffers, recursive).timeline(steps, len(cfg.points) - 1) for way in ways
+        _PathAnalysis(program, way, buffers, analyses).timeline(cfg.starts, len(cfg.points) - 1)
+        for way in ways
     ]
 
 
 def outermost_ifs(cfg: ControlFlowGraph) -> dict[int, int]:
-    """For each step within an If the IF step of the outermost one."""
+    """For each point within an If the BRANCH of the outermost one."""
     found: dict[int, int] = {}
-    opened: list[int] = []
-    for index, step in enumerate(cfg.points):
-        if opened:
-            found[index] = opened[0]
-        if step.kind is PointKind.BRANCH:
-            opened.append(index)
-        elif step.kind is PointKind.JOIN:
-            opened.pop()
+    for index, point in enumerate(cfg.points):
+        if point.branch >= 0:
+            found[index] = found.get(point.branch, point.branch)
     return found
 
 
@@ -57,24 +48,30 @@ class _PathAnalysis:
     """A function as it runs on one way; `numbers` are those of live ranges, by variable."""
 
     def __init__(
-        self, program: Program, way: Function, buffers: Sequence[Var], recursive: frozenset[str]
+        self,
+        program: Program,
+        way: Function,
+        buffers: Sequence[Var],
+        analyses: Mapping[str, FunctionAnalysis],
     ) -> None:
-        functions = {**program.functions, way.name: way}
-        self.seen = analyse(replace(program, functions=functions))[way.name]
+        self.seen = analyse_variant(program, way, analyses)
         self.regions = len(self.seen.points_to.regions)
         self.buffers = buffers
-        self.numbers = dict(self._numbered(frozenset(buffers), recursive))
-        inside = sum(1 << number for number in self.numbers.values() if number < self.regions)
+        self.numbers = dict(self._numbered(frozenset(buffers), analyses))
+        inside = region_set(number for number in self.numbers.values() if number < self.regions)
         calls = {n - self.regions: n for n in self.numbers.values() if n >= self.regions}
-        self.times = live_ranges(self.seen.points_to, self.seen.effects, inside, calls)
+        self.times = self.seen.live_ranges(inside, calls)
 
-    def _numbered(self, buffers: frozenset[Var], recursive: frozenset[str]) -> Iterator[tuple[Var, int]]:
-        for index, step in enumerate(self.seen.cfg.points):
-            made = step.instruction
+    def _numbered(
+        self, buffers: frozenset[Var], analyses: Mapping[str, FunctionAnalysis]
+    ) -> Iterator[tuple[Var, int]]:
+        for point, made in self.seen.cfg.instructions:
             if isinstance(made, AllocFresh):
-                yield made.var, pointees_of(self.seen.points_to.values[made.var])[0].bit_length() - 1
-            elif isinstance(made, CallFunction) and (made.var in buffers or made.name in recursive):
-                yield made.var, self.regions + index
+                yield made.var, self.seen.points_to.allocated(made.var).number
+            elif isinstance(made, CallFunction):
+                callee = analyses.get(made.name)
+                if made.var in buffers or (callee is not None and callee.recursive):
+                    yield made.var, self.regions + point
 
     def timeline(self, steps: Mapping[Var, int], end: int) -> PathLifetimes:
         """With the steps of the function as a whole, where `end` is the last."""
@@ -82,16 +79,15 @@ class _PathAnalysis:
         found = (self.times.of.get(self.numbers.get(var, -1)) for var in self.buffers)
         return PathLifetimes(
             lives=[() if time is None else time.live for time in found],
-            steps=[here[index] for index in self.times.steps],
+            steps=[here[index] for index in self.times.points],
             strangers=list(self.strangers()),
         )
 
     def strangers(self) -> Iterator[UnplannedRange]:
         """What is taken on this way, has no place, and does not outlive the call."""
-        escaping = escapes(self.seen)
         for var, number in self.numbers.items():
             time = self.times.of.get(number)
-            if time is None or var in self.buffers or number in escaping:
+            if time is None or var in self.buffers or number in self.seen.escapes:
                 continue
             nbytes = self.seen.points_to.regions[number].nbytes if number < self.regions else None
             yield UnplannedRange(size=reckoned(nbytes), live=time.live)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
@@ -51,17 +51,13 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
-    depth = 0
-    for index, step in enumerate(cfg.points):
-        if step.kind is not PointKind.INSTRUCTION:
-            depth += (step.kind is PointKind.BRANCH) - (step.kind is PointKind.JOIN)
+    for point, made in cfg.instructions:
+        if type(made) is not MatchCast and type(made.var.type) is not ScalarType:
             continue
-        made = step.instruction
-        if made is None or (type(made) is not MatchCast and type(made.var.type) is not ScalarType):
-            continue
+        nested = cfg.points[point].branch >= 0
         for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:
-                later[name] = SymbolDefinition(step=index, var=made.var, nested=depth > 0, signed=signed)
+                later[name] = SymbolDefinition(step=point, var=made.var, nested=nested, signed=signed)
     return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.regions import members
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.model import Var
 from symalloc.size.expr import ZERO, Expr
@@ -20,7 +19,7 @@ def reserved_sums(plan: Plan, analysis: FunctionAnalysis) -> tuple[Expr, ...]:
     arenas = [arena for arena in plan.arenas if arena.placements]
     if all(arena.after is None for arena in arenas):
         return (_sum(arenas),)
-    steps = {s.instruction.var: i for i, s in enumerate(analysis.cfg.points) if s.instruction is not None}
+    steps = analysis.cfg.ends
     last = _last_steps(analysis)
     spans = [(_begin(arena, steps), _end(arena, steps, last)) for arena in arenas]
     sums = (
@@ -61,16 +60,9 @@ def _end(arena: Arena, steps: Mapping[Var, int], last: Mapping[Var, int]) -> int
 def _last_steps(analysis: FunctionAnalysis) -> dict[Var, int]:
     """The last step that touches each allocation."""
     found: dict[Var, int] = {}
-    for index, roots in enumerate(_touched(analysis)):
-        for root in roots:
+    for index, effect in enumerate(analysis.effects):
+        for root in analysis.points_to.roots(effect.touched):
             variable = analysis.points_to.regions[root].var
             if variable is not None:
                 found[variable] = index
     return found
-
-
-def _touched(analysis: FunctionAnalysis) -> Iterator[set[int]]:
-    points_to = analysis.points_to
-    for effect in analysis.effects:
-        bits = effect.reads | effect.may_reads | effect.writes | effect.may_writes | effect.may_defs
-        yield {points_to.regions[index].root for index in members(points_to.resolve(bits | effect.defs))}

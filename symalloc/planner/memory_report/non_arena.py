@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from symalloc.analysis.argument_binding import bind_function, bind_kernel
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.kernel_call import bind_kernel
-from symalloc.analysis.pointers import PointsTo
-from symalloc.analysis.regions import Pointees, Region, members
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import Region
+from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.analysis.summary import align
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc
-from symalloc.program.casts import extent_pairs
 from symalloc.program.model import (
     AllocFresh,
     Block,
@@ -23,12 +23,11 @@ from symalloc.program.model import (
     CallOperator,
     CallPacked,
     Function,
-    If,
     Ownership,
     Program,
     Var,
 )
-from symalloc.program.operands import type_of
+from symalloc.program.operands import instructions_of, type_of
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.size.expr import Expr, symbol
 from symalloc.size.operations import maximum
@@ -126,7 +125,7 @@ class _KernelCalls:
         self, block: Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
     ) -> Iterator[KernelWorkspaceUse]:
         """The kernel calls of `block`; `bound` gives its symbols in those of the outermost function."""
-        for instruction in block.instructions:
+        for instruction in instructions_of(block):
             match instruction:
                 case CallKernel(kernel=kernel, arguments=arguments):
                     taken = self.scratch.get(kernel, KernelWorkspace())
@@ -135,9 +134,6 @@ class _KernelCalls:
                         yield KernelWorkspaceUse(kernel=kernel, scratch=_in_symbols_of_caller(taken, values))
                 case CallPacked(name=name):
                     self.packed.add(name)
-                case If(then=then, otherwise=otherwise):
-                    yield from self.block(then, bound, callers)
-                    yield from self.block(otherwise, bound, callers)
                 case CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)
@@ -155,11 +151,7 @@ def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) ->
 
 def values_at_call(callee: Function, call: CallFunction) -> dict[str, Expr]:
     """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
-    found: dict[str, Expr] = {}
-    for param, argument in zip(callee.params, call.arguments, strict=False):
-        for actual, declared in extent_pairs(type_of(argument), param.type):
-            if declared.as_symbol is not None:
-                found.setdefault(declared.as_symbol, actual)
+    found = bind_function(callee, call.arguments)
     return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
 
 
@@ -184,7 +176,7 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
     kind = type_of(points_to.cfg.function.body.result)
     seen: set[frozenset[int]] = set()
     for leaf, cell in zip(_leaves(kind), align(points_to.result, kind), strict=True):
-        roots = _roots(points_to, cell)
+        roots = points_to.roots(cell.must | cell.may)
         own = [points_to.regions[root] for root in sorted(roots) if not points_to.regions[root].external]
         if not own or roots in seen or not isinstance(leaf, TensorType):
             continue
@@ -195,10 +187,10 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
 
 
 def _carried(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
-    points_to, written = analysis.points_to, 0
+    points_to, written = analysis.points_to, NO_REGIONS
     for effect in analysis.effects:
         written |= points_to.resolve(effect.writes | effect.may_writes)
-    inputs = {root: leaf for leaf in inputs_of(points_to) for root in _roots(points_to, leaf.cell)}
+    inputs = {root: leaf for leaf in inputs_of(points_to) for root in points_to.roots(leaf.cell.must)}
     for output in outputs_of(points_to):
         parts = members(points_to.resolve(output.cell.must) & points_to.views)
         views = [points_to.regions[part] for part in parts if points_to.descendants[part] & written]
@@ -209,7 +201,7 @@ def _carried(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
 
 
 def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
-    returned = _roots(points_to, *align(points_to.result, type_of(points_to.cfg.function.body.result)))
+    returned = points_to.roots(points_to.regions_of(points_to.cfg.function.body.result))
     for region in points_to.regions:
         by = _maker(region)
         if by is not None and region.number not in returned:
@@ -235,14 +227,6 @@ def _leaves(kind: Type) -> Iterator[Type]:
             yield from _leaves(field)
     else:
         yield kind
-
-
-def _roots(points_to: PointsTo, *cells: Pointees) -> frozenset[int]:
-    """The roots of all that `cells` may point to."""
-    bits = 0
-    for cell in cells:
-        bits |= cell.must | cell.may
-    return frozenset(points_to.regions[index].root for index in members(points_to.resolve(bits)))
 
 
 def _largest(sizes: list[Expr | None]) -> Expr | None:

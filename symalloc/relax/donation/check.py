@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.donation import Donation, Leaf, inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.overwrites import Paths
-from symalloc.analysis.regions import Pointees, Region, RegionKind, members
-from symalloc.analysis.takeover import Clash, clashes, keepers, meetings
+from symalloc.analysis.regions import Pointees, Region, RegionKind
+from symalloc.analysis.sets import only_member, region_set
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.check.plan_fault import PlanRefusedError
@@ -101,7 +101,7 @@ class _Checker:
             in_place,
         )
         self.inputs, self.outputs = inputs_of(self.points_to), outputs_of(self.points_to)
-        self.paths = Paths(self.points_to, analysis.effects)
+        self.conflicts = analysis.conflicts
         self.known = known_symbols(analysis.cfg)
 
     def one(self, donation: Donation) -> DonatedAlias:
@@ -164,17 +164,15 @@ class _Checker:
 
     def alternatives(self, output: Leaf, root: int, others: Sequence[int]) -> None:
         for other in others:
-            clash = next(meetings(self.points_to, self.paths, root, other), None)
-            if clash is not None:
+            if self.conflicts.on_one_path(root, other):
                 names = [f"`{self.points_to.regions[r].name}`" for r in (root, other)]
                 raise _RefusedError(
                     f"{output} is one of {' and '.join(names)}, and both are in use on one path; "
                     "compute the one that is returned in the branch that returns it"
                 )
 
-    def of(self, cell: Pointees) -> set[int]:
-        real = self.points_to.resolve(cell.must | cell.may)
-        return {self.points_to.regions[index].root for index in members(real)}
+    def of(self, cell: Pointees) -> frozenset[int]:
+        return self.points_to.roots(cell.must | cell.may)
 
     def same_place(self, output: Leaf, source: Leaf, roots: Collection[int]) -> None:
         for name, kind in ((output, output.type), (source, source.type)):
@@ -209,7 +207,7 @@ class _Checker:
         reckon = Sizes(self.known, self.known.domain, self.prover)
         guards: list[Guard] = []
         for made in map(self.made, roots):
-            nbytes = self.points_to.regions[_bit(self.points_to.values[made.var])].nbytes
+            nbytes = self.points_to.allocated(made.var).nbytes
             sized = reckon.of(nbytes)
             if nbytes is None or not isinstance(sized, Sized):
                 raise _RefusedError(f"how large {output} is, is not known: {sized}")
@@ -244,15 +242,15 @@ class _Checker:
 
     def unkept(self, source: Leaf) -> None:
         for root in self.of(source.cell):
-            for index in keepers(self.points_to, self.analysis.effects, root):
+            for index in self.conflicts.capturing(root):
                 who = _doer(self.analysis.cfg.points[index].instruction)
                 raise _RefusedError(f"{who} may hold on to {source}, and read it later")
 
     def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[Var, Overlay]:
         """The kernel calls that read the input while they write the output; raises for any other clash."""
-        wanted = _bit(source.cell)
+        wanted = _only_region(source.cell)
         found: dict[Var, Overlay] = {}
-        for clash in clashes(self.points_to, self.paths, root, wanted):
+        for clash in self.conflicts.takeover(root, wanted):
             call = self.analysis.cfg.points[clash.writer].instruction
             if clash.writer != clash.reader or not isinstance(call, CallKernel):
                 raise _RefusedError(self.overwritten(output, source, clash))
@@ -262,7 +260,7 @@ class _Checker:
             found[call.var] = overlay
         return found
 
-    def overwritten(self, output: Leaf, source: Leaf, clash: Clash) -> str:
+    def overwritten(self, output: Leaf, source: Leaf, clash: ReuseConflict) -> str:
         steps = self.analysis.cfg.points
         writer, reader = _doer(steps[clash.writer].instruction), steps[clash.reader]
         if reader.kind is PointKind.EXIT:
@@ -289,7 +287,7 @@ class _Checker:
                 return None
             for region, places in ((wanted, reading), (root, writing)):
                 if region in self.of(cell):
-                    if cell != Pointees(1 << region, 0):
+                    if cell != Pointees(region_set((region,))):
                         return None
                     places.add(position)
         if len(writing) != 1 or reading & writing:
@@ -319,11 +317,11 @@ def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
     raise _RefusedError(f"there is no {what} `{name}`; the {what}s are {there}")
 
 
-def _bit(value: object) -> int:
-    """The number of the only region that a value points to."""
-    if not isinstance(value, Pointees) or not value.must or value.must & (value.must - 1):
+def _only_region(cell: Pointees) -> int:
+    number = only_member(cell.must)
+    if number is None:
         raise _RefusedError("it holds no tensor")
-    return value.must.bit_length() - 1
+    return number
 
 
 def _non_empty(domain: Domain) -> Domain:

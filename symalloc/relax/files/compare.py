@@ -11,9 +11,8 @@ from tvm.relax import transform
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.memory_report.non_arena import non_arena_memory, values_at_call
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
-from symalloc.program.allocations import allocations
-from symalloc.program.control_flow import PointKind
-from symalloc.program.model import AllocStorage, Block, CallFunction, If, Program
+from symalloc.program.model import AllocFresh, AllocStorage, CallFunction, Program
+from symalloc.program.operands import instructions_of
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.tvm_error import error_text
@@ -68,10 +67,11 @@ def _plan(
     body = analysis.cfg.function.body
     around = non_arena_memory(program, analysis, {})
     returned = frozenset(v for r in around.returned for v in r.allocations)
-    left = (a for a in allocations(body) if a.var not in returned)
+    made_here = (i for i in instructions_of(body) if isinstance(i, AllocFresh))
+    left = (a for a in made_here if a.var not in returned)
     made = (m.nbytes for m in around.made if m.by in program.functions)
     return TvmPlan(
-        storages=tuple(_storages(body)),
+        storages=tuple(i.size for i in instructions_of(body) if isinstance(i, AllocStorage)),
         fresh=(*(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in left), *made),
         calls=tuple(
             _reserved_by(call, program, analyses, (*callers, name))
@@ -82,9 +82,9 @@ def _plan(
 
 
 def _calls(analysis: FunctionAnalysis) -> Iterator[CallFunction]:
-    for step in analysis.cfg.points:
-        if step.kind is PointKind.INSTRUCTION and isinstance(step.instruction, CallFunction):
-            yield step.instruction
+    for _, instruction in analysis.cfg.instructions:
+        if isinstance(instruction, CallFunction):
+            yield instruction
 
 
 def _reserved_by(
@@ -97,12 +97,3 @@ def _reserved_by(
     deeper = (None if None in sums else maximum(*filter(None, sums)),) if sums else ()
     sizes = (*plan.storages, *plan.fresh, *deeper)
     return tuple(None if size is None else size.substitute(values) for size in sizes)
-
-
-def _storages(block: Block) -> Iterator[Expr | None]:
-    for instruction in block.instructions:
-        if isinstance(instruction, AllocStorage):
-            yield instruction.size
-        elif isinstance(instruction, If):
-            yield from _storages(instruction.then)
-            yield from _storages(instruction.otherwise)

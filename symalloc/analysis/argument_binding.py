@@ -1,7 +1,8 @@
-"""A kernel call held against what its PrimFunc declares, as the compiled kernel does it when it is entered.
+"""A call held against the parameters of its callee: the values of the callee's symbols, and what is compared.
 
-The kernel binds each of its symbols at the first place where the symbol stands alone (an extent, or a scalar
-parameter); every other extent must then equal what the argument brings.
+A kernel, when it is entered, binds each of its symbols at the first place where the symbol stands alone (an
+extent, or a scalar parameter); every other extent must then equal what the argument brings.  A Relax function
+binds the symbols of its parameters alike.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from symalloc.program.casts import extent_pairs
 from symalloc.program.model import (
     CallKernel,
     CallTIR,
     ConstantTensor,
+    Function,
     Kernel,
     KernelBuffer,
     KernelScalar,
@@ -27,8 +30,8 @@ from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Extent `axis` of argument `position`: what the argument has, and what the kernel expects."""
+class ExtentComparison:
+    """Extent `axis` of argument `position`: the `actual` one, and the one that the kernel expects."""
 
     position: int
     axis: int
@@ -64,7 +67,18 @@ def bind_kernel(kernel: Kernel, arguments: Sequence[Operand]) -> dict[str, Expr]
     return bound
 
 
-def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[Comparison]:
+def bind_function(callee: Function, arguments: Sequence[Operand]) -> dict[str, Expr]:
+    """The values of the symbols of a Relax function's parameters, in symbols of the caller."""
+    bound: dict[str, Expr] = {}
+    for param, argument in zip(callee.params, arguments, strict=False):
+        for actual, declared in extent_pairs(type_of(argument), param.type):
+            name = declared.as_symbol
+            if name is not None:
+                bound.setdefault(name, actual)
+    return bound
+
+
+def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[ExtentComparison]:
     """The extents that the kernel compares; those that bind a symbol are compared with themselves.
 
     An extent over a symbol that nothing binds has no comparison: what the kernel makes of it is not known.
@@ -76,17 +90,17 @@ def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[Compar
         for axis, (declared, actual) in enumerate(_extents(parameter, argument)):
             if declared.symbols <= bound.keys():
                 expected = declared.substitute(bound)
-                yield Comparison(position=position, axis=axis, actual=actual, expected=expected)
+                yield ExtentComparison(position=position, axis=axis, actual=actual, expected=expected)
 
 
 def kernel_facts(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
-    """What holds once the kernel was entered: its comparisons, without those that hold by themselves."""
+    """The facts behind the entry of a kernel: its comparisons, without those that hold by themselves."""
     facts = (eq(c.actual, c.expected) for c in comparisons(kernel, arguments) if c.actual != c.expected)
     return tuple(fact for fact in facts if fact.as_bool is None)
 
 
 def asserted(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
-    """What holds behind a call because the kernel asserts it, where the arguments tell."""
+    """The facts behind a call because the kernel asserts them, where the arguments tell."""
     if not kernel.asserts:
         return ()
     bound = bind_kernel(kernel, arguments)

@@ -1,20 +1,23 @@
-"""Where one memory is written before another is done with."""
+"""Reuse conflicts: memory that is written before another use of it is done."""
 
 from __future__ import annotations
 
-from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.overwrites import Paths
-from symalloc.analysis.takeover import clashes, keepers, meetings
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.sets import only_member
 from symalloc.program.model import Operand, Ownership
 from tests.program.build import Body, param
 
 
 def found(body: Body, result: Operand) -> list[tuple[int, int, bool]]:
-    """Clashes of the second parameter, written, with the first."""
+    """Conflicts of the second parameter, written, with the first: (writer, reader, certain)."""
     analysis = analyse(body.program(result))["main"]
-    points_to = analysis.points_to
-    x, y = (cell.must.bit_length() - 1 for cell in points_to.parameters[:2])
-    return [tuple(c) for c in clashes(points_to, Paths(points_to, analysis.effects), y, x)]  # type: ignore[misc]
+    x, y = roots(analysis)
+    return [(c.writer, c.reader, c.certain) for c in analysis.conflicts.takeover(y, x)]
+
+
+def roots(analysis: FunctionAnalysis) -> list[int]:
+    numbers = (only_member(leaf.must) for leaf in analysis.points_to.parameters)
+    return [number for number in numbers if number is not None]
 
 
 def function() -> Body:
@@ -66,13 +69,12 @@ def test_a_doubtful_alias() -> None:
     assert found(body, y) == [(1, 2, False)]
 
 
-def test_who_may_keep_and_who_meets() -> None:
+def test_captures_and_uses_on_one_path() -> None:
     body = function()
     x, y = body.params
     body.packed("unknown", x)
     body.packed("fresh", y, ownership=Ownership.FRESH)
     analysis = analyse(body.program(y))["main"]
-    points_to = analysis.points_to
-    roots = [cell.must.bit_length() - 1 for cell in points_to.parameters]
-    assert [list(keepers(points_to, analysis.effects, root)) for root in roots] == [[0], []]
-    assert list(meetings(points_to, Paths(points_to, analysis.effects), *roots))
+    conflicts = analysis.conflicts
+    assert [list(conflicts.capturing(root)) for root in roots(analysis)] == [[0], []]
+    assert conflicts.on_one_path(*roots(analysis))
