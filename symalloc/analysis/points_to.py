@@ -101,6 +101,10 @@ class PointsTo:
         """The real regions behind a set: phis taken apart."""
         return targets(self.regions, must, may)
 
+    def targets_of(self, operand: Operand | None) -> Iterator[Target]:
+        """The real regions behind an operand."""
+        return self.targets(*pointees_of(self.value_of(operand)))
+
     def result_targets(self) -> Iterator[Target]:
         """The real regions behind the result of the function."""
         return self.targets(*pointees_of(self.result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.analysis.region_maker import byte_count
-from symalloc.analysis.regions import Region, RegionKind, pointees_of
+from symalloc.analysis.regions import Region, RegionKind
 from symalloc.linter.sites.site import Scene, Site, places_of, shape_text
 from symalloc.program.model import AllocStorage, AllocTensor
 from symalloc.prover.domain import Domain
@@ -25,10 +25,7 @@ PAGE = 4096
 def storages_of(scene: Scene, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
     points_to = scene.points_to
-    found = (
-        points_to.regions[t.region].parent
-        for t in points_to.targets(*pointees_of(points_to.values[alloc.var]))
-    )
+    found = (points_to.regions[t.region].parent for t in points_to.targets_of(alloc.var))
     return tuple(points_to.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
 
 

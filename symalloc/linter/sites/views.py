@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.analysis.region_maker import byte_count
-from symalloc.analysis.regions import RegionKind, pointees_of
+from symalloc.analysis.regions import RegionKind
 from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of, shape_text
 from symalloc.linter.sites.tensor_on_storage import ALIGNMENT
 from symalloc.program.model import CallOperator, Operand, View
@@ -67,9 +67,7 @@ def absolute_offset(scene: Scene, view: View) -> Expr | None:
     if view.kind != "ensure_zero_offset":
         return ZERO
     points_to = scene.points_to
-    regions = [
-        points_to.regions[t.region] for t in points_to.targets(*pointees_of(points_to.value_of(view.source)))
-    ]
+    regions = [points_to.regions[target.region] for target in points_to.targets_of(view.source)]
     offsets = {region.offset if region.kind is RegionKind.VIEW else ZERO for region in regions}
     return offsets.pop() if len(offsets) == 1 else None
 

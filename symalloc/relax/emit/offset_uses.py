@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.regions import members, pointees_of
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
 
@@ -62,9 +61,7 @@ class _Finder:
     def held_by(self, operand: Operand | None) -> set[Var]:
         """The allocations in `away` that `operand` may be, or hold."""
         points_to = self.analysis.points_to
-        must, may = pointees_of(points_to.value_of(operand))
-        regions = (points_to.regions[index] for index in members(points_to.resolve(must | may)))
-        roots = (points_to.regions[region.root].var for region in regions)
+        roots = (points_to.regions[root].var for root in points_to.roots(points_to.regions_of(operand)))
         return {var for var in roots if var in self.away}
 
     def need_zero(self, uses: Collection[Var]) -> None:
