@@ -29,8 +29,7 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.size.expr import Expr
-from symalloc.size.operations import product
+from symalloc.size.expr import Expr, product
 
 _MOST_PLACES = 64
 """The number of regions up to which a part is told apart from the whole."""

@@ -6,7 +6,7 @@ import ast
 
 from symalloc.linter.diagnostic import Fix, TextEdit
 from symalloc.linter.fix_context import FixContext
-from symalloc.linter.tvmscript import write_condition
+from symalloc.size.notation import TVMSCRIPT
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 __all__ = ["insert_assertion"]
@@ -31,7 +31,7 @@ def insert_assertion(context: FixContext) -> Fix | None:
     names = sorted(condition.symbols)
     message = f"need {text}, got {', '.join(f'{name}={{}}' for name in names)}"
     assertion = (
-        f'{_dialect(call)}.assert_op({write_condition(condition)}, [{", ".join(names)}], format="{message}")'
+        f'{_dialect(call)}.assert_op({condition.text(TVMSCRIPT)}, [{", ".join(names)}], format="{message}")'
     )
     edit = TextEdit(
         span=context.script.line_start(statement.lineno),

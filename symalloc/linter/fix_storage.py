@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from symalloc.linter.diagnostic import Fix, TextEdit
 from symalloc.linter.fix_context import FixContext
-from symalloc.linter.tvmscript import write_expr
 from symalloc.program.model import Alias, AllocStorage, AllocTensor, Function, Kill
 from symalloc.program.operands import instructions_of, variables_of
+from symalloc.size.choice import maximum
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr
-from symalloc.size.operations import ceildiv, maximum, product
+from symalloc.size.expr import Expr, ceildiv, product
+from symalloc.size.notation import TVMSCRIPT
 
 __all__ = ["grow_storage"]
 
@@ -38,7 +38,7 @@ def grow_storage(context: FixContext) -> Fix | None:
     if shape is None or needed is None:
         return None
     size = needed if storage.dialect == "memory" else _in_elements(storage, needed)
-    text = f"{ast.unparse(shape.func)}([{write_expr(size)}])"
+    text = f"{ast.unparse(shape.func)}([{size.text(TVMSCRIPT)}])"
     edit = TextEdit(span=context.script.span(shape), text=text)
     return Fix(title=f"{_reason(tensors, storage)}: {text}", edits=(edit,), safe=True)
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from symalloc.analysis.facts import Facts
-from symalloc.linter.divisors import evaluated_divisors
 from symalloc.linter.finding import Finding
 from symalloc.linter.judge import Judge, Ruling
 from symalloc.linter.sites.site import Scene, Site
@@ -21,6 +20,7 @@ from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
 from symalloc.size.condition import Condition
+from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr
 
 __all__ = ["FunctionCheck"]

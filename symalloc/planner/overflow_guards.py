@@ -13,14 +13,12 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from symalloc.planner.buffers.sizing import parts
 from symalloc.planner.memory_plan import Arena, Guard
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
+from symalloc.size.choice import Max, Min, Select, maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, floordiv, symbol
 
 Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
 
@@ -46,7 +44,7 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
     is left out.
     """
-    bounds = {magnitude(part) for expr in evaluated for part in parts(expr)}
+    bounds = {magnitude(part) for expr in evaluated for part in expr.parts}
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.size.expr import Expr
-from symalloc.size.operations import product
+from symalloc.size.expr import Expr, product
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.choice import Max, Min, Select
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Expr
-
-__all__ = ["Box", "decide", "interval"]
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol
 
 Interval = tuple[int, int]
 
@@ -49,7 +48,7 @@ def interval(expr: Expr, box: Box) -> Interval:
             if type(atom) is Symbol:
                 x, y = lower[atom.name], upper[atom.name]
             else:
-                x, y = _atom(atom, box)
+                x, y = _INTERVALS[type(atom)](atom, box)
             if power > 1:
                 x, y = _power(x, y, power)
             if a >= 0 and x >= 0:
@@ -111,25 +110,6 @@ def _shifted(expr: Expr, box: Box, low: int, high: int) -> Interval:
     return (max(low, origin), high) if True in signs else (low, min(high, origin))
 
 
-def _atom(atom: Atom, box: Box) -> Interval:
-    match atom:
-        case Symbol(name=name):
-            return box.lower[name], box.upper[name]
-        case FloorDiv(numerator=above, denominator=below):
-            return _quotient(interval(above, box), interval(below, box))
-        case Mod(numerator=above, denominator=below):
-            return _remainder(interval(above, box), interval(below, box))
-        case Min(operands=operands):
-            ranges = [interval(e, box) for e in operands]
-            return min(r[0] for r in ranges), min(r[1] for r in ranges)
-        case Max(operands=operands):
-            ranges = [interval(e, box) for e in operands]
-            return max(r[0] for r in ranges), max(r[1] for r in ranges)
-        case Select(then=then, otherwise=otherwise):
-            first, second = interval(then, box), interval(otherwise, box)
-            return min(first[0], second[0]), max(first[1], second[1])
-
-
 def _quotient(above: Interval, below: Interval) -> Interval:
     if below[0] < 1:
         size = max(abs(above[0]), abs(above[1]))  # |a // b| <= |a| for every b but zero
@@ -150,3 +130,21 @@ def _power(x: int, y: int, power: int) -> Interval:
     if x >= 0 or power % 2:
         return x**power, y**power
     return (0 if y >= 0 else y**power), max(x**power, y**power)
+
+
+_INTERVALS: dict[type[Atom], Callable[[Any, Box], Interval]] = {
+    FloorDiv: lambda atom, box: _quotient(interval(atom.numerator, box), interval(atom.denominator, box)),
+    Mod: lambda atom, box: _remainder(interval(atom.numerator, box), interval(atom.denominator, box)),
+    Min: lambda atom, box: _extremum(min, atom.parts, box),
+    Max: lambda atom, box: _extremum(max, atom.parts, box),
+    Select: lambda atom, box: _either(interval(atom.then, box), interval(atom.otherwise, box)),
+}
+
+
+def _extremum(pick: Callable[[Iterable[int]], int], operands: Iterable[Expr], box: Box) -> Interval:
+    ranges = [interval(operand, box) for operand in operands]
+    return pick(low for low, _ in ranges), pick(high for _, high in ranges)
+
+
+def _either(first: Interval, second: Interval) -> Interval:
+    return min(first[0], second[0]), max(first[1], second[1])

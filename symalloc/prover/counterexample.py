@@ -10,7 +10,6 @@ from symalloc.prover.point_search import corner, first_points, satisfies
 from symalloc.prover.precondition import precondition
 from symalloc.prover.query import Query
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.defined import divisors
 
 Accepts = Callable[[Mapping[str, int]], bool]
 
@@ -31,7 +30,7 @@ def explain_proof(query: Query, proof: Proof) -> Proof:
 
 def _undefined(query: Query, point: Mapping[str, int] | None) -> str | None:
     """That a divisor of the constraint is below 1 at `point`, in words."""
-    below = () if point is None else divisors(query.constraint)
+    below = () if point is None else query.constraint.divisors
     there = {} if point is None else query.domain.to_domain(point)
     for divisor in sorted(below, key=lambda d: (len(d.key), d.key)):
         try:

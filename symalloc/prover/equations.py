@@ -13,9 +13,8 @@ from itertools import product
 from math import gcd, prod
 
 from symalloc.prover.bounds import Box
-from symalloc.size.atoms import Atom, Monomial, Symbol
 from symalloc.size.condition import Relation
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Atom, Expr, Monomial, Symbol
 
 __all__ = ["divisor_points", "factor", "impossible"]
 

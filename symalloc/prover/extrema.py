@@ -9,9 +9,9 @@ from symalloc.prover.bounds import Box, interval
 from symalloc.prover.budget import Budget
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
-from symalloc.size.atoms import FloorDiv, Max, Min, Monomial
+from symalloc.size.choice import Max, Min
 from symalloc.size.condition import And, Condition, Relation, ge
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, FloorDiv, Monomial
 
 __all__ = ["holds_by_operands"]
 

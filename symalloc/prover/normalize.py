@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Domain
-from symalloc.size.atoms import Mod, Symbol
 from symalloc.size.condition import And, Condition, Relation, ge, le
 from symalloc.size.defined import holds
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.expr import Expr, Mod, Symbol, constant, symbol
 
 Solution = tuple[
     str, Expr, tuple[str, int, int] | None

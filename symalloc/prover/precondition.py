@@ -22,8 +22,7 @@ from symalloc.prover.univariate import (
 )
 from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Expr, symbol
-from symalloc.size.operations import mod
+from symalloc.size.expr import Expr, mod, symbol
 
 __all__ = ["equivalent", "precondition"]
 

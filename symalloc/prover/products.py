@@ -15,9 +15,8 @@ from math import isqrt
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Meter
 from symalloc.prover.simplex import negative_combination
-from symalloc.size.atoms import Monomial
 from symalloc.size.condition import Condition, Relation
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr, Monomial, symbol
 
 __all__ = ["contradiction"]
 

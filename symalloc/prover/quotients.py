@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from symalloc.prover.bounds import Box, interval
-from symalloc.size.atoms import Atom, FloorDiv, Mod, Monomial
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import Expr, symbol
-from symalloc.size.operations import floordiv
-from symalloc.size.rewrite import rewrite_condition
+from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, symbol
 
 __all__ = ["Quotient", "abstract_quotients", "divide"]
 
@@ -27,7 +24,7 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> tuple[list[
     facts: list[Condition] = []
 
     def change(atom: Atom) -> Expr | None:
-        if not isinstance(atom, FloorDiv | Mod):
+        if not isinstance(atom, Division):
             return None
         above, below = atom.numerator, atom.denominator
         whole, rest = divide(above, below)
@@ -36,7 +33,7 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> tuple[list[
             quotient = whole + floordiv(rest, below).map_atoms(lambda a: _introduce(a, table, facts, box))
         return quotient if isinstance(atom, FloorDiv) else above - below * quotient
 
-    changed = [rewrite_condition(c, change) for c in conditions]
+    changed = [c.rewrite(change) for c in conditions]
     return [*changed, *facts], list(table.values())
 
 

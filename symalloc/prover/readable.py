@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from symalloc.prover.bounds import Box, interval
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Symbol
+from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (
     And,
     Condition,
@@ -22,7 +22,7 @@ from symalloc.size.condition import (
     le,
     relation,
 )
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, symbol
 
 __all__ = ["simplify"]
 

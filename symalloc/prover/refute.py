@@ -12,15 +12,14 @@ from itertools import islice, permutations
 
 from symalloc.prover.bounds import Box, decide
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import choices, first_choice, replace
+from symalloc.prover.cases import first_choice, replace
 from symalloc.prover.equations import impossible
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.prover.residues import residue_classes
-from symalloc.size.atoms import Atom, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Atom, Expr, Symbol, symbol
 
 __all__ = ["refute", "refute_by_residues"]
 
@@ -78,9 +77,8 @@ class _Refutation:
         found = (first_choice(c) for c in literals)
         atom = next((a for a in found if a is not None), None)
         if atom is not None:
-            cases = choices(atom)
             return self.each(
-                [(test, *(replace(c, atom, value) for c in literals)) for test, value in cases], box
+                [(test, *(replace(c, atom, value) for c in literals)) for test, value in atom.cases], box
             )
         return self.leaf([c for c in literals if isinstance(c, Relation)], box)
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from symalloc.size.atoms import Atom, FloorDiv, Mod, Symbol
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Symbol
 
 __all__ = ["MAX_DEGREE", "coefficients"]
 
@@ -56,7 +55,7 @@ def _rise(expr: Expr, step: int) -> int | None:
 def _atom_rise(atom: Atom, step: int) -> int | None:
     if isinstance(atom, Symbol):
         return step
-    if not isinstance(atom, FloorDiv | Mod):
+    if not isinstance(atom, Division):
         return None
     divisor, above = atom.denominator.as_constant, _rise(atom.numerator, step)
     if divisor is None or divisor < 1 or above is None or above % divisor:
@@ -73,7 +72,7 @@ def _trimmed(polynomial: Coefficients) -> Coefficients:
 def _atom(atom: Atom, step: int, residue: int) -> Coefficients | None:
     if isinstance(atom, Symbol):
         return [residue, step]
-    if not isinstance(atom, FloorDiv | Mod):
+    if not isinstance(atom, Division):
         return None
     divisor = atom.denominator.as_constant
     above = coefficients(atom.numerator, step, residue)

@@ -8,17 +8,16 @@ failure, to be answered `sat`. Divisors are at least 1 wherever they matter, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Literal
 
 from symalloc.prover.domain import Domain
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
-from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr
-
-__all__ = ["certificate", "status"]
 
 Status = Literal["sat", "unsat", "unknown"]
 
@@ -37,7 +36,7 @@ def certificate(constraint: Condition, domain: Domain, proof: Proof) -> str:
     for symbol in symbols:
         low, high = domain.lower_of(symbol), domain.upper_of(symbol)
         lines.append(f"(assert (<= {_integer(low)} {_name(symbol)} {_integer(high)}))")
-    lines += (f"(assert {_condition(holds(a, _unproved))})" for a in domain.assumptions)
+    lines += (f"(assert {holds(a, _unproved).fold(_SMT_LIB)})" for a in domain.assumptions)
     lines += _question(constraint, proof)
     return "\n".join((*lines, "(check-sat)", ""))
 
@@ -46,8 +45,8 @@ def _question(constraint: Condition, proof: Proof) -> Iterable[str]:
     if proof.verdict is Verdict.VACUOUS:
         return ("; the assumptions alone",)
     if proof.verdict is Verdict.ALWAYS_INVALID:
-        return ("; the claim", f"(assert {_condition(holds(constraint, _unproved))})")
-    return ("; the claim fails", f"(assert {_condition(fails(constraint, _unproved))})")
+        return ("; the claim", f"(assert {holds(constraint, _unproved).fold(_SMT_LIB)})")
+    return ("; the claim fails", f"(assert {fails(constraint, _unproved).fold(_SMT_LIB)})")
 
 
 def status(proof: Proof) -> Status:
@@ -73,57 +72,51 @@ def _integer(value: int) -> str:
     return str(value) if value >= 0 else f"(- {-value})"
 
 
-def _condition(condition: Condition) -> str:
-    match condition:
-        case Relation(operator="<=", expr=expr):
-            return f"(<= {_expr(expr)} 0)"
-        case Relation(operator="==", expr=expr):
-            return f"(= {_expr(expr)} 0)"
-        case Relation(expr=expr):
-            return f"(distinct {_expr(expr)} 0)"
-        case And(operands=operands):
-            return _apply("and", map(_condition, operands), "true")
-        case Or(operands=operands):
-            return _apply("or", map(_condition, operands), "false")
-    raise TypeError(f"not a condition: {condition!r}")
+class _SmtLib(Algebra[str, str]):
+    """SMT-LIB's prefix notation."""
+
+    def symbol(self, name: str) -> str:
+        return _name(name)
+
+    def total(self, terms: Sequence[Term[str]]) -> str:
+        return _apply("+", [self._term(*term) for term in terms], "0")
+
+    def _term(self, coefficient: int, factors: Sequence[tuple[str, int]]) -> str:
+        repeated = [factor for factor, power in factors for _ in range(power)]
+        if coefficient != 1 or not factors:
+            repeated.insert(0, _integer(coefficient))
+        return _apply("*", repeated, "1")
+
+    def floordiv(self, numerator: str, denominator: str) -> str:
+        return f"(div {numerator} {denominator})"
+
+    def mod(self, numerator: str, denominator: str) -> str:
+        return f"(mod {numerator} {denominator})"
+
+    def minimum(self, operands: Sequence[str]) -> str:
+        return reduce(lambda a, b: f"(ite (<= {a} {b}) {a} {b})", operands)
+
+    def maximum(self, operands: Sequence[str]) -> str:
+        return reduce(lambda a, b: f"(ite (>= {a} {b}) {a} {b})", operands)
+
+    def select(self, condition: str, then: str, otherwise: str) -> str:
+        return f"(ite {condition} {then} {otherwise})"
+
+    def relation(self, operator: Operator, terms: Sequence[Term[str]]) -> str:
+        word = {"<=": "<=", "==": "=", "!=": "distinct"}[operator]
+        return f"({word} {self.total(terms)} 0)"
+
+    def conjunction(self, operands: Sequence[str]) -> str:
+        return _apply("and", operands, "true")
+
+    def disjunction(self, operands: Sequence[str]) -> str:
+        return _apply("or", operands, "false")
 
 
-def _expr(expr: Expr) -> str:
-    return _apply("+", (_term(m, c) for m, c in expr.terms.items()), "0")
+_SMT_LIB = _SmtLib()
 
 
-def _term(monomial: Monomial, coefficient: int) -> str:
-    factors = [_atom(atom) for atom, power in monomial for _ in range(power)]
-    if coefficient != 1 or not factors:
-        factors.insert(0, _integer(coefficient))
-    return _apply("*", factors, "1")
-
-
-def _atom(atom: Atom) -> str:
-    match atom:
-        case Symbol(name=name):
-            return _name(name)
-        case FloorDiv(numerator=above, denominator=below):
-            return f"(div {_expr(above)} {_expr(below)})"
-        case Mod(numerator=above, denominator=below):
-            return f"(mod {_expr(above)} {_expr(below)})"
-        case Min(operands=operands):
-            return _choose("<=", [_expr(e) for e in operands])
-        case Max(operands=operands):
-            return _choose(">=", [_expr(e) for e in operands])
-        case Select(condition=test, then=then, otherwise=otherwise):
-            return f"(ite {_condition(test)} {_expr(then)} {_expr(otherwise)})"
-
-
-def _choose(operator: str, operands: list[str]) -> str:
-    best = operands[0]
-    for operand in operands[1:]:
-        best = f"(ite ({operator} {best} {operand}) {best} {operand})"
-    return best
-
-
-def _apply(word: str, parts: Iterable[str], neutral: str) -> str:
-    found = list(parts)
-    if not found:
+def _apply(word: str, parts: Sequence[str], neutral: str) -> str:
+    if not parts:
         return neutral
-    return found[0] if len(found) == 1 else f"({word} {' '.join(found)})"
+    return parts[0] if len(parts) == 1 else f"({word} {' '.join(parts)})"

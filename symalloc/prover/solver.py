@@ -61,13 +61,12 @@ class Solver:
     def _ask(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
         import z3
 
-        from symalloc.prover.z3_form import Translator
+        from symalloc.prover.z3_form import Z3Terms, bounds, read_point
 
-        translator = Translator()
         solver = self._solver(steps)
         for name, low in box.lower.items():
-            solver.add(*translator.bounds(name, low, box.upper[name]))
-        solver.add(*map(translator.condition, conditions))
+            solver.add(*bounds(name, low, box.upper[name]))
+        solver.add(*(c.fold(Z3Terms()) for c in conditions))
         try:
             outcome = solver.check()
         except z3.Z3Exception:
@@ -76,7 +75,7 @@ class Solver:
             return Answer(unsatisfiable=True)
         if outcome != z3.sat:
             return Answer()
-        point = translator.read(solver.model(), box.lower)
+        point = read_point(solver.model(), box.lower)
         return (
             Answer(point=point)
             if box.holds(point) and all(c.evaluate(point) for c in conditions)

@@ -16,9 +16,8 @@ from symalloc.prover.bounds import Box
 from symalloc.prover.cases import split_extrema
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.residue_form import coefficients
-from symalloc.size.atoms import FloorDiv, Mod, Symbol
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Division, Expr, Symbol
 
 __all__ = ["Intervals", "SolutionSet", "classes", "nonpositive", "period", "solve", "solve_exactly"]
 
@@ -251,7 +250,7 @@ def _expr_period(expr: Expr, limit: int) -> int | None:
     for atom in expr.atoms:
         if type(atom) is Symbol:
             continue
-        if not isinstance(atom, FloorDiv | Mod):
+        if not isinstance(atom, Division):
             return None
         below, inner = atom.denominator.as_constant, _expr_period(atom.numerator, limit)
         if below is None or below < 1 or inner is None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from symalloc.planner.packing.pack_problem import Packing
-from symalloc.report.size_text import size_text
+from symalloc.size.notation import PIECEWISE
 
 HEADINGS = ("problem", "buffers", "worst", "mean", "proved", "seconds", "arena (bytes)")
 LONGEST = 60  # characters of an arena's formula in the table
@@ -25,8 +25,8 @@ def packings_as_text(packings: Sequence[Packing]) -> str:
 def packing_as_document(packing: Packing) -> dict[str, object]:
     """The answer as JSON holds it; bytes are expressions in Python syntax."""
     return {
-        "arena": size_text(packing.arena),
-        "offsets": {id_: size_text(offset) for id_, offset in packing.offsets.items()},
+        "arena": packing.arena.text(PIECEWISE),
+        "offsets": {id_: offset.text(PIECEWISE) for id_, offset in packing.offsets.items()},
         "ratios": [
             {"binding": dict(r.binding), "bytes": r.bytes, "floor": r.floor, "ratio": r.ratio}
             for r in packing.ratios
@@ -70,7 +70,7 @@ def overrun_text(packing: Packing, capacity: int) -> str:
 
 
 def _row(packing: Packing) -> tuple[str, ...]:
-    arena = size_text(packing.arena)
+    arena = packing.arena.text(PIECEWISE)
     return (
         packing.problem.name,
         str(len(packing.offsets)),

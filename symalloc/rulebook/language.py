@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from symalloc.size import condition as cond
+from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr, constant
-from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up
 from symalloc.size.units import Unit, UnitError, multiply_units
 
 __all__ = ["Constraint", "LanguageError", "Quantity", "compile_constraint", "compile_quantity", "nearest"]

@@ -7,34 +7,15 @@ node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar
 
-from symalloc.size.expr import Expr, ExprLike, constant
-
-__all__ = [
-    "FALSE",
-    "TRUE",
-    "And",
-    "Condition",
-    "Or",
-    "Relation",
-    "conjunction",
-    "disjunction",
-    "eq",
-    "ge",
-    "gt",
-    "le",
-    "lt",
-    "ne",
-    "negate",
-    "relation",
-]
-
-Operator: TypeAlias = Literal["<=", "==", "!="]
+from symalloc.size.algebra import Algebra, B, Operator, T
+from symalloc.size.expr import Atom, Expr, ExprLike, constant
+from symalloc.size.notation import PYTHON, Notation
 
 
 class Condition:
@@ -48,13 +29,39 @@ class Condition:
         """True or False where the condition holds no symbols; otherwise None."""
         return None
 
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """The expressions that are compared, at every depth."""
+        raise NotImplementedError
+
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         """The truth under `binding`; raises KeyError and ZeroDivisionError as `Expr.evaluate` does."""
         raise NotImplementedError
 
+    def map(self, change: Callable[[Expr], Expr]) -> Condition:
+        """The condition with `change` applied to each expression that is compared."""
+        raise NotImplementedError
+
+    def fold(self, algebra: Algebra[T, B]) -> B:
+        """The condition in `algebra`."""
+        raise NotImplementedError
+
+    @property
+    def divisors(self) -> frozenset[Expr]:
+        """The divisors at every depth that are not positive constants."""
+        return frozenset().union(*(expr.divisors for expr in self.exprs))
+
     def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
         """The condition with symbols replaced (all at once)."""
-        raise NotImplementedError
+        return self.map(lambda expr: expr.substitute(replacement))
+
+    def rewrite(self, change: Callable[[Atom], Expr | None]) -> Condition:
+        """The condition with every expression in it rewritten (`Expr.rewrite`)."""
+        return self.map(lambda expr: expr.rewrite(change))
+
+    def text(self, notation: Notation) -> str:
+        """The condition as `notation` writes it."""
+        return self.fold(notation).text
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Condition) and self.key == other.key)
@@ -63,9 +70,7 @@ class Condition:
         return hash(self.key)
 
     def __str__(self) -> str:
-        from symalloc.size.render import render_condition
-
-        return render_condition(self)
+        return self.text(PYTHON)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,8 +96,16 @@ class Relation(Condition):
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         return _holds(self.operator, self.expr.evaluate(binding))
 
-    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
-        return relation(self.operator, self.expr.substitute(replacement))
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    def map(self, change: Callable[[Expr], Expr]) -> Condition:
+        changed = change(self.expr)
+        return self if changed is self.expr else relation(self.operator, changed)
+
+    def fold(self, algebra: Algebra[T, B]) -> B:
+        return algebra.relation(self.operator, self.expr.fold_terms(algebra))
 
     def __repr__(self) -> str:
         return f"Relation({self})"
@@ -112,6 +125,10 @@ class _Junction(Condition):
         return frozenset().union(*(c.symbols for c in self.operands))
 
     @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return tuple(expr for c in self.operands for expr in c.exprs)
+
+    @property
     def as_bool(self) -> bool | None:
         return (self.word == "and") if not self.operands else None
 
@@ -127,13 +144,17 @@ class And(_Junction):
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         return all(c.evaluate(binding) for c in self.operands)
 
-    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
-        return conjunction(c.substitute(replacement) for c in self.operands)
+    def map(self, change: Callable[[Expr], Expr]) -> Condition:
+        return conjunction(c.map(change) for c in self.operands)
+
+    def fold(self, algebra: Algebra[T, B]) -> B:
+        return algebra.conjunction([c.fold(algebra) for c in self.operands])
 
 
 class Or(_Junction):
-    """Some operand holds; with none, false.  Operands are evaluated left to right and stop at the first
-    that holds.
+    """Some operand holds; with none, false.
+
+    Operands are evaluated left to right and stop at the first that holds.
     """
 
     word = "or"
@@ -141,8 +162,11 @@ class Or(_Junction):
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         return any(c.evaluate(binding) for c in self.operands)
 
-    def substitute(self, replacement: Mapping[str, Expr]) -> Condition:
-        return disjunction(c.substitute(replacement) for c in self.operands)
+    def map(self, change: Callable[[Expr], Expr]) -> Condition:
+        return disjunction(c.map(change) for c in self.operands)
+
+    def fold(self, algebra: Algebra[T, B]) -> B:
+        return algebra.disjunction([c.fold(algebra) for c in self.operands])
 
 
 TRUE: Condition = And(())
@@ -244,7 +268,7 @@ def relation(operator: Operator, expr: Expr) -> Condition:
 
 
 def _leads_negative(expr: Expr) -> bool:
-    """Whether the first monomial in a fixed order is negative: `e == 0` and `-e == 0` share one form."""
+    """True if the first monomial in a fixed order is negative: `e == 0` and `-e == 0` share one form."""
     if len(expr.terms) < 2:
         return any(c < 0 for c in expr.terms.values())
     return min(expr.terms.items(), key=lambda term: [(atom.key, power) for atom, power in term[0]])[1] < 0

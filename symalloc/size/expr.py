@@ -3,28 +3,159 @@
 An `Expr` is a sum of terms; a term is an integer coefficient times a monomial; a monomial is a product of
 atoms with positive powers.  Two expressions that are equal as polynomials over the same atoms are equal
 objects (`==`), whatever way they were written: `b*s*h == h*b*s`, `4*(n+m) == 4*n + 4*m`.  Atoms other than
-symbols (`//`, `%`, `min`, `max`, `select`) hold expressions of their own.
+symbols (`//` and `%` here, `min`, `max` and `select` in `symalloc.size.choice`) hold expressions of their
+own.
 
-Values are mathematical integers: nothing here wraps.
+Values are mathematical integers: nothing here wraps.  Division and remainder are Python's: they round
+towards minus infinity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TypeAlias
+from math import comb, gcd
+from typing import ClassVar, TypeAlias
 
-from symalloc.size.atoms import Atom, Monomial, Symbol
-from symalloc.size.monomials import expanded, multiply, term_key
-
-__all__ = ["ONE", "ZERO", "Expr", "ExprLike", "constant", "from_atom", "lift", "symbol"]
+from symalloc.size.algebra import Algebra, B, T, Term
+from symalloc.size.notation import PYTHON, Notation
 
 ExprLike: TypeAlias = "Expr | int"
 
 
+class Atom:
+    """What a monomial is a product of; it orders, compares and hashes by the text of its canonical form.
+
+    A new kind of atom says what it is made of (`operands`), how it is built again, evaluated and folded;
+    everything else is derived from these.
+    """
+
+    key: str
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """The expressions that the atom is made of, those of a condition first; none for a symbol."""
+        raise NotImplementedError
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        """The atom with `change` applied to each operand."""
+        raise NotImplementedError
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        """The value under `binding`; raises KeyError and ZeroDivisionError as `Expr.evaluate` does."""
+        raise NotImplementedError
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        """The atom in `algebra`."""
+        raise NotImplementedError
+
+    @property
+    def divisor(self) -> Expr | None:
+        """The operand that must be at least 1; None where there is none."""
+        return None
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols, at every depth."""
+        return frozenset().union(*(operand.symbols for operand in self.operands))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Atom) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: Atom) -> bool:
+        return self.key < other.key
+
+
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # atoms in the order of their keys, powers from 1
+
+
+@dataclass(frozen=True, eq=False)
+class Symbol(Atom):
+    """A symbolic integer, named as the user named it."""
+
+    name: str
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.name)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        return frozenset((self.name,))
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return symbol(self.name)
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return binding[self.name]
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        return algebra.symbol(self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Division(Atom):
+    """A quotient or a remainder; carries the obligation `denominator >= 1`."""
+
+    numerator: Expr
+    denominator: Expr
+    key: str = field(init=False, repr=False)
+    sign: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.sign}({self.numerator.key})({self.denominator.key})")
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return self.numerator, self.denominator
+
+    @property
+    def divisor(self) -> Expr:
+        return self.denominator
+
+
+class FloorDiv(Division):
+    """`numerator // denominator`, rounding towards minus infinity."""
+
+    sign = "//"
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return floordiv(change(self.numerator), change(self.denominator))
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return self.numerator.evaluate(binding) // self.denominator.evaluate(binding)
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        return algebra.floordiv(self.numerator.fold(algebra), self.denominator.fold(algebra))
+
+
+class Mod(Division):
+    """`numerator % denominator`, with the sign of the denominator."""
+
+    sign = "%"
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return mod(change(self.numerator), change(self.denominator))
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return self.numerator.evaluate(binding) % self.denominator.evaluate(binding)
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        return algebra.mod(self.numerator.fold(algebra), self.denominator.fold(algebra))
+
+
 class Expr:
-    """A polynomial over atoms; immutable, hashable, canonical.  Build one with `symbol`, `constant` and
-    operators.
+    """A polynomial over atoms; immutable, hashable, canonical.
+
+    Build one with `symbol`, `constant` and operators.
     """
 
     __slots__ = ("__dict__", "_hash", "terms")
@@ -32,7 +163,7 @@ class Expr:
     terms: Mapping[Monomial, int]
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        """`terms` must hold no zero coefficient and sorted monomials; callers outside this file use the
+        """`terms` must hold no zero coefficient and sorted monomials; callers outside this room use the
         operators.
         """
         self.terms = terms
@@ -59,8 +190,8 @@ class Expr:
     def key(self) -> str:
         """The text of the canonical form: equal for equal expressions, and what atoms are ordered by."""
         if len(self.terms) <= 1:
-            return "+".join(term_key(m, c) for m, c in self.terms.items()) or "0"
-        return "+".join(sorted(term_key(m, c) for m, c in self.terms.items()))
+            return "+".join(_term_key(m, c) for m, c in self.terms.items()) or "0"
+        return "+".join(sorted(_term_key(m, c) for m, c in self.terms.items()))
 
     def __add__(self, other: ExprLike) -> Expr:
         other = lift(other)
@@ -110,13 +241,9 @@ class Expr:
         return reduce(lambda a, _: a * self, range(exponent), ONE)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
-        from symalloc.size.operations import floordiv
-
         return floordiv(self, other)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        from symalloc.size.operations import mod
-
         return mod(self, other)
 
     @property
@@ -156,7 +283,7 @@ class Expr:
 
     @cached_property
     def is_polynomial(self) -> bool:
-        """Whether every atom is a symbol."""
+        """True if every atom is a symbol."""
         return all(isinstance(atom, Symbol) for atom in self.atoms)
 
     def evaluate(self, binding: Mapping[str, int]) -> int:
@@ -172,20 +299,53 @@ class Expr:
             total += value
         return total
 
+    @cached_property
+    def divisors(self) -> frozenset[Expr]:
+        """The divisors at every depth that are not positive constants."""
+        found: set[Expr] = set()
+        for atom in self.atoms:
+            if atom.divisor is not None and (atom.divisor.as_constant or 0) < 1:
+                found.add(atom.divisor)
+            found.update(*(operand.divisors for operand in atom.operands))
+        return frozenset(found)
+
+    @property
+    def parts(self) -> Iterator[Expr]:
+        """The expression and every expression inside its atoms, at every depth."""
+        yield self
+        for atom in self.atoms:
+            for operand in atom.operands:
+                yield from operand.parts
+
     def substitute(self, replacement: Mapping[str, Expr]) -> Expr:
         """The expression with symbols replaced (all at once); symbols not in `replacement` stay."""
         if self.symbols.isdisjoint(replacement):
             return self
-        from symalloc.size.operations import rebuild
 
         def change(atom: Atom) -> Expr | None:
             if isinstance(atom, Symbol):
                 return replacement.get(atom.name)
             if atom.symbols.isdisjoint(replacement):
                 return None
-            return rebuild(atom, lambda e: e.substitute(replacement), lambda c: c.substitute(replacement))
+            return atom.rebuild(lambda operand: operand.substitute(replacement))
 
         return self.map_atoms(change)
+
+    def rewrite(self, change: Callable[[Atom], Expr | None]) -> Expr:
+        """The expression with each atom replaced by `change(atom)`, operands first; None keeps the atom."""
+
+        def inside(atom: Atom) -> Expr | None:
+            if isinstance(atom, Symbol):
+                return change(atom)
+            rebuilt = atom.rebuild(lambda operand: operand.rewrite(change))
+            only = rebuilt.as_atom
+            if only is None or isinstance(only, Symbol):
+                return rebuilt
+            return change(only) or rebuilt
+
+        if self.is_polynomial and not any(change(atom) for atom in self.atoms):
+            return self
+        return self.map_atoms(inside)
 
     def map_atoms(self, change: Callable[[Atom], Expr | None]) -> Expr:
         """The expression with each top-level atom replaced by `change(atom)`; None keeps the atom."""
@@ -204,17 +364,90 @@ class Expr:
             return self
         total: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms.items():
-            for key, value in expanded(monomial, coefficient, offsets).items():
+            for key, value in _expanded(monomial, coefficient, offsets).items():
                 total[key] = total.get(key, 0) + value
         return Expr({m: c for m, c in total.items() if c})
 
-    def __str__(self) -> str:
-        from symalloc.size.render import render_expr
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        """The expression in `algebra`."""
+        return algebra.total(self.fold_terms(algebra))
 
-        return render_expr(self)
+    def fold_terms(self, algebra: Algebra[T, B]) -> list[Term[T]]:
+        """The terms in `algebra`, in the order that it asks for."""
+        terms = sorted(self.terms.items(), key=_order) if algebra.ordered else self.terms.items()
+        return [(c, [(atom.fold(algebra), power) for atom, power in m]) for m, c in terms]
+
+    def text(self, notation: Notation) -> str:
+        """The expression as `notation` writes it."""
+        return self.fold(notation).text
+
+    def __str__(self) -> str:
+        return self.text(PYTHON)
 
     def __repr__(self) -> str:
         return f"Expr({self})"
+
+
+def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """`numerator // denominator`; terms that the divisor divides exactly leave the division, and a common
+    factor of the others and the divisor is cancelled: `(4*m) // 256` is `m // 64`.
+    """
+    numerator, denominator = lift(numerator), lift(denominator)
+    divisor = denominator.as_constant
+    if divisor == 1:
+        return numerator
+    if divisor is None or divisor <= 0:
+        value = numerator.as_constant
+        if divisor is not None and divisor < 0 and value is not None:
+            return constant(value // divisor)
+        return from_atom(FloorDiv(numerator, denominator))
+    whole = {m: c // divisor for m, c in numerator.terms.items() if c % divisor == 0 or not m}
+    rest = {m: (c % divisor if not m else c) for m, c in numerator.terms.items() if c % divisor}
+    outside = Expr({m: c for m, c in whole.items() if c})
+    if not any(rest):
+        return outside
+    common = gcd(divisor, *rest.values())
+    reduced = Expr({m: c // common for m, c in rest.items()})
+    return outside + from_atom(FloorDiv(reduced, constant(divisor // common)))
+
+
+def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """`numerator % denominator`; a constant divisor reduces the coefficients, and a factor common to all of
+    them and the divisor leaves the remainder: `(4*m) % 256` is `4 * (m % 64)`.
+    """
+    numerator, denominator = lift(numerator), lift(denominator)
+    divisor = denominator.as_constant
+    if divisor is None or divisor <= 0:
+        value = numerator.as_constant
+        if divisor is not None and divisor < 0 and value is not None:
+            return constant(value % divisor)
+        return from_atom(Mod(numerator, denominator))
+    rest = {m: c % divisor for m, c in numerator.terms.items() if c % divisor}
+    if not any(rest):
+        return constant(rest.get((), 0))
+    common = gcd(divisor, *rest.values())
+    reduced = Expr({m: c // common for m, c in rest.items()})
+    return from_atom(Mod(reduced, constant(divisor // common))) * common
+
+
+def ceildiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """`-(-numerator // denominator)` for a positive denominator, written `(numerator + denominator - 1) //
+    denominator`.
+    """
+    return floordiv(lift(numerator) + lift(denominator) - 1, denominator)
+
+
+def round_up(value: ExprLike, multiple: int) -> Expr:
+    """`value` rounded up to the next multiple of `multiple` (a positive constant)."""
+    return ceildiv(value, multiple) * multiple
+
+
+def product(factors: Iterable[ExprLike]) -> Expr:
+    """The product of `factors`; 1 for none."""
+    result = ONE
+    for factor in factors:
+        result = result * factor
+    return result
 
 
 def constant(value: int) -> Expr:
@@ -264,6 +497,51 @@ def _changed(monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mappi
         return {monomial: 1}
     rest = tuple(kept)
     return {multiply(rest, key): value for key, value in term.terms.items()} if rest else term.terms
+
+
+def multiply(left: Monomial, right: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if not left:
+        return right
+    if not right:
+        return left
+    if left[-1][0].key < right[0][0].key:
+        return left + right
+    if right[-1][0].key < left[0][0].key:
+        return right + left
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+
+
+def _expanded(monomial: Monomial, coefficient: int, offsets: Mapping[str, int]) -> dict[Monomial, int]:
+    """The terms of `coefficient * monomial` with offsets added to its symbols, by the binomial theorem."""
+    terms: dict[Monomial, int] = {(): coefficient}
+    for factor in monomial:
+        atom, power = factor
+        offset = offsets.get(atom.key, 0)
+        if not offset:
+            terms = {(*m, factor): c for m, c in terms.items()}
+            continue
+        terms = {
+            (*m, (atom, k)) if k else m: c * comb(power, k) * offset ** (power - k)
+            for m, c in terms.items()
+            for k in range(power + 1)
+        }
+    return terms
+
+
+def _term_key(monomial: Monomial, coefficient: int) -> str:
+    """The text of a term in the canonical form."""
+    factors = [f"{atom.key}^{power}" if power > 1 else atom.key for atom, power in monomial]
+    return "*".join([str(coefficient), *factors])
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    """Higher degrees first, then by names."""
+    monomial, _ = term
+    return -sum(power for _, power in monomial), [atom.key for atom, _ in monomial]
 
 
 ZERO = Expr({})

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from symalloc.size import condition as cond
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition
-from symalloc.size.defined import divisors
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import ceildiv, floordiv, maximum, minimum, mod, round_up, select
+from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
 
 __all__ = ["SizeSyntaxError", "parse_condition", "parse_expr", "symbols_in"]
 
@@ -189,6 +188,6 @@ class _Reader:
         compared = cond.conjunction(parts)
         if not read:
             return cond.negate(compared) if negated else compared
-        kept = divisors(compared)
+        kept = compared.divisors
         lost = (cond.ge(d, 1) for d in read if d not in kept)
         return cond.conjunction((*lost, cond.negate(compared) if negated else compared))

@@ -6,44 +6,54 @@ symbols, so `to_sympy` makes them integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 from sympy.logic import boolalg
 
 from symalloc.size import condition as cond
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
-from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, product, select
-
-__all__ = ["condition_from_sympy", "condition_to_sympy", "from_sympy", "to_sympy"]
+from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr, constant, floordiv, mod, product, symbol
 
 
-def to_sympy(expr: Expr) -> Any:
-    """`expr` as a sympy expression over integer symbols of the same names."""
-    terms = [
-        sympy.Mul(coefficient, *(_atom(atom) ** power for atom, power in monomial))
-        for monomial, coefficient in expr.terms.items()
-    ]
-    return sympy.Add(*terms)
+class _SympyTerms(Algebra[Any, Any]):
+    def symbol(self, name: str) -> Any:
+        return sympy.Symbol(name, integer=True)
+
+    def total(self, terms: Sequence[Term[Any]]) -> Any:
+        return sympy.Add(*(sympy.Mul(c, *(f**power for f, power in factors)) for c, factors in terms))
+
+    def floordiv(self, numerator: Any, denominator: Any) -> Any:
+        return sympy.floor(numerator / denominator)
+
+    def mod(self, numerator: Any, denominator: Any) -> Any:
+        return sympy.Mod(numerator, denominator)
+
+    def minimum(self, operands: Sequence[Any]) -> Any:
+        return sympy.Min(*operands)
+
+    def maximum(self, operands: Sequence[Any]) -> Any:
+        return sympy.Max(*operands)
+
+    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return sympy.Piecewise((then, condition), (otherwise, True))
+
+    def relation(self, operator: Operator, terms: Sequence[Term[Any]]) -> Any:
+        return {"<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}[operator](self.total(terms), 0)
+
+    def conjunction(self, operands: Sequence[Any]) -> Any:
+        return sympy.And(*operands)
+
+    def disjunction(self, operands: Sequence[Any]) -> Any:
+        return sympy.Or(*operands)
 
 
-def condition_to_sympy(condition: Condition) -> Any:
-    """`condition` as a sympy Boolean."""
-    match condition:
-        case Relation(operator="<=", expr=expr):
-            return sympy.Le(to_sympy(expr), 0)
-        case Relation(operator="==", expr=expr):
-            return sympy.Eq(to_sympy(expr), 0)
-        case Relation(expr=expr):
-            return sympy.Ne(to_sympy(expr), 0)
-        case And(operands=operands):
-            return sympy.And(*map(condition_to_sympy, operands))
-        case Or(operands=operands):
-            return sympy.Or(*map(condition_to_sympy, operands))
-    raise TypeError(f"not a condition: {condition!r}")
+def to_sympy(subject: Expr | Condition) -> Any:
+    """`subject` as a sympy expression or Boolean over integer symbols of the same names."""
+    return subject.fold(_SympyTerms())
 
 
 def from_sympy(value: Any) -> Expr:
@@ -76,22 +86,6 @@ def condition_from_sympy(value: Any) -> Condition:
     if build is None:
         raise ValueError(f"not a condition on sizes: {value}")
     return build(from_sympy(value.lhs), from_sympy(value.rhs))
-
-
-def _atom(atom: Atom) -> Any:
-    match atom:
-        case Symbol(name=name):
-            return sympy.Symbol(name, integer=True)
-        case FloorDiv(numerator=above, denominator=below):
-            return sympy.floor(to_sympy(above) / to_sympy(below))
-        case Mod(numerator=above, denominator=below):
-            return sympy.Mod(to_sympy(above), to_sympy(below))
-        case Min(operands=operands):
-            return sympy.Min(*map(to_sympy, operands))
-        case Max(operands=operands):
-            return sympy.Max(*map(to_sympy, operands))
-        case Select(condition=test, then=then, otherwise=otherwise):
-            return sympy.Piecewise((to_sympy(then), condition_to_sympy(test)), (to_sympy(otherwise), True))
 
 
 def _power(value: Any) -> Expr:

@@ -34,7 +34,7 @@ from symalloc.program.model import (
     Var,
     View,
 )
-from symalloc.size.operations import product
+from symalloc.size.expr import product
 
 SIZES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 80)
 

@@ -10,10 +10,9 @@ from symalloc.program.model import Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Select
+from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+from symalloc.size.expr import Atom, Expr, FloorDiv, constant, floordiv, mod, round_up, symbol
 
 B, N, M = symbol("b"), symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()

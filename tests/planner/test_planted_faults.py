@@ -16,10 +16,9 @@ from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.atoms import Select
+from symalloc.size.choice import Select, maximum, select
 from symalloc.size.condition import gt, le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, select
+from symalloc.size.expr import Expr, constant, floordiv, symbol
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()

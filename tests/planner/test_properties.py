@@ -19,9 +19,9 @@ from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import maximum, round_up
+from symalloc.size.expr import Expr, constant, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 SIZES = (

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box
 from symalloc.size import Condition, Expr, constant, symbol
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, le, lt, ne
-from symalloc.size.operations import floordiv, maximum, minimum, mod, select
+from symalloc.size.expr import floordiv, mod
 
 NAMES = ("a", "b")
 

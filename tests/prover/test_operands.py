@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
+from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, round_up
+from symalloc.size.expr import Expr, constant, floordiv, round_up, symbol
 
 B, H, W = symbol("b"), symbol("h"), symbol("w")
 HALVED = 16 * B * floordiv(H + 1, 2) * floordiv(W + 1, 2)

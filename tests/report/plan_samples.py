@@ -14,9 +14,9 @@ from symalloc.planner.memory_report.non_arena import (
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
+from symalloc.size.choice import maximum
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import maximum, round_up
+from symalloc.size.expr import Expr, constant, round_up, symbol
 from symalloc.size.parse import parse_expr
 
 N, K = symbol("n"), symbol("k")

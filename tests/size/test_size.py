@@ -22,13 +22,12 @@ from symalloc.size import (
     parse_expr,
 )
 from symalloc.size import symbol as sym
-from symalloc.size.atoms import Symbol
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, ge, gt, le, lt, ne
-from symalloc.size.defined import defined, divisors, fails, holds
-from symalloc.size.operations import ceildiv, floordiv, maximum, minimum, mod, product, round_up, select
+from symalloc.size.defined import defined, fails, holds
+from symalloc.size.expr import Symbol, ceildiv, floordiv, mod, product, round_up
 from symalloc.size.parse import symbols_in
-from symalloc.size.rewrite import rewrite, rewrite_condition
-from symalloc.size.sympy_form import condition_from_sympy, condition_to_sympy, from_sympy, to_sympy
+from symalloc.size.sympy_form import condition_from_sympy, from_sympy, to_sympy
 from symalloc.size.units import Unit, UnitError, multiply_units
 from tests.prover.brute import conditions, points, sizes
 
@@ -285,7 +284,7 @@ def test_obligations_stand_before_each_division(text: str) -> None:
 
 def test_known_divisors_need_no_obligation() -> None:
     condition = parse_condition("n // m <= 3")
-    assert divisors(condition) == {sym("m")}
+    assert condition.divisors == {sym("m")}
     assert holds(condition, lambda _: True) == condition
     assert fails(condition, lambda _: True) == negate(condition)
     assert defined(parse_expr("n // 4"), unproved) is TRUE
@@ -297,8 +296,8 @@ def test_rewriting() -> None:
     def change(atom: object) -> Expr | None:
         return n + 1 if atom == n.as_atom else None
 
-    assert rewrite(parse_expr("n*m + n // 2"), change) == parse_expr("(n + 1)*m + (n + 1) // 2")
-    assert rewrite_condition(parse_condition("min(n, m) <= n % 2"), change) == parse_condition(
+    assert parse_expr("n*m + n // 2").rewrite(change) == parse_expr("(n + 1)*m + (n + 1) // 2")
+    assert parse_condition("min(n, m) <= n % 2").rewrite(change) == parse_condition(
         "min(n + 1, m) <= (n + 1) % 2"
     )
 
@@ -320,7 +319,7 @@ def test_sympy_forms() -> None:
     assert condition_from_sympy(sympy.Not(n <= 4)) == parse_condition("n >= 5")
     assert condition_from_sympy(sympy.true) is TRUE
     text = parse_condition("n % 16 == 0 or max(n, m) <= 7")
-    assert condition_from_sympy(condition_to_sympy(text)) == text
+    assert condition_from_sympy(to_sympy(text)) == text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBu
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.size.condition import eq
-from symalloc.size.expr import ONE, ZERO, Expr, constant
-from symalloc.size.operations import mod
+from symalloc.size.expr import ONE, ZERO, Expr, constant, mod
 
 __all__ = ["call_arguments"]
 

@@ -8,8 +8,7 @@ from symalloc.linter.sites.site import Scene, Site, name_of
 from symalloc.program.model import CallOperator, ConstantTensor, Operand, Scalar
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
-from symalloc.size.expr import Expr, constant
-from symalloc.size.operations import product
+from symalloc.size.expr import Expr, constant, product
 
 __all__ = ["constant_indices"]
 

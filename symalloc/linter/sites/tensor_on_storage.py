@@ -11,8 +11,7 @@ from symalloc.program.model import AllocStorage, AllocTensor
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant
-from symalloc.size.operations import product, round_up
+from symalloc.size.expr import Expr, constant, product, round_up
 
 __all__ = ["ALIGNMENT", "PAGE", "storages_of", "tensor_on_storage"]
 

@@ -11,8 +11,7 @@ from symalloc.linter.sites.tensor_on_storage import ALIGNMENT
 from symalloc.program.model import CallOperator, Operand, View
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
-from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import product
+from symalloc.size.expr import ZERO, Expr, product
 
 __all__ = ["absolute_offset", "operator_reshapes", "reshapes", "views", "written_views"]
 

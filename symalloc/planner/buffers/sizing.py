@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from symalloc.planner.buffers.symbol_definitions import KnownSymbols, SymbolDefinition
@@ -11,10 +10,9 @@ from symalloc.program.types import ScalarType
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.size.atoms import FloorDiv, Max, Min, Mod, Select
-from symalloc.size.condition import And, Condition, Or, Relation, ge
-from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import maximum, round_up
+from symalloc.size.choice import maximum
+from symalloc.size.condition import Condition, ge
+from symalloc.size.expr import ZERO, Expr, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class Sizes:
                 return f"its size depends on `{name}`, {reason}"
             if where is not None and (needs is None or needs.step < where.step):
                 needs = where
-        for divisor in divisors(nbytes):
+        for divisor in sorted(nbytes.divisors, key=lambda d: d.key):
             if not self._always(ge(divisor, 1)):
                 return f"its size divides by `{divisor}`, which may be zero"
         return Sized(size=self._reserved(nbytes), needs=needs)
@@ -76,39 +74,4 @@ class Sizes:
 
 def reckoned(nbytes: Expr | None) -> Expr | None:
     """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
-    return None if nbytes is None or any(divisors(nbytes)) else round_up(nbytes, ALIGNMENT)
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """`expr` and every expression inside its atoms."""
-    yield expr
-    for atom in expr.atoms:
-        match atom:
-            case FloorDiv(numerator=numerator, denominator=denominator):
-                inner: tuple[Expr, ...] = (numerator, denominator)
-            case Mod(numerator=numerator, denominator=denominator):
-                inner = (numerator, denominator)
-            case Min(operands=operands) | Max(operands=operands):
-                inner = operands
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                inner = (then, otherwise, *_sides(condition))
-            case _:
-                inner = ()
-        for part in inner:
-            yield from parts(part)
-
-
-def divisors(expr: Expr) -> Iterator[Expr]:
-    """Every divisor in `expr` that is no positive constant."""
-    for part in parts(expr):
-        for atom in part.atoms:
-            if isinstance(atom, FloorDiv | Mod) and (atom.denominator.as_constant or 0) <= 0:
-                yield atom.denominator
-
-
-def _sides(condition: Condition) -> tuple[Expr, ...]:
-    if isinstance(condition, Relation):
-        return (condition.expr,)
-    if isinstance(condition, And | Or):
-        return tuple(side for operand in condition.operands for side in _sides(operand))
-    return ()
+    return None if nbytes is None or nbytes.divisors else round_up(nbytes, ALIGNMENT)

@@ -10,10 +10,8 @@ from fractions import Fraction
 from math import lcm
 
 from symalloc.planner.check.syntactic import SyntacticOrder
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select
-from symalloc.size.expr import ZERO, Expr, symbol
-from symalloc.size.monomials import multiply
-from symalloc.size.operations import maximum
+from symalloc.size.choice import Max, Min, Select, maximum
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom, multiply
 
 _Terms = Mapping[Monomial, Fraction]
 
@@ -69,7 +67,7 @@ class Magnitudes:
                 return self._largest(operands)
             case Select(then=then, otherwise=otherwise):
                 return self._largest((then, otherwise))
-        size = symbol(atom.name)
+        size = from_atom(atom)
         if not self._sight.at_most(ZERO, size):
             size = maximum(size, -size)
         return {m: Fraction(c) for m, c in size.terms.items()}

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from symalloc.planner.check.magnitude import Magnitudes
-from symalloc.planner.check.obligations import Obligation, Side, operands
+from symalloc.planner.check.obligations import Obligation, Side
 from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.planner.memory_plan import Plan
 from symalloc.program.model import Var
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.atoms import Atom, Select
+from symalloc.size.choice import Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate
-from symalloc.size.defined import divisors
-from symalloc.size.expr import ZERO, Expr
-from symalloc.size.rewrite import rewrite
+from symalloc.size.expr import ZERO, Atom, Expr
 
 MOST_REGIMES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
 EXTENTS = (1, 6, 64, 200, 5000)  # at which a question is tried before it is asked
@@ -141,7 +139,7 @@ def _chosen(sides: tuple[Side, ...], condition: Condition, value: bool) -> tuple
             return None
         return atom.then if value else atom.otherwise
 
-    return tuple((rewrite(low, change), rewrite(high, change)) for low, high in sides)
+    return tuple((low.rewrite(change), high.rewrite(change)) for low, high in sides)
 
 
 def _regime(expr: Expr) -> Select | None:
@@ -149,9 +147,9 @@ def _regime(expr: Expr) -> Select | None:
     if expr.is_polynomial:
         return None
     for atom in sorted(expr.atoms):
-        if isinstance(atom, Select) and not divisors(atom.condition):
+        if isinstance(atom, Select) and not atom.condition.divisors:
             return atom
-        found = next((c for e in operands(atom) if (c := _regime(e)) is not None), None)
+        found = next((c for e in atom.operands if (c := _regime(e)) is not None), None)
         if found is not None:
             return found
     return None

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import Var
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select
-from symalloc.size.condition import And, Condition, Or, Relation, disjunction, le
+from symalloc.size.condition import Condition, disjunction, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 
 Names = tuple[str, ...]
@@ -172,8 +171,8 @@ def _limits(value: Expr) -> Iterator[Side]:
 
 def _divisors(value: Expr) -> Iterator[Expr]:
     for atom in value.atoms:
-        if isinstance(atom, FloorDiv | Mod) and (atom.denominator.as_constant or 0) <= 0:
-            yield atom.denominator
+        if atom.divisor is not None and (atom.divisor.as_constant or 0) < 1:
+            yield atom.divisor
 
 
 def _with_inner(values: Iterable[Expr]) -> list[Expr]:
@@ -182,30 +181,8 @@ def _with_inner(values: Iterable[Expr]) -> list[Expr]:
     pending = list(found)
     for value in pending:  # which grows as it is walked
         for atom in value.atoms:
-            for operand in operands(atom):
+            for operand in atom.operands:
                 if operand not in found:
                     found[operand] = None
                     pending.append(operand)
     return pending
-
-
-def operands(atom: Atom) -> Iterable[Expr]:
-    """The expressions that `atom` is made of."""
-    match atom:
-        case FloorDiv(numerator=numerator, denominator=denominator):
-            return (numerator, denominator)
-        case Mod(numerator=numerator, denominator=denominator):
-            return (numerator, denominator)
-        case Min(operands=operands) | Max(operands=operands):
-            return operands
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            return (then, otherwise, *_compared(condition))
-    return ()
-
-
-def _compared(condition: Condition) -> Iterator[Expr]:
-    if isinstance(condition, Relation):
-        yield condition.expr
-    elif isinstance(condition, And | Or):
-        for operand in condition.operands:
-            yield from _compared(operand)

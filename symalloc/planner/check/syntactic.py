@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from symalloc.prover.domain import Domain
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
-from symalloc.size.expr import Expr
+from symalloc.size.choice import Max, Min, Select
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol
 
 MOST_ALTERNATIVES = 256
 MOST_QUOTIENTS = 6  # that are replaced by their bounds in one difference
@@ -84,6 +84,7 @@ class SyntacticOrder:
                 return all(map(self._expr, operands))
             case Select(then=then, otherwise=otherwise):
                 return self._expr(then) and self._expr(otherwise)
+        return False
 
 
 def alternatives(expr: Expr) -> tuple[Expr, ...]:

@@ -16,9 +16,9 @@ from symalloc.planner.memory_plan import Buffer, Placement
 from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
-from symalloc.size.operations import maximum, select
 
 Regimes: TypeAlias = Sequence[tuple[Condition | None, Stacking]]  # the last one has no condition
 

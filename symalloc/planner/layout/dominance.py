@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.size.atoms import Max
+from symalloc.size.choice import Max
 from symalloc.size.condition import Condition, Relation, eq, le
-from symalloc.size.expr import Expr
-from symalloc.size.operations import round_up
+from symalloc.size.expr import Expr, round_up
 
 EXTENTS = (1, 7, 192, 4096)
 PATIENCE = 24

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from symalloc.planner.layout.dominance import Dominance
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import maximum
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 

@@ -15,8 +15,8 @@ from symalloc.planner.layout.offsets import prune
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
-from symalloc.size.operations import maximum
 
 
 def storage_arenas(

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.planner.memory_report.arena_lifetimes import undominated
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import maximum
 
 PAGE = 4096  # bytes; the pool rounds every request up to it
 MOST_CALLS = 16  # after so many calls of a function its pool is taken as settled

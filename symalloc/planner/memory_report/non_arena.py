@@ -29,8 +29,8 @@ from symalloc.program.model import (
 )
 from symalloc.program.operands import instructions_of, type_of
 from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, symbol
-from symalloc.size.operations import maximum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.defined import divisors
-from symalloc.size.expr import Expr
-from symalloc.size.operations import round_up
+from symalloc.size.expr import Expr, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ def _claims(problem: PackingProblem) -> list[tuple[int, Condition]]:
     """
     claims: dict[Condition, int] = {}
     for index, buffer in enumerate(problem.buffers):
-        for divisor in sorted(divisors(buffer.size), key=lambda e: e.key):
+        for divisor in sorted(buffer.size.divisors, key=lambda e: e.key):
             claims.setdefault(ge(divisor, 1), index)
         claims.setdefault(ge(buffer.size, 0), index)
     return [(index, claim) for claim, index in claims.items()]

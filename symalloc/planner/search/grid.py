@@ -5,7 +5,7 @@ Values are floats (exact below 2**53): they rank stackings and prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
-from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 Values: TypeAlias = NDArray[np.float64]
@@ -150,44 +150,56 @@ def _bisect(
 
 def evaluate(expr: Expr, columns: Mapping[str, Values], count: int) -> Values:
     """The values of `expr` at `count` points, given those of the symbols; a zero divisor gives nan."""
-    total = np.zeros(count)
-    for monomial, coefficient in expr.terms.items():
-        value = np.full(count, float(coefficient))
-        for atom, power in monomial:
-            value *= _atom(atom, columns, count) ** power
-        total += value
-    return total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return expr.fold(_Columns(columns, count))
 
 
 def holds(condition: Condition, columns: Mapping[str, Values], count: int) -> Truths:
-    """Where `condition` holds."""
-    if isinstance(condition, Relation):
-        value = evaluate(condition.expr, columns, count)
-        compare = {"<=": np.less_equal, "==": np.equal, "!=": np.not_equal}[condition.operator]
-        truth: Truths = compare(value, 0.0)
-        return truth
-    if isinstance(condition, And | Or):
-        every = isinstance(condition, And)
-        join = np.logical_and if every else np.logical_or
-        return reduce(join, (holds(c, columns, count) for c in condition.operands), np.full(count, every))
-    raise TypeError(f"not a condition: {condition!r}")
-
-
-def _atom(atom: Atom, columns: Mapping[str, Values], count: int) -> Values:
-    def all_of(exprs: Iterable[Expr]) -> list[Values]:
-        return [evaluate(e, columns, count) for e in exprs]
-
+    """The points where `condition` holds."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        match atom:
-            case Symbol(name=name):
-                return columns[name]
-            case FloorDiv(numerator=above, denominator=below):
-                return np.floor_divide(*all_of((above, below)))
-            case Mod(numerator=above, denominator=below):
-                return np.mod(*all_of((above, below)))
-            case Min(operands=operands):
-                return reduce(np.minimum, all_of(operands))
-            case Max(operands=operands):
-                return reduce(np.maximum, all_of(operands))
-            case Select(condition=test, then=then, otherwise=otherwise):
-                return np.where(holds(test, columns, count), *all_of((then, otherwise)))
+        return condition.fold(_Columns(columns, count))
+
+
+class _Columns(Algebra[Values, Truths]):
+    """Values at `count` points, from those of the symbols."""
+
+    def __init__(self, columns: Mapping[str, Values], count: int) -> None:
+        self.columns, self.count = columns, count
+
+    def symbol(self, name: str) -> Values:
+        return self.columns[name]
+
+    def total(self, terms: Sequence[Term[Values]]) -> Values:
+        total = np.zeros(self.count)
+        for coefficient, factors in terms:
+            value = np.full(self.count, float(coefficient))
+            for factor, power in factors:
+                value *= factor**power
+            total += value
+        return total
+
+    def floordiv(self, numerator: Values, denominator: Values) -> Values:
+        return np.floor_divide(numerator, denominator)
+
+    def mod(self, numerator: Values, denominator: Values) -> Values:
+        return np.mod(numerator, denominator)
+
+    def minimum(self, operands: Sequence[Values]) -> Values:
+        return reduce(np.minimum, operands)
+
+    def maximum(self, operands: Sequence[Values]) -> Values:
+        return reduce(np.maximum, operands)
+
+    def select(self, condition: Truths, then: Values, otherwise: Values) -> Values:
+        return np.where(condition, then, otherwise)
+
+    def relation(self, operator: Operator, terms: Sequence[Term[Values]]) -> Truths:
+        compare = {"<=": np.less_equal, "==": np.equal, "!=": np.not_equal}[operator]
+        truth: Truths = compare(self.total(terms), 0.0)
+        return truth
+
+    def conjunction(self, operands: Sequence[Truths]) -> Truths:
+        return reduce(np.logical_and, operands, np.full(self.count, True))
+
+    def disjunction(self, operands: Sequence[Truths]) -> Truths:
+        return reduce(np.logical_or, operands, np.full(self.count, False))

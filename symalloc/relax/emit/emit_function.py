@@ -27,7 +27,7 @@ from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
-from symalloc.size.atoms import Select
+from symalloc.size.choice import Select
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
 

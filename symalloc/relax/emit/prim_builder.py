@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import mul
 
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import PrimNode
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Monomial, Select, Symbol
-from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 _INT64 = range(-(2**63), 2**63)
@@ -49,45 +51,54 @@ def to_prim(expr: Expr, variables: Mapping[str, PrimNode]) -> PrimNode:
 
     Raises KeyError for a symbol that is not among them, and NotASizeError for a coefficient outside int64.
     """
-    total = None
-    for monomial, coefficient in sorted(expr.terms.items(), key=lambda term: term[1] < 0):
-        term = _term(monomial, coefficient if total is None else abs(coefficient), variables)
-        total = term if total is None else total - term if coefficient < 0 else total + term
-    return _literal(0) if total is None else total
+    return expr.fold(_PrimTerms(variables))
 
 
 def condition_to_prim(condition: Condition, variables: Mapping[str, PrimNode]) -> PrimNode:
     """`condition` as a TVM boolean expression over `variables`; raises as `to_prim` does."""
-    match condition:
-        case Relation(operator="<=", expr=expr):
-            left, right = _sides(expr, variables)
+    return condition.fold(_PrimTerms(variables))
+
+
+class _PrimTerms(Algebra[PrimNode, PrimNode]):
+    def __init__(self, variables: Mapping[str, PrimNode]) -> None:
+        self.variables = variables
+
+    def symbol(self, name: str) -> PrimNode:
+        return self.variables[name]
+
+    def total(self, terms: Sequence[Term[PrimNode]]) -> PrimNode:
+        total = None
+        for coefficient, factors in sorted(terms, key=lambda term: term[0] < 0):
+            term = _term(coefficient if total is None else abs(coefficient), factors)
+            total = term if total is None else total - term if coefficient < 0 else total + term
+        return _literal(0) if total is None else total
+
+    def floordiv(self, numerator: PrimNode, denominator: PrimNode) -> PrimNode:
+        return tirx.floordiv(numerator, denominator)
+
+    def mod(self, numerator: PrimNode, denominator: PrimNode) -> PrimNode:
+        return tirx.floormod(numerator, denominator)
+
+    def minimum(self, operands: Sequence[PrimNode]) -> PrimNode:
+        return reduce(tirx.min, operands)
+
+    def maximum(self, operands: Sequence[PrimNode]) -> PrimNode:
+        return reduce(tirx.max, operands)
+
+    def select(self, condition: PrimNode, then: PrimNode, otherwise: PrimNode) -> PrimNode:
+        return tirx.if_then_else(condition, then, otherwise)
+
+    def relation(self, operator: Operator, terms: Sequence[Term[PrimNode]]) -> PrimNode:
+        left, right = self.difference(terms)
+        if operator == "<=":
             return left <= right
-        case Relation(operator=operator, expr=expr):
-            left, right = _sides(expr, variables)
-            return prim.EQ(left, right) if operator == "==" else prim.NE(left, right)
-        case And(operands=operands):
-            return _join(prim.And, operands, variables, neutral=True)
-        case Or(operands=operands):
-            return _join(prim.Or, operands, variables, neutral=False)
-    raise TypeError(f"not a condition: {condition!r}")
+        return prim.EQ(left, right) if operator == "==" else prim.NE(left, right)
 
+    def conjunction(self, operands: Sequence[PrimNode]) -> PrimNode:
+        return reduce(prim.And, operands) if operands else prim.IntImm("bool", 1)
 
-def _join(
-    kind: type, operands: tuple[Condition, ...], variables: Mapping[str, PrimNode], *, neutral: bool
-) -> PrimNode:
-    if not operands:
-        return prim.IntImm("bool", int(neutral))
-    result = condition_to_prim(operands[0], variables)
-    for operand in operands[1:]:
-        result = kind(result, condition_to_prim(operand, variables))
-    return result
-
-
-def _sides(expr: Expr, variables: Mapping[str, PrimNode]) -> tuple[PrimNode, PrimNode]:
-    """The positive and the negative terms of `expr`, so that `left <= right` reads well."""
-    left = Expr({m: c for m, c in expr.terms.items() if c > 0})
-    right = Expr({m: -c for m, c in expr.terms.items() if c < 0})
-    return to_prim(left, variables), to_prim(right, variables)
+    def disjunction(self, operands: Sequence[PrimNode]) -> PrimNode:
+        return reduce(prim.Or, operands) if operands else prim.IntImm("bool", 0)
 
 
 def _literal(value: int) -> PrimNode:
@@ -96,33 +107,8 @@ def _literal(value: int) -> PrimNode:
     return prim.IntImm("int64", value)
 
 
-def _term(monomial: Monomial, coefficient: int, variables: Mapping[str, PrimNode]) -> PrimNode:
-    factors = [_atom(atom, variables) for atom, power in monomial for _ in range(power)]
+def _term(coefficient: int, factors: Sequence[tuple[PrimNode, int]]) -> PrimNode:
+    repeated = [factor for factor, power in factors for _ in range(power)]
     if coefficient != 1 or not factors:
-        factors.append(_literal(coefficient))
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
-def _atom(atom: Atom, variables: Mapping[str, PrimNode]) -> PrimNode:
-    match atom:
-        case Symbol(name=name):
-            return variables[name]
-        case FloorDiv():
-            return tirx.floordiv(to_prim(atom.numerator, variables), to_prim(atom.denominator, variables))
-        case Mod():
-            return tirx.floormod(to_prim(atom.numerator, variables), to_prim(atom.denominator, variables))
-        case Min() | Max():
-            combine = tirx.min if isinstance(atom, Min) else tirx.max
-            result = to_prim(atom.operands[0], variables)
-            for operand in atom.operands[1:]:
-                result = combine(result, to_prim(operand, variables))
-            return result
-        case Select():
-            return tirx.if_then_else(
-                condition_to_prim(atom.condition, variables),
-                to_prim(atom.then, variables),
-                to_prim(atom.otherwise, variables),
-            )
+        repeated.append(_literal(coefficient))
+    return reduce(mul, repeated)

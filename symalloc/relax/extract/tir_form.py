@@ -12,7 +12,7 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.ir_types import PrimNode
-from symalloc.size.atoms import Atom, FloorDiv, Max, Min, Mod, Select, Symbol
+from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -27,8 +27,7 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.expr import ONE, ZERO, Expr, constant
-from symalloc.size.operations import floordiv, maximum, minimum, mod, select
+from symalloc.size.expr import ONE, ZERO, Atom, Expr, FloorDiv, Mod, Symbol, constant, floordiv, mod
 
 
 class NotASizeError(ValueError):
@@ -116,6 +115,7 @@ class TirForm:
                 return any(map(self.is_nonnegative, operands))
             case Select(then=then, otherwise=otherwise):
                 return self.is_nonnegative(then) and self.is_nonnegative(otherwise)
+        return False
 
     # -- truncating division --------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from symalloc.program.operands import instructions_of
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.tvm_error import error_text
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.operations import maximum
 
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 

@@ -34,8 +34,7 @@ from symalloc.program.model import (
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv
+from symalloc.size.expr import Expr, constant, floordiv, symbol
 
 N, K = symbol("n"), symbol("k")
 FLOAT = DType("float32", 32)

@@ -20,8 +20,7 @@ from symalloc.planner.search.stacking import stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import round_up
+from symalloc.size.expr import Expr, constant, round_up, symbol
 
 B, N = symbol("b"), symbol("n")
 DOMAIN = Domain()

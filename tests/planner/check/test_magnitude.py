@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from symalloc.planner.check.magnitude import Magnitudes
 from symalloc.planner.check.syntactic import SyntacticOrder
 from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.size.atoms import Symbol
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import gt
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, round_up, symbol
 
 B, N, M = symbol("b"), symbol("n"), symbol("m")
 EXPRS = (

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.domain import Domain
-from symalloc.prover.z3_form import Translator
+from symalloc.prover.z3_form import Z3Terms, bounds
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 VALUES = (-7, -1, 0, 1, 2, 15, 16, 17, 64, 1000)
@@ -63,11 +63,11 @@ def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain
 def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Domain) -> None:
     if not SyntacticOrder(domain).at_most(low, low + rest):
         return
-    translator, solver = Translator(), z3.SimpleSolver()
+    terms, solver = Z3Terms(), z3.SimpleSolver()
     solver.set("timeout", 300)
     for name in ("n", "m"):
-        solver.add(*translator.bounds(name, domain.lower_of(name), domain.upper_of(name)))
-    solver.add(translator.expr(low) > translator.expr(low + rest))
+        solver.add(*bounds(name, domain.lower_of(name), domain.upper_of(name)))
+    solver.add(low.fold(terms) > (low + rest).fold(terms))
     assert solver.check() != z3.sat
 
 

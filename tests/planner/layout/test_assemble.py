@@ -13,9 +13,9 @@ from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.search.stacking import Stacking, stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import select
 from symalloc.size.condition import eq, gt, le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import mod, round_up, select
+from symalloc.size.expr import Expr, constant, mod, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()

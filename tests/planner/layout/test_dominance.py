@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from symalloc.planner.layout.dominance import Dominance, samples
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, le
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, mod, round_up
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 PROVER = Prover()

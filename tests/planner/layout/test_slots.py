@@ -11,8 +11,7 @@ from symalloc.planner.layout.storages import storage_arenas
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import round_up
+from symalloc.size.expr import Expr, constant, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()

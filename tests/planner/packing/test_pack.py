@@ -14,7 +14,7 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError, problem_of
 from symalloc.planner.search.stacking_search import SearchBudget
-from symalloc.size.atoms import Select
+from symalloc.size.choice import Select
 from tests.planner.brute_stackings import all_heights, floor_at
 
 SIZES = ("4*n", "n*n*2", "64*n", "96*n*m", "m*640", "4096", "32", "0", "max(n, m)*64", "(n+1)//2*128")

@@ -11,9 +11,9 @@ from tvm import tirx
 
 from symalloc.relax.emit.prim_builder import condition_to_prim, to_prim
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, select
+from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 
 VARS = {name: tirx.Var(name, "int64") for name in ("a", "b")}
 leaves = st.integers(-20, 20).map(constant) | st.sampled_from(["a", "b"]).map(symbol)

@@ -14,9 +14,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, eq
-from symalloc.size.defined import divisors as divisors_of
-from symalloc.size.expr import Expr, symbol
-from symalloc.size.operations import floordiv, mod
+from symalloc.size.expr import Expr, floordiv, mod, symbol
 
 NAMES = ("a", "b")
 VARS = {name: tirx.Var(name, "int64") for name in NAMES}
@@ -129,7 +127,7 @@ def test_negative_constant_divisors_are_turned_round(divisor: int) -> None:
     form, literal = TirForm(resolve), prim.IntImm("int64", divisor)
     quotient = form.expr(prim.FloorDiv(VARS["a"], literal))
     remainder = form.expr(prim.FloorMod(VARS["a"], literal))
-    assert not divisors_of(eq(quotient, remainder))
+    assert not eq(quotient, remainder).divisors
     for number in range(-9, 10):
         assert quotient.evaluate({"a": number}) == number // divisor
         assert remainder.evaluate({"a": number}) == number % divisor

@@ -22,8 +22,7 @@ from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.isolated import isolated
 from symalloc.relax.run.run import Runner
 from symalloc.relax.run.sweep import sweep
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv
+from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.pool.library import need_native
 
 SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"

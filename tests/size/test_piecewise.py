@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.report.size_text import condition_text, size_text
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import FALSE, TRUE, Condition, conjunction, disjunction, eq, le, ne
-from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.operations import floordiv, maximum, minimum, mod, round_up, select
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
+from symalloc.size.notation import PIECEWISE
 
 N, M = symbol("n"), symbol("m")
 
@@ -50,14 +50,14 @@ EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
 @given(EXPRESSIONS, st.integers(0, 40), st.integers(0, 40))
 def test_python_reads_the_same_value(expr: Expr, n: int, m: int) -> None:
     binding = {"n": n, "m": m}
-    assert evaluated(size_text(expr), binding) == expr.evaluate(binding)
+    assert evaluated(expr.text(PIECEWISE), binding) == expr.evaluate(binding)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(CONDITIONS, st.integers(0, 12), st.integers(0, 12))
 def test_python_reads_the_same_truth(condition: Condition, n: int, m: int) -> None:
     binding = {"n": n, "m": m}
-    assert evaluated(condition_text(condition), binding) is condition.evaluate(binding)
+    assert evaluated(condition.text(PIECEWISE), binding) is condition.evaluate(binding)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_python_reads_the_same_truth(condition: Condition, n: int, m: int) -> No
     ],
 )
 def test_the_text_is_what_a_person_would_write(expr: Expr, text: str) -> None:
-    assert size_text(expr) == text
+    assert expr.text(PIECEWISE) == text
 
 
 def test_constant_conditions() -> None:
-    assert (condition_text(TRUE), condition_text(FALSE)) == ("True", "False")
+    assert (TRUE.text(PIECEWISE), FALSE.text(PIECEWISE)) == ("True", "False")

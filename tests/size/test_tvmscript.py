@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.linter.tvmscript import write_condition, write_expr
+from symalloc.size.notation import TVMSCRIPT
 from symalloc.size.parse import parse_condition, parse_expr
 
 
@@ -25,7 +25,7 @@ from symalloc.size.parse import parse_condition, parse_expr
     ],
 )
 def test_sizes(size: str, script: str) -> None:
-    assert write_expr(parse_expr(size)) == script
+    assert parse_expr(size).text(TVMSCRIPT) == script
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_sizes(size: str, script: str) -> None:
     ],
 )
 def test_conditions(condition: str, script: str) -> None:
-    assert write_condition(parse_condition(condition)) == script
+    assert parse_condition(condition).text(TVMSCRIPT) == script
 
 
 @pytest.mark.parametrize("text", ["4*m <= 16", "m - n >= 3", "a*b + 2 == c", "1 <= m", "3 - m <= 0"])
 def test_what_is_written_means_the_same(text: str) -> None:
     condition = parse_condition(text)
-    assert parse_condition(write_condition(condition)) == condition
+    assert parse_condition(condition.text(TVMSCRIPT)) == condition

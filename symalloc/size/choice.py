@@ -1,0 +1,146 @@
+"""Atoms that choose between expressions: `min`, `max` and `a if c else b`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from symalloc.size.algebra import Algebra, B, T
+from symalloc.size.condition import Condition, conjunction, ge, le, negate
+from symalloc.size.expr import Atom, Expr, ExprLike, constant, from_atom, lift
+
+
+class Choice(Atom):
+    """An atom whose value is one of several expressions."""
+
+    @property
+    def cases(self) -> list[tuple[Condition, Expr]]:
+        """The cases: a condition and the value there; together they cover every point."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class _Extremum(Choice):
+    parts: tuple[Expr, ...]
+    key: str = field(init=False, repr=False)
+    word: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.word}({','.join(e.key for e in self.parts)})")
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return self.parts
+
+
+class Min(_Extremum):
+    """The least of two or more expressions."""
+
+    word = "min"
+
+    @property
+    def cases(self) -> list[tuple[Condition, Expr]]:
+        return [(conjunction(le(e, o) for o in self.parts if o is not e), e) for e in self.parts]
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return minimum(*map(change, self.parts))
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return min(e.evaluate(binding) for e in self.parts)
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        return algebra.minimum([e.fold(algebra) for e in self.parts])
+
+
+class Max(_Extremum):
+    """The greatest of two or more expressions."""
+
+    word = "max"
+
+    @property
+    def cases(self) -> list[tuple[Condition, Expr]]:
+        return [(conjunction(ge(e, o) for o in self.parts if o is not e), e) for e in self.parts]
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return maximum(*map(change, self.parts))
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return max(e.evaluate(binding) for e in self.parts)
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        return algebra.maximum([e.fold(algebra) for e in self.parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Choice):
+    """`then` where `condition` holds, `otherwise` elsewhere."""
+
+    condition: Condition
+    then: Expr
+    otherwise: Expr
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"?({self.condition.key})({self.then.key})({self.otherwise.key})")
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (*self.condition.exprs, self.then, self.otherwise)
+
+    @property
+    def cases(self) -> list[tuple[Condition, Expr]]:
+        return [(self.condition, self.then), (negate(self.condition), self.otherwise)]
+
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        return select(self.condition.map(change), change(self.then), change(self.otherwise))
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        return (self.then if self.condition.evaluate(binding) else self.otherwise).evaluate(binding)
+
+    def fold(self, algebra: Algebra[T, B]) -> T:
+        then, otherwise = self.then.fold(algebra), self.otherwise.fold(algebra)
+        return algebra.select(self.condition.fold(algebra), then, otherwise)
+
+
+def minimum(*operands: ExprLike) -> Expr:
+    """The least operand; nested minima are flattened, equal operands and constants folded."""
+    return _extremum(Min, min, operands)
+
+
+def maximum(*operands: ExprLike) -> Expr:
+    """The greatest operand; nested maxima are flattened, equal operands and constants folded."""
+    return _extremum(Max, max, operands)
+
+
+def select(condition: Condition, then: ExprLike, otherwise: ExprLike) -> Expr:
+    """`then` where `condition` holds, else `otherwise`; folded where the condition is constant."""
+    then, otherwise = lift(then), lift(otherwise)
+    value = condition.as_bool
+    if value is not None:
+        return then if value else otherwise
+    return then if then == otherwise else from_atom(Select(condition, then, otherwise))
+
+
+def _extremum(kind: type[_Extremum], pick: Callable[..., int], operands: tuple[ExprLike, ...]) -> Expr:
+    if not operands:
+        raise ValueError(f"{kind.word} of nothing")
+    flat: dict[Expr, None] = {}
+    folded: int | None = None
+    for operand in map(lift, operands):
+        for part in _flatten(kind, operand):
+            value = part.as_constant
+            if value is None:
+                flat[part] = None
+            else:
+                folded = value if folded is None else pick(folded, value)
+    if folded is not None:
+        flat[constant(folded)] = None
+    if len(flat) == 1:
+        return next(iter(flat))
+    return from_atom(kind(tuple(sorted(flat, key=lambda e: e.key))))
+
+
+def _flatten(kind: type[_Extremum], operand: Expr) -> tuple[Expr, ...]:
+    atom = operand.as_atom
+    return atom.operands if isinstance(atom, kind) else (operand,)
