@@ -7,33 +7,43 @@ in 1048576 bytes.  Every packing printed as found has been checked here, pair by
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from time import perf_counter
 
 import click
 
+from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.solve import ExactPacking, pack_exactly
-from symalloc.planner.exact.static_problem import StaticBuffer, cliques, floor_of
+from symalloc.planner.interference import interference
+from symalloc.planner.memory_plan import Buffer
+from symalloc.size.expr import constant
 
 
-def _read(path: Path) -> list[StaticBuffer]:
+def _read(path: Path) -> list[Buffer]:
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            StaticBuffer(id=number, size=int(row["size"]), live=((int(row["lower"]), int(row["upper"])),))
+            Buffer(
+                id=number,
+                name=row["id"],
+                size=constant(int(row["size"])),
+                live=((int(row["lower"]), int(row["upper"])),),
+                alignment=1,
+            )
             for number, row in enumerate(csv.DictReader(file))
         ]
 
 
-def _check(buffers: Sequence[StaticBuffer], offsets: Mapping[int, int], capacity: int | None) -> None:
+def _check(buffers: Sequence[Buffer], offsets: Sequence[int], capacity: int | None) -> None:
     """Raises ValueError where two buffers share a byte at some time, or one lies outside."""
+    ends = [offset + b.size.evaluate({}) for b, offset in zip(buffers, offsets, strict=True)]
     for b in buffers:
-        if offsets[b.id] < 0 or (capacity is not None and offsets[b.id] + b.size > capacity):
+        if offsets[b.id] < 0 or (capacity is not None and ends[b.id] > capacity):
             raise ValueError(f"buffer {b.id} lies outside")
     for one, two in combinations(buffers, 2):
         (begin, end), (other_begin, other_end) = one.live[0], two.live[0]
-        apart = offsets[one.id] + one.size <= offsets[two.id] or offsets[two.id] + two.size <= offsets[one.id]
+        apart = ends[one.id] <= offsets[two.id] or ends[two.id] <= offsets[one.id]
         if begin < other_end and other_begin < end and not apart:
             raise ValueError(f"buffers {one.id} and {two.id} overlap")
 
@@ -57,9 +67,7 @@ def main(paths: tuple[Path, ...], capacity: int | None, seconds: float, seed: in
     print(f"{'problem':24}{'buffers':>8}{'steps':>9}{'seconds':>9}{'floor':>12}{'height':>12}")
     for path in paths:
         buffers = _read(path)
-        together = cliques(buffers)
-        floor = floor_of(buffers, together)
-        neighbours = {b.id: frozenset().union(*(c for c in together if b.id in c)) - {b.id} for b in buffers}
+        floor, neighbours = CliqueInstance.of(buffers).floor, interference(buffers)
         begin = perf_counter()
         found = pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=seed)
         taken = perf_counter() - begin

@@ -49,22 +49,23 @@ def broken(packing: Packing, random: Random) -> bool:
         arena = packing.arena.evaluate(binding)
         spans = []
         for buffer in packing.problem.buffers:
-            start = packing.offsets[buffer.id].evaluate(binding)
+            start = packing.offsets[buffer.name].evaluate(binding)
             end = start + buffer.size.evaluate(binding)
             if start < 0 or end > arena or start % buffer.alignment:
                 return True
             spans.append((buffer, start, end))
         for (a, start, end), (b, begin, stop) in combinations(spans, 2):
-            if max(a.lower, b.lower) < min(a.upper, b.upper) and max(start, begin) < min(end, stop):
+            (lower, upper), (first, last) = a.live[0], b.live[0]
+            if max(lower, first) < min(upper, last) and max(start, begin) < min(end, stop):
                 return True
     return False
 
 
-def measure(problems: Iterable[PackingProblem], effort: SearchBudget) -> tuple[list[Row], int]:
+def measure(problems: Iterable[PackingProblem], budget: SearchBudget) -> tuple[list[Row], int]:
     """A row for each problem, and how many answers are wrong."""
-    rows, wrong, random = [], 0, Random(effort.seed)
+    rows, wrong, random = [], 0, Random(budget.seed)
     for problem in problems:
-        packing = pack_problem(problem, effort=effort)
+        packing = pack_problem(problem, budget=budget)
         wrong += broken(packing, random)
         rows.append(
             Row(

@@ -35,7 +35,7 @@ LIMIT = 0.10
 PHASES = {  # what is timed by itself, by the module that calls it
     "extraction": (plan_pass, ("extract",)),
     "buffers": (plan_functions, ("find_buffers", "analyse")),
-    "search": (plan_functions, ("interference", "live_sums", "search")),
+    "search": (plan_functions, ("search",)),
     "offsets": (plan_functions, ("assemble",)),
     "guards": (plan_functions, ("guards",)),
     "proof": (plan_functions, ("validate",)),

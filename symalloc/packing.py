@@ -55,7 +55,7 @@ def pack_known(
         raise UsageError(f"a capacity of {capacity} bytes is negative")
     wanted = SearchBudget.of(effort, seed=seed)
     try:
-        packing = pack_problem(problem, effort=wanted, capacity=capacity, certify=certificate is not None)
+        packing = pack_problem(problem, budget=wanted, capacity=capacity, certify=certificate is not None)
     except ProblemError as error:
         raise UsageError(f"{where}: {error}") from None
     except OverflowError:

@@ -31,14 +31,14 @@ MAY_IMPORT: dict[str, set[str]] = {
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_plan": set(),
     "options": set(),
-    "floor": {"memory_plan"},
+    "floor": {"interference", "memory_plan"},
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
     "buffers": {"memory_plan"},
     "overflow_guards": {"buffers", "memory_plan"},
-    "exact": {"memory_plan"},
-    "search": {"exact", "memory_plan", "options"},
-    "layout": {"memory_plan", "search"},
+    "exact": {"interference", "memory_plan"},
+    "search": {"exact", "floor", "interference", "memory_plan", "options"},
+    "layout": {"interference", "memory_plan", "search"},
     "memory_report": {"floor", "memory_plan"},
     "packing": {"check", "exact", "floor", "interference", "layout", "memory_plan", "search"},
     "plan_functions": {

@@ -5,7 +5,7 @@ with them.
 from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
 from symalloc.planner.check.validate import validate
 from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.plan_functions import plan_function, plan_program
+from symalloc.planner.plan_functions import plan_program
 
 __all__ = [
     "ALIGNMENT",
@@ -17,7 +17,6 @@ __all__ = [
     "PlanFault",
     "PlanRefusedError",
     "Unplanned",
-    "plan_function",
     "plan_program",
     "validate",
 ]

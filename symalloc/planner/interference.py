@@ -1,32 +1,33 @@
-"""Which buffers are live at the same time."""
+"""Which buffers are live at the same time.  Buffers go by their index in the sequence that is given."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from symalloc.planner.memory_plan import Buffer, LiveRange
-
-
-def overlap(left: LiveRange, right: LiveRange) -> bool:
-    """Whether two live ranges share a position."""
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if left[i][0] < right[j][1] and right[j][0] < left[i][1]:
-            return True
-        if left[i][1] <= right[j][1]:
-            i += 1
-        else:
-            j += 1
-    return False
+from symalloc.analysis.live_ranges import Intervals
+from symalloc.planner.memory_plan import Buffer
 
 
-def interference(buffers: Sequence[Buffer]) -> dict[int, frozenset[int]]:
-    """For each buffer id, the ids of those live at some moment together with it (itself left out).
+def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
+    """Yield the indices that are live, in the order of time, once for each moment where an interval begins.
 
-    A sweep over interval begins: work grows with the number of overlapping intervals, not with all pairs.
+    The live set only shrinks until the next interval begins, so every maximal set is among them.
     """
-    neighbours: dict[int, set[int]] = {b.id: set() for b in buffers}
-    events = sorted((begin, end, b.id) for b in buffers for begin, end in b.live if begin < end)
+    begins: dict[int, list[tuple[int, int]]] = {}
+    for index, live in enumerate(ranges):
+        for begin, end in live:
+            if begin < end:
+                begins.setdefault(begin, []).append((end, index))
+    active: list[tuple[int, int]] = []
+    for moment in sorted(begins):
+        active = [one for one in active if one[0] > moment] + begins[moment]
+        yield [index for _, index in active]
+
+
+def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
+    """Return for each buffer the indices of those that are live at some moment together with it."""
+    neighbours: list[set[int]] = [set() for _ in buffers]
+    events = sorted((begin, end, i) for i, b in enumerate(buffers) for begin, end in b.live if begin < end)
     active: list[tuple[int, int]] = []
     for begin, end, current in events:
         active = [(until, other) for until, other in active if until > begin]
@@ -35,4 +36,5 @@ def interference(buffers: Sequence[Buffer]) -> dict[int, frozenset[int]]:
                 neighbours[current].add(other)
                 neighbours[other].add(current)
         active.append((end, current))
-    return {id_: frozenset(others) for id_, others in neighbours.items()}
+    # their order steers the local search: another one would give other plans, as good
+    return tuple(tuple(frozenset(others)) for others in neighbours)

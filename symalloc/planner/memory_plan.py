@@ -1,4 +1,4 @@
-"""What a plan is: buffers, where each lies in its arena, and the checks that the arithmetic needs.
+"""The plan of a function: buffers, where each lies in its arena, and the checks that the arithmetic needs.
 
 Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) of
 moments: two buffers may lie in the same place where no moment is in both, and nothing else may be read from
@@ -9,45 +9,48 @@ not meet; another order of the instructions, or a copy left out, is another numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from symalloc.analysis.live_ranges import Intervals
 from symalloc.program.model import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
 ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
 
-LiveRange: TypeAlias = tuple[tuple[int, int], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A stretch of memory wanted for a while.
+    """Memory that is needed for a while: the one record that planning passes on, from candidate to placement.
 
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
-    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  Buffers of
-    equal device, scope and `after` share an arena: see `Arena.after`.  `steps` are the first and the last
-    step (`symalloc.program.control_flow`) that touch it; None where there is no program.
+    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  `steps` are
+    the first and the last step that touch it; None where there is no program.  Buffers of equal device, scope
+    and `defined_by` share an arena: see `Arena`.
     """
 
     id: int
     name: str
     size: Expr
-    live: LiveRange
+    live: Intervals
     nbytes: Expr = ZERO
     device: int = 0
     scope: str = "global"
     var: Var | None = None
     alignment: int = ALIGNMENT
     callee: str | None = None
-    after: Var | None = None
+    defined_by: Var | None = None
     steps: tuple[int, int] | None = None
 
+    @classmethod
+    def unplaced(cls, var: Var, size: Expr, device: int, scope: str) -> Buffer:
+        """Return the buffer for the variable `var`, before it has a number and a live range."""
+        return cls(id=0, name=var.name, size=size, live=(), device=device, scope=scope, var=var)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """A buffer at `offset` bytes from the start of its arena."""
 
@@ -59,15 +62,30 @@ class Placement:
 class Arena:
     """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it.
 
-    It is reserved at function entry, or right behind the instruction that binds `after`, where the last
-    symbol that it is sized by becomes known (a match_cast).
+    It is reserved at function entry, or right behind the instruction `defined_by`, which binds the last
+    symbol that it is sized by (a match_cast).
     """
 
-    device: int
-    scope: str
+    device: int = 0
+    scope: str = "global"
     size: Expr
     placements: tuple[Placement, ...]
-    after: Var | None = None
+    defined_by: Var | None = None
+
+    @classmethod
+    def of(cls, size: Expr, placements: Iterable[Placement]) -> Arena:
+        """Return the arena of buffers that share one: device, scope and time of reservation are theirs."""
+        placed = tuple(placements)
+        if not placed:
+            return cls(size=size, placements=())
+        first = placed[0].buffer
+        return cls(
+            device=first.device,
+            scope=first.scope,
+            size=size,
+            placements=placed,
+            defined_by=first.defined_by,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +103,19 @@ class Unplanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """A check at function entry, or right behind the instruction that binds `after`.
+    """A check at function entry, or right behind the instruction that binds `defined_by`.
 
     `condition` is what must hold; `check` implies it, and nothing in it leaves 64 bits when it is evaluated.
     """
 
     condition: Condition
     check: Condition
-    after: Var | None = None
+    defined_by: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Where everything of one function lies.  `representative` is the binding at which buffers were
-    stacked.
-    """
+    """The memory plan of one function.  `representative` is the binding at which buffers were stacked."""
 
     function: str
     arenas: tuple[Arena, ...] = ()
@@ -109,9 +125,9 @@ class Plan:
 
     @property
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:
-        """Where each planned allocation of the program lies."""
+        """The arena and the placement of each planned allocation of the program."""
         return {p.buffer.var: (a, p) for a in self.arenas for p in a.placements if p.buffer.var is not None}
 
     def arena_bytes(self, binding: Mapping[str, int]) -> int:
-        """The bytes of all arenas under `binding`; raises KeyError where a symbol is missing."""
+        """Return the bytes of all arenas under `binding`; raises KeyError where a symbol is missing."""
         return sum(arena.size.evaluate(binding) for arena in self.arenas)

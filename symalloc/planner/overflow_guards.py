@@ -28,12 +28,14 @@ def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Gua
 
     What holds at entry holds later: it is not asked again.
     """
-    late = dict.fromkeys(arena.after for arena in arenas if arena.after is not None)
+    late = dict.fromkeys(arena.defined_by for arena in arenas if arena.defined_by is not None)
     found: list[Guard] = []
-    for after in (None, *late):
-        values = {e for a in arenas if a.after == after for e in (a.size, *(p.offset for p in a.placements))}
-        known = domain.assuming(g.condition for g in found if g.after is None)
-        found += (replace(g, after=after) for g in overflow_guards(values, known, prover))
+    for point in (None, *late):
+        values = {
+            e for a in arenas if a.defined_by == point for e in (a.size, *(p.offset for p in a.placements))
+        }
+        known = domain.assuming(g.condition for g in found if g.defined_by is None)
+        found += (replace(g, defined_by=point) for g in overflow_guards(values, known, prover))
     return tuple(found)
 
 

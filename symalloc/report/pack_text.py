@@ -87,7 +87,5 @@ def _cell(text: str, column: int, width: int) -> str:
 
 
 def _table(packing: Packing) -> tuple[tuple[str, ...], ...]:
-    rows = (
-        (b.id, str(b.lower), str(b.upper), str(b.size), str(b.alignment)) for b in packing.problem.buffers
-    )
+    rows = ((b.name, *map(str, (*b.live[0], b.size, b.alignment))) for b in packing.problem.buffers)
     return (("id", "lower", "upper", "size", "alignment"), *rows)

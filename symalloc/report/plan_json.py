@@ -40,7 +40,7 @@ def _function(summary: FunctionReport) -> dict[str, Any]:
             {
                 "condition": str(guard.condition),
                 "check": str(guard.check),
-                "after": guard.after.name if guard.after else None,
+                "after": guard.defined_by.name if guard.defined_by else None,
             }
             for guard in summary.guards
         ],
@@ -64,7 +64,7 @@ def _arena(arena: Arena) -> dict[str, Any]:
     return {
         "device": arena.device,
         "scope": arena.scope,
-        "after": arena.after.name if arena.after else None,
+        "after": arena.defined_by.name if arena.defined_by else None,
         "bytes": str(arena.size),
         "buffers": [_buffer(placement) for placement in arena.placements],
     }

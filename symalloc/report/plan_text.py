@@ -56,7 +56,7 @@ def _cut(text: object, width: int) -> str:
 
 
 def _arena(arena: Arena) -> str:
-    late = f", reserved behind `{arena.after.name}`" if arena.after is not None else ""
+    late = f", reserved behind `{arena.defined_by.name}`" if arena.defined_by is not None else ""
     return f"  arena on device {arena.device} ({arena.scope}){late}: {_cut(arena.size, WIDEST)} B"
 
 
@@ -73,7 +73,7 @@ def _floor(summary: FunctionReport) -> Iterator[str]:
 
 
 def _where(guard: Guard) -> str:
-    return "at entry" if guard.after is None else f"behind `{guard.after.name}`"
+    return "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
 
 
 def _buffers(summary: FunctionReport) -> Iterator[str]:

@@ -334,10 +334,12 @@ class Frame:
         assert self.plan is not None
         if number not in self.arenas:
             arena = self.plan.arenas[number]
-            assert arena.after is None or arena.after in self.values, "an arena is used before it is reserved"
+            assert arena.defined_by is None or arena.defined_by in self.values, (
+                "an arena is used before it is reserved"
+            )
             nbytes = arena.size.evaluate(self.binding)
             assert nbytes >= 0, "an arena of fewer than no bytes"
-            early = [i for i, a in enumerate(self.plan.arenas) if a.after is None and a.placements]
+            early = [i for i, a in enumerate(self.plan.arenas) if a.defined_by is None and a.placements]
             if self.given is not None and number in early:
                 self.arenas[number] = Tensor(self.given[early.index(number)], nbytes)
             else:

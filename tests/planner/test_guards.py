@@ -164,7 +164,7 @@ def test_a_late_arena_is_checked_where_it_is_reserved_and_only_for_what_is_new()
     cast = var("cast")
     early, late = arena(64 * N), arena(64 * N + 64 * M, after=cast)
     first, second = guards([late, early], DOMAIN, PROVER)
-    assert (first.after, second.after) == (None, cast)
+    assert (first.defined_by, second.defined_by) == (None, cast)
     assert first.condition.symbols == {"n"} and second.condition.symbols == {"m", "n"}
     assert guards([early, arena(64 * N, after=cast)], DOMAIN, PROVER) == (first,)
 
@@ -174,7 +174,7 @@ def var(name: str) -> Var:
 
 
 def arena(size: Expr, after: Var | None = None) -> Arena:
-    return Arena(device=0, scope="global", size=size, placements=(), after=after)
+    return Arena(device=0, scope="global", size=size, placements=(), defined_by=after)
 
 
 def test_what_cannot_overflow_needs_no_guard() -> None:

@@ -13,10 +13,10 @@ from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.check.validate import validate
-from symalloc.planner.layout.assemble import Layout, assemble
-from symalloc.planner.memory_plan import Plan
+from symalloc.planner.layout.assemble import assemble
+from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.options import PlanOptions
-from symalloc.planner.plan_functions import plan_function, plan_program
+from symalloc.planner.plan_functions import plan_program
 from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -92,9 +92,9 @@ def test_a_certificate_is_written_for_all_functions(tmp_path: Path) -> None:
 
 
 def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp_path: Path) -> None:
-    def wrong(*args: object, **named: object) -> Layout:
-        layout = assemble(*args, **named)  # type: ignore[arg-type]
-        return replace(layout, placements=tuple(replace(p, offset=p.offset * 0) for p in layout.placements))
+    def wrong(*args: object, **named: object) -> Arena:
+        arena = assemble(*args, **named)  # type: ignore[arg-type]
+        return replace(arena, placements=tuple(replace(p, offset=p.offset * 0) for p in arena.placements))
 
     options = PlanOptions(certificate=tmp_path / "proof")
     with (
@@ -107,6 +107,6 @@ def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp
 
 def test_declared_bounds_steer_and_are_not_relied_on() -> None:
     function = replace(chain("main", "64*n", "2**40*n"), declared_upper={"n": 8})
-    plan = plan_function(function, program_of(function), Prover())
+    plan = only(plan_program(program_of(function), Prover()))
     assert plan.guards, "the bound of 8 is declared, nothing enforces it"
     assert validate(replace(plan, guards=()), Domain(), Prover())

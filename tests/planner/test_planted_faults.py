@@ -13,7 +13,7 @@ from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import stacking
+from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Select, maximum, select
@@ -39,10 +39,9 @@ BUFFERS = (
 def planned(*orders: tuple[int, ...]) -> Plan:
     """The plan that stacks by the first order up to n = 64 and by the second above; one order: always."""
     neighbours = interference(BUFFERS)
-    stackings = [stacking(order, neighbours) for order in orders]
+    stackings = [Stacking.of(order, neighbours) for order in orders]
     conditions = [le(N, 64), None] if len(orders) == 2 else [None]
-    layout = assemble(BUFFERS, list(zip(conditions, stackings, strict=True)), DOMAIN, PROVER)
-    arena = Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
+    arena = assemble(BUFFERS, list(zip(conditions, stackings, strict=True)), DOMAIN, PROVER)
     return Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
 
 

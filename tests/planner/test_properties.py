@@ -16,7 +16,7 @@ from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Plan
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import stacking
+from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
@@ -61,10 +61,9 @@ def problems(draw: st.DrawFn) -> tuple[Buffer, ...]:
 def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
     """Any order is a right stacking; two of them by turns where the seed is odd."""
     random, neighbours = Random(seed), interference(found)
-    first, second = (stacking(random.sample(range(len(found)), len(found)), neighbours) for _ in range(2))
+    first, second = (Stacking.of(random.sample(range(len(found)), len(found)), neighbours) for _ in range(2))
     regimes = [(CONDITIONS[seed % len(CONDITIONS)], first)] if seed % 2 else []
-    layout = assemble(found, [*regimes, (None, second)], DOMAIN, PROVER)
-    return Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
+    return assemble(found, [*regimes, (None, second)], DOMAIN, PROVER)
 
 
 def together(left: Buffer, right: Buffer) -> bool:

@@ -40,7 +40,7 @@ def placed(id_: int, size: Expr, offset: Expr | int, *live: tuple[int, int], **m
 
 
 def arena(size: Expr, *placements: Placement, device: int = 0, after: Var | None = None) -> Arena:
-    return Arena(device=device, scope="global", size=size, placements=placements, after=after)
+    return Arena(device=device, scope="global", size=size, placements=placements, defined_by=after)
 
 
 def takes(*sizes: Expr, parallel: bool = False) -> KernelWorkspace:
@@ -91,7 +91,7 @@ def everything() -> FunctionReport:
         ),
         guards=(
             Guard(condition=le(N * N + 64 * N, 1 << 60), check=le(N, 1 << 29)),
-            Guard(condition=le(K, 1 << 57), check=le(K, 1 << 57), after=CAST),
+            Guard(condition=le(K, 1 << 57), check=le(K, 1 << 57), defined_by=CAST),
         ),
     )
     around = NonArenaMemory(

@@ -23,7 +23,7 @@ TABLE = read_csv("lower,id,upper,size\n0,x,2,4\n1,y,3,8\n2,z,4,4\n", "t")
 
 
 def packed(problem: PackingProblem, capacity: int | None = None) -> Packing:
-    return pack_problem(problem, effort=SearchBudget.of("quick"), capacity=capacity)
+    return pack_problem(problem, budget=SearchBudget.of("quick"), capacity=capacity)
 
 
 def test_the_table_has_a_row_for_each_problem() -> None:

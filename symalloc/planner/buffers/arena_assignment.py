@@ -1,10 +1,10 @@
-"""Which arena each buffer lies in: those whose size is known at entry, and those behind an instruction.
+"""Assign each buffer to an arena: one whose size is known at entry, or one behind an instruction.
 
 Where every size is known at entry there is one arena for each device and scope, held from its first use to
 its last.  Sizes that come later cut the body into stretches: a buffer that lives within one lies in the arena
 reserved at its start, which is gone at its end.  What lives across a cut would hold its whole arena: it may
 be better off by itself.  The same goes for an arena that is held while memory is taken that no plan places.
-The candidates are judged by the bytes taken at one moment over the floor, at a grid of bindings: the most on
+The assignments are judged by the bytes taken at one moment over the floor, at a grid of bindings: the most on
 any path over the most that any path needs.
 """
 
@@ -14,34 +14,59 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
+from operator import add
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.live_ranges import Intervals, LiveRange
 from symalloc.planner.buffers.symbol_definitions import SymbolDefinition
-from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.size.expr import Expr
 
+HELD = "an arena would be held while sizes become known, or memory is taken, that it cannot hold"
 TOLERANCE = 1.05
 EXTENTS = (1, 64, 4096)
 MOST_SYMBOLS = 3
 
-_AS_THEY_ARE: Mapping[int, int] = MappingProxyType({})
+_NO_IFS: Mapping[int, int] = MappingProxyType({})
+_ALONE = -1
+
+Homes: TypeAlias = tuple[int, ...]
+"""For each buffer how many cuts its arena lies behind; _ALONE without an arena."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A buffer with its live range, and what its size waits for; None for one that is known at entry."""
+    """A buffer that may be planned.
+
+    `root` is its number in the points-to analysis or, for a callee's memory, one behind those.  `definition`
+    is what its size waits for; None where that is known at entry.
+    """
 
     buffer: Buffer
-    needs: SymbolDefinition | None
+    definition: SymbolDefinition | None
+    root: int = 0
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The device and the memory scope."""
+        return self.buffer.device, self.buffer.scope
+
+    def living(self, number: int, time: LiveRange) -> Candidate:
+        """Return the same with the id `number` and its live range."""
+        buffer = replace(self.buffer, id=number, live=time.live, steps=(time.first, time.last))
+        return replace(self, buffer=buffer)
+
+    def unplanned(self, reason: str) -> Unplanned:
+        """Return what is left of the candidate where it is not planned."""
+        buffer = self.buffer
+        return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnplannedRange:
+class UnplannedRange(NamedTuple):
     """Memory that is taken during the call, and that no plan places: `size` bytes while it is `live`.
 
-    Of a callee that calls itself it is not known how many (None).
+    The size of what a callee takes that calls itself is not known (None).
     """
 
     size: Expr | None
@@ -50,172 +75,177 @@ class UnplannedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathLifetimes:
-    """What lives when on one path: of each buffer by its number, and of strangers.
+    """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
 
-    `steps` gives the step of each moment.
+    `steps` gives the program point of each moment.
     """
 
     lives: Sequence[Intervals]
     steps: Sequence[int]
-    strangers: Sequence[UnplannedRange] = ()
+    unplanned: Sequence[UnplannedRange] = ()
+
+    def bytes_live(self, pieces: Iterable[tuple[Intervals, int]]) -> list[int]:
+        """Return the bytes at each moment of `pieces`, given by live range and size."""
+        changes = [0] * (len(self.steps) + 1)
+        for live, size in pieces:
+            for begin, end in live:
+                changes[begin] += size
+                changes[end] -= size
+        return list(accumulate(changes[:-1]))
+
+    def last(self, numbers: Iterable[int]) -> int:
+        """Return the last program point at which one of the given candidates lives; -1 where none does."""
+        return max((self.steps[live[-1][1] - 1] for i in numbers if (live := self.lives[i])), default=-1)
 
 
 def assign_arenas(
-    residents: Sequence[Candidate], paths: Sequence[PathLifetimes], tops: Mapping[int, int] = _AS_THEY_ARE
-) -> tuple[list[Buffer], list[Buffer]]:
-    """The buffers arena by arena, each with its `Buffer.after`; and those that are better off without one.
+    candidates: Sequence[Candidate],
+    paths: Sequence[PathLifetimes],
+    outermost_ifs: Mapping[int, int] = _NO_IFS,
+) -> tuple[list[Buffer], list[Candidate]]:
+    """Return the buffers arena by arena, each with its `defined_by`; and those better off without an arena.
 
-    `tops` gives for steps within an If that of the outermost one: arenas are reserved in front of it.
+    `outermost_ifs` gives for points within an If that of the outermost one: arenas are reserved in front of
+    it.
     """
     places: dict[tuple[int, str], list[Candidate]] = {}
-    for resident in residents:
-        places.setdefault((resident.buffer.device, resident.buffer.scope), []).append(resident)
+    for candidate in candidates:
+        places.setdefault(candidate.place, []).append(candidate)
     found: list[Buffer] = []
-    alone: list[Buffer] = []
+    alone: list[Candidate] = []
     for members in places.values():
-        cuts = _cuts(members)
-        if not cuts and not any(path.strangers for path in paths):
+        needed = {m.definition.step: m.definition for m in members if m.definition is not None}
+        cuts = [needed[step] for step in sorted(needed)]
+        if not cuts and not any(path.unplanned for path in paths):
             found += [member.buffer for member in members]
             continue
-        chosen = _ArenaAssignment(members, cuts, paths, tops).chosen()
-        for home, after in enumerate((None, *(cut.var for cut in cuts))):
-            at_home = (m for m, h in zip(members, chosen, strict=True) if h == home)
-            found += [replace(member.buffer, after=after) for member in at_home]
-        alone += [m.buffer for m, h in zip(members, chosen, strict=True) if h == _ALONE]
+        chosen = _ArenaAssignment(members, cuts, paths, outermost_ifs).chosen()
+        for home, point in enumerate((None, *(cut.var for cut in cuts))):
+            inside = (m.buffer for m, h in zip(members, chosen, strict=True) if h == home)
+            found += [replace(buffer, defined_by=point) for buffer in inside]
+        alone += [m for m, home in zip(members, chosen, strict=True) if home == _ALONE]
     return found, alone
 
 
-HELD = "an arena would be held while sizes become known, or memory is taken, that it cannot hold"
-_ALONE = -1
-
-Homes: TypeAlias = tuple[int, ...]
-"""For each buffer how many cuts its arena lies behind; _ALONE without an arena."""
-
-
-def _cuts(members: Iterable[Candidate]) -> list[SymbolDefinition]:
-    """The instructions that sizes wait for, in order."""
-    needed = {m.needs.step: m.needs for m in members if m.needs is not None}
-    return [needed[step] for step in sorted(needed)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Path:
-    """A timeline by the numbers of a street; `unknown` are the moments at which nobody knows how much else is
-    taken, `beside` those at which anything is.
-    """
-
-    lives: Sequence[Intervals]
-    steps: Sequence[int]
-    unknown: frozenset[int]
-    beside: frozenset[int]
-
-    def together(self, indices: Iterable[int], sizes: Sequence[int]) -> list[int]:
-        """The bytes of the given buffers that are live at each moment."""
-        changes = [0] * (len(self.steps) + 1)
-        for i in indices:
-            for begin, end in self.lives[i]:
-                changes[begin] += sizes[i]
-                changes[end] -= sizes[i]
-        return list(accumulate(changes[:-1]))
-
-    def last(self, indices: Iterable[int]) -> int:
-        """The last step at which one of the given buffers lives; -1 where none does."""
-        return max((self.steps[live[-1][1] - 1] for i in indices if (live := self.lives[i])), default=-1)
-
-
 class _ArenaAssignment:
-    """The buffers of one device and scope, the cuts between which they live, and strangers, which are
-    numbered behind them.
+    """The candidates of one device and scope, and the cuts between which they live.
+
+    `scenes` holds for each of some bindings the sizes of the candidates, and for each path the bytes that are
+    taken there beside them at each moment.
     """
 
     def __init__(
         self,
         members: Sequence[Candidate],
         cuts: Sequence[SymbolDefinition],
-        timelines: Sequence[PathLifetimes],
-        tops: Mapping[int, int],
+        paths: Sequence[PathLifetimes],
+        outermost_ifs: Mapping[int, int],
     ) -> None:
-        self.members, self.tops = members, tops
-        self.lines = [cut.step for cut in cuts]
-        known = [(s.size, s.live, t) for t in timelines for s in t.strangers if s.size is not None]
-        self.paths = [
-            _Path(
-                lives=[
-                    *(timeline.lives[m.buffer.id] for m in members),
-                    *(live if where is timeline else () for _, live, where in known),
+        self.members, self.paths, self.outermost_ifs = members, paths, outermost_ifs
+        self.numbers = [m.buffer.id for m in members]
+        self.cuts = [cut.step for cut in cuts]
+        self.spans = [m.buffer.steps or (0, 0) for m in members]
+        self.births = tuple(bisect_left(self.cuts, first) for first, _ in self.spans)
+        self.deaths = tuple(bisect_left(self.cuts, last) for _, last in self.spans)
+        self.unknown = [_moments(u.live for u in path.unplanned if u.size is None) for path in paths]
+        known = [[(u.live, u.size) for u in path.unplanned if u.size is not None] for path in paths]
+        sizes = [m.buffer.size for m in members]
+        self.scenes = [
+            (
+                [_positive(size, at) for size in sizes],
+                [
+                    path.bytes_live((live, _positive(size, at)) for live, size in pieces)
+                    for path, pieces in zip(paths, known, strict=True)
                 ],
-                steps=timeline.steps,
-                unknown=_moments(s.live for s in timeline.strangers if s.size is None),
-                beside=_moments(s.live for s in timeline.strangers),
             )
-            for timeline in timelines
+            for at in _bindings((*sizes, *(size for pieces in known for _, size in pieces)))
         ]
-        self.loose = range(len(members), len(members) + len(known))
-        self.spans = [(m.buffer.steps or (0, 0)) for m in members]
-        self.births = tuple(bisect_left(self.lines, first) for first, _ in self.spans)
-        self.deaths = tuple(bisect_left(self.lines, last) for _, last in self.spans)
-        sizes = [*(m.buffer.size for m in members), *(size for size, *_ in known)]
-        self.sizes = [[max(size.evaluate(at), 0) for size in sizes] for at in _bindings(sizes)]
 
     def chosen(self) -> Homes:
-        """The first candidate within the tolerance, else the best."""
+        """Return the first assignment within the tolerance, else the best."""
         worst: dict[Homes, float] = {}
-        for candidate in self.candidates():
-            worst[candidate] = self.ratio(candidate)
-            if worst[candidate] <= TOLERANCE:
-                return candidate
-        return min(worst, key=lambda candidate: worst[candidate])
+        for assignment in self.assignments():
+            worst[assignment] = self.ratio(assignment)
+            if worst[assignment] <= TOLERANCE:
+                return assignment
+        return min(worst, key=lambda assignment: worst[assignment])
 
-    def candidates(self) -> Iterator[Homes]:
-        """Each in the stretch that it begins in; each where its size is known; crossing ones alone; so are
-        those that no stranger lives beside; all of the stretches that are too large even so; then every one,
-        which takes no more than the floor.
+    def assignments(self) -> Iterator[Homes]:
+        """Yield assignments: each buffer in the stretch that it begins in; each where its size is known;
+        crossing ones alone; so are those that nothing unplanned lives beside; all of the stretches that are
+        too large even so; then every one, which takes no more than the floor.
         """
         yield self.births
-        yield tuple(self.lines.index(m.needs.step) + 1 if m.needs else 0 for m in self.members)
-        sides = list(zip(self.births, self.deaths, strict=True))
+        yield tuple(self.cuts.index(m.definition.step) + 1 if m.definition else 0 for m in self.members)
+        sides = zip(self.births, self.deaths, strict=True)
         apart = tuple(birth if birth == death else _ALONE for birth, death in sides)
         yield apart
-        beside = [any(p.beside & _moments([p.lives[i]]) for p in self.paths) for i in range(len(sides))]
-        yield tuple(home if near else _ALONE for home, near in zip(apart, beside, strict=True))
+        yield tuple(h if self.is_beside(n) else _ALONE for h, n in zip(apart, self.numbers, strict=True))
         large = {home for home in set(self.births) if self.ratio(apart, home) > TOLERANCE}
         yield tuple(_ALONE if home in large else home for home in apart)
         yield (_ALONE,) * len(self.members)
 
+    def is_beside(self, number: int) -> bool:
+        """Return whether something unplanned lives at a moment of the candidate `number`, on some path."""
+        return any(
+            not _moments(u.live for u in path.unplanned).isdisjoint(_moments([path.lives[number]]))
+            for path in self.paths
+        )
+
     def ratio(self, homes: Homes, stretch: int | None = None) -> float:
-        """The worst ratio of bytes taken at one moment (of one stretch) to the floor; where nobody knows how
-        much else is taken, to what is live then.
+        """Return the worst ratio of bytes taken at one moment (of one stretch) to the floor.
+
+        Where it is not known how much else is taken, the ratio is to what is live then.
         """
         worst = 1.0
-        for sizes in self.sizes:
-            lives = [path.together(range(len(path.lives)), sizes) for path in self.paths]
-            floor = max(max(live, default=0) for live in lives)
-            for path, live in zip(self.paths, lives, strict=True):
-                for moment, taken in enumerate(self.reserved(path, homes, sizes)):
-                    if stretch in (None, bisect_left(self.lines, path.steps[moment])):
-                        least = live[moment] if moment in path.unknown else floor
-                        worst = max(worst, taken / max(least, 1))
+        for sizes, beside in self.scenes:
+            live = self.live(range(len(homes)), sizes)
+            needed = [list(map(add, *pair)) for pair in zip(live, beside, strict=True)]
+            floor = max(max(path, default=0) for path in needed)
+            reserved = self.reserved(homes, sizes, beside)
+            for path, unknown, need, taken in zip(self.paths, self.unknown, needed, reserved, strict=True):
+                for moment, step in enumerate(path.steps):
+                    if stretch in (None, bisect_left(self.cuts, step)):
+                        least = need[moment] if moment in unknown else floor
+                        worst = max(worst, taken[moment] / max(least, 1))
         return worst
 
-    def reserved(self, path: _Path, homes: Homes, sizes: Sequence[int]) -> list[int]:
-        """The bytes taken at each moment: arenas at their floor, and what lies in none."""
-        total = path.together([*(i for i, home in enumerate(homes) if home == _ALONE), *self.loose], sizes)
+    def live(self, indices: Iterable[int], sizes: Sequence[int]) -> list[list[int]]:
+        """Return for each path the bytes of the given members that are live at each moment."""
+        chosen = [(self.numbers[i], sizes[i]) for i in indices]
+        return [path.bytes_live((path.lives[n], size) for n, size in chosen) for path in self.paths]
+
+    def reserved(
+        self, homes: Homes, sizes: Sequence[int], beside: Sequence[Sequence[int]]
+    ) -> list[list[int]]:
+        """Return for each path the bytes taken at each moment: arenas at their floor, and what lies in
+        none.
+        """
+        alone = self.live((i for i, home in enumerate(homes) if home == _ALONE), sizes)
+        totals = [list(map(add, *pair)) for pair in zip(alone, beside, strict=True)]
         for home in set(homes) - {_ALONE}:
             inside = [i for i, h in enumerate(homes) if h == home]
-            height = max(max(p.together(inside, sizes), default=0) for p in self.paths)
+            height = max(max(live, default=0) for live in self.live(inside, sizes))
             first = min(self.spans[i][0] for i in inside)
-            begin = self.lines[home - 1] if home else self.tops.get(first, first) - 1
-            end = path.last(inside)
-            total = [n + height * (begin < s <= end) for n, s in zip(total, path.steps, strict=True)]
-        return total
+            begin = self.cuts[home - 1] if home else self.outermost_ifs.get(first, first) - 1
+            for number, path in enumerate(self.paths):
+                end = path.last(self.numbers[i] for i in inside)
+                totals[number] = [
+                    n + height * (begin < s <= end) for n, s in zip(totals[number], path.steps, strict=True)
+                ]
+        return totals
 
 
 def _moments(lives: Iterable[Intervals]) -> frozenset[int]:
     return frozenset(moment for live in lives for begin, end in live for moment in range(begin, end))
 
 
+def _positive(size: Expr, binding: Mapping[str, int]) -> int:
+    return max(size.evaluate(binding), 0)
+
+
 def _bindings(sizes: Iterable[Expr]) -> Iterator[Mapping[str, int]]:
-    """A grid of extents over all symbols; its diagonal where they are many."""
+    """Yield a grid of extents over all symbols; its diagonal where they are many."""
     names = sorted(frozenset().union(*(size.symbols for size in sizes)))
     if len(names) > MOST_SYMBOLS:
         return (dict.fromkeys(names, extent) for extent in EXTENTS)

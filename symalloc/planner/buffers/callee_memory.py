@@ -14,7 +14,7 @@ from symalloc.size.expr import Expr
 
 def arenas_handed_down(plan: Plan) -> tuple[Arena, ...]:
     """The arenas of a callee that its caller may provide, in the order of `plan.arenas`."""
-    return tuple(a for a in plan.arenas if a.after is None and a.placements)
+    return tuple(a for a in plan.arenas if a.defined_by is None and a.placements)
 
 
 def sizes_at_call(callee: Function, plan: Plan, call: CallFunction) -> tuple[Expr, ...] | None:

@@ -1,14 +1,15 @@
-"""What lives when on each way through a function that branches.
+"""The lifetimes of allocations on each path through a function that branches.
 
-What is returned on one way only is memory of the call's own on the others, beside which an arena may be held;
-and what a way needs at most says how much may be taken on any.
+What is returned on one path only is memory of the call's own on the others, beside which an arena may be
+held; and what a path needs at most says how much may be taken on any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
+from symalloc.analysis.live_ranges import LiveRanges
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.analysis.sets import region_set
 from symalloc.planner.buffers.arena_assignment import PathLifetimes, UnplannedRange
@@ -16,78 +17,73 @@ from symalloc.planner.buffers.sizing import reckoned
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 
-_MOST_WAYS = 16
+_MOST_PATHS = 16
+
+
+def lifetimes(analysis: FunctionAnalysis, numbers: Iterable[int]) -> LiveRanges:
+    """Return the live ranges of regions by number.
+
+    Numbers from `len(regions)` on are program points, for memory that is needed there alone.
+    """
+    regions = len(analysis.points_to.regions)
+    wanted = frozenset(numbers)
+    momentary = {number - regions: number for number in wanted if number >= regions}
+    return analysis.live_ranges(region_set(number for number in wanted if number < regions), momentary)
 
 
 def path_lifetimes(
-    program: Program, analyses: Mapping[str, FunctionAnalysis], cfg: ControlFlowGraph, buffers: Sequence[Var]
+    program: Program, analyses: Mapping[str, FunctionAnalysis], name: str, variables: Sequence[Var | None]
 ) -> list[PathLifetimes]:
-    """One for each way through a function; none where it does not branch, or there are too many ways.
+    """Return the lifetimes of candidates, given by variable, on each path through the function `name`.
 
-    `buffers` are the variables of what may be planned, by number.
+    The list is empty where the function does not branch, or there are too many paths.
     """
+    cfg = analyses[name].cfg
     if not cfg.joins:
         return []
-    ways = enumerate_paths(cfg.function, most=_MOST_WAYS) or ()
-    return [
-        _PathAnalysis(program, way, buffers, analyses).timeline(cfg.starts, len(cfg.points) - 1)
-        for way in ways
+    paths = enumerate_paths(cfg.function, most=_MOST_PATHS) or ()
+    return [_on_path(program, path, cfg, variables, analyses) for path in paths]
+
+
+def _on_path(
+    program: Program,
+    path: Function,
+    cfg: ControlFlowGraph,
+    variables: Sequence[Var | None],
+    analyses: Mapping[str, FunctionAnalysis],
+) -> PathLifetimes:
+    """Return the lifetimes in the function as it runs on one path, in points of the whole `cfg`."""
+    analysis = analyse_variant(program, path, analyses)
+    regions = analysis.points_to.regions
+    numbers: dict[Var, int] = {}
+    for point, made in analysis.cfg.instructions:
+        if isinstance(made, AllocFresh):
+            numbers[made.var] = analysis.points_to.allocated(made.var).number
+        elif isinstance(made, CallFunction):
+            callee = analyses.get(made.name)
+            if made.var in variables or (callee is not None and callee.recursive):
+                numbers[made.var] = len(regions) + point
+    times = lifetimes(analysis, numbers.values())
+    lives = {var: times.of[number].live for var, number in numbers.items() if number in times.of}
+    points = [
+        len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
+        for point in analysis.cfg.points
     ]
+    return PathLifetimes(
+        lives=[() if var is None else lives.get(var, ()) for var in variables],
+        steps=[points[index] for index in times.points],
+        unplanned=[
+            UnplannedRange(reckoned(regions[n].nbytes) if n < len(regions) else None, lives[var])
+            for var, n in numbers.items()
+            if var in lives and var not in variables and n not in analysis.escapes
+        ],
+    )
 
 
 def outermost_ifs(cfg: ControlFlowGraph) -> dict[int, int]:
-    """For each point within an If the BRANCH of the outermost one."""
+    """Return for each point within an If the BRANCH of the outermost one."""
     found: dict[int, int] = {}
-    for index, point in enumerate(cfg.points):
+    for number, point in enumerate(cfg.points):
         if point.branch >= 0:
-            found[index] = found.get(point.branch, point.branch)
+            found[number] = found.get(point.branch, point.branch)
     return found
-
-
-class _PathAnalysis:
-    """A function as it runs on one way; `numbers` are those of live ranges, by variable."""
-
-    def __init__(
-        self,
-        program: Program,
-        way: Function,
-        buffers: Sequence[Var],
-        analyses: Mapping[str, FunctionAnalysis],
-    ) -> None:
-        self.seen = analyse_variant(program, way, analyses)
-        self.regions = len(self.seen.points_to.regions)
-        self.buffers = buffers
-        self.numbers = dict(self._numbered(frozenset(buffers), analyses))
-        inside = region_set(number for number in self.numbers.values() if number < self.regions)
-        calls = {n - self.regions: n for n in self.numbers.values() if n >= self.regions}
-        self.times = self.seen.live_ranges(inside, calls)
-
-    def _numbered(
-        self, buffers: frozenset[Var], analyses: Mapping[str, FunctionAnalysis]
-    ) -> Iterator[tuple[Var, int]]:
-        for point, made in self.seen.cfg.instructions:
-            if isinstance(made, AllocFresh):
-                yield made.var, self.seen.points_to.allocated(made.var).number
-            elif isinstance(made, CallFunction):
-                callee = analyses.get(made.name)
-                if made.var in buffers or (callee is not None and callee.recursive):
-                    yield made.var, self.regions + point
-
-    def timeline(self, steps: Mapping[Var, int], end: int) -> PathLifetimes:
-        """With the steps of the function as a whole, where `end` is the last."""
-        here = [end if s.instruction is None else steps[s.instruction.var] for s in self.seen.cfg.points]
-        found = (self.times.of.get(self.numbers.get(var, -1)) for var in self.buffers)
-        return PathLifetimes(
-            lives=[() if time is None else time.live for time in found],
-            steps=[here[index] for index in self.times.points],
-            strangers=list(self.strangers()),
-        )
-
-    def strangers(self) -> Iterator[UnplannedRange]:
-        """What is taken on this way, has no place, and does not outlive the call."""
-        for var, number in self.numbers.items():
-            time = self.times.of.get(number)
-            if time is None or var in self.buffers or number in self.seen.escapes:
-                continue
-            nbytes = self.seen.points_to.regions[number].nbytes if number < self.regions else None
-            yield UnplannedRange(size=reckoned(nbytes), live=time.live)

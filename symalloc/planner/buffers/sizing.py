@@ -1,4 +1,4 @@
-"""The bytes to set aside for a tensor, and which instruction they wait for."""
+"""The bytes to set aside for a tensor, and the instruction that they wait for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from symalloc.planner.buffers.symbol_definitions import KnownSymbols, SymbolDefinition
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.program.types import ScalarType
-from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum
@@ -17,21 +16,27 @@ from symalloc.size.expr import ZERO, Expr, round_up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """`size` bytes, rounded up to the alignment and never negative; known behind `needs`, or at entry."""
+    """The bytes to set aside for `nbytes`: rounded up to the alignment and never negative.
 
+    They are known behind `definition`, or at entry where that is None.
+    """
+
+    nbytes: Expr
     size: Expr
-    needs: SymbolDefinition | None
+    definition: SymbolDefinition | None
 
 
 class Sizes:
-    """Finds what each number of bytes needs; remembers the answers, for layers repeat."""
+    """Finds what each number of bytes needs, over the domain of a function; remembers the answers, for layers
+    repeat.
+    """
 
-    def __init__(self, known: KnownSymbols, domain: Domain, prover: Prover) -> None:
-        self.known, self.domain, self.prover = known, domain, prover
+    def __init__(self, known: KnownSymbols, prover: Prover) -> None:
+        self.known, self.domain, self.prover = known, known.domain, prover
         self._found: dict[Expr, Sized | str] = {}
 
     def of(self, nbytes: Expr | None) -> Sized | str:
-        """What to set aside for `nbytes`, or why no place can be reckoned."""
+        """Return what to set aside for `nbytes`, or the reason why that cannot be computed."""
         if nbytes is None:
             return "its shape is not known"
         found = self._found.get(nbytes)
@@ -51,10 +56,10 @@ class Sizes:
         for divisor in sorted(nbytes.divisors, key=lambda d: d.key):
             if not self._always(ge(divisor, 1)):
                 return f"its size divides by `{divisor}`, which may be zero"
-        return Sized(size=self._reserved(nbytes), needs=needs)
+        return Sized(nbytes=nbytes, size=self._reserved(nbytes), definition=needs)
 
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
-        """Why nothing can be sized by a symbol."""
+        """Return the reason why nothing can be sized by a symbol, None where it can."""
         if where is not None and isinstance(where.var.type, ScalarType):
             return "which is a scalar that the function itself computes"
         if where is not None and where.nested:
@@ -64,7 +69,7 @@ class Sizes:
         return None
 
     def _reserved(self, nbytes: Expr) -> Expr:
-        """Rounded up to the alignment, and none where the size could come out negative."""
+        """Return the bytes rounded up to the alignment, and none where the size could come out negative."""
         rounded = round_up(nbytes, ALIGNMENT)
         return rounded if self._always(ge(nbytes, 0)) else maximum(rounded, ZERO)
 
@@ -73,5 +78,5 @@ class Sizes:
 
 
 def reckoned(nbytes: Expr | None) -> Expr | None:
-    """The bytes that a tensor without a place takes, where they can be reckoned at every binding."""
+    """Return the bytes that a tensor without a place takes, where they are defined at every binding."""
     return None if nbytes is None or nbytes.divisors else round_up(nbytes, ALIGNMENT)

@@ -1,4 +1,4 @@
-"""When each symbol of a function gets its value: at entry, behind an instruction, or inside a branch."""
+"""Where each symbol of a function gets its value: at entry, behind an instruction, or inside a branch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ class SymbolDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSymbols:
-    """`entry`: the symbols that the parameters bind; `signed`: those among them that may be negative, for
-    nothing checks them; `later`: what the others are bound by.
+    """The symbols of a function by where they are defined.
+
+    `entry`: those that the parameters bind; `signed`: those among them that may be negative, for nothing
+    checks them; `later`: the definitions of the others.
     """
 
     entry: frozenset[str]
@@ -36,13 +38,13 @@ class KnownSymbols:
 
     @property
     def domain(self) -> Domain:
-        """What is sure of the symbols without any check: extents of tensors are >= 0."""
+        """The domain of the symbols without any check: extents of tensors are >= 0."""
         signed = self.signed.union(name for name, where in self.later.items() if where.signed)
         return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
 
 
 def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
-    """When the symbols of a function are known.
+    """Return where the symbols of a function are defined.
 
     A symbol whose origin the function gives as UNDEFINED counts as unknown, wherever it stands.
     """
@@ -51,18 +53,18 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
-    for point, made in cfg.instructions:
+    for number, made in cfg.instructions:
         if type(made) is not MatchCast and type(made.var.type) is not ScalarType:
             continue
-        nested = cfg.points[point].branch >= 0
+        nested = cfg.points[number].branch >= 0
         for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:
-                later[name] = SymbolDefinition(step=point, var=made.var, nested=nested, signed=signed)
+                later[name] = SymbolDefinition(step=number, var=made.var, nested=nested, signed=signed)
     return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
 
 
 def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
-    """The symbols that an instruction may give a value, and whether that may be negative."""
+    """Yield the symbols that an instruction may give a value, and whether that may be negative."""
     if isinstance(instruction, MatchCast):
         extents = frozenset(_bare(instruction.target, TensorType))
         yield from ((name, name not in extents) for name in sorted(instruction.defines))
@@ -71,7 +73,7 @@ def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
 
 
 def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
-    """The symbols that stand alone as an extent or value in a type, of tensors only where `only` says so."""
+    """Yield the symbols that stand alone as an extent or value in a type: only in types `only`, if given."""
     match kind:
         case TupleType(fields=fields):
             for field in fields:

@@ -56,10 +56,10 @@ class ObligationProver:
         """Where `obligation` must hold."""
         if not obligation.guarded:
             return self.domain
-        found = self.guarded.get(obligation.after)
+        found = self.guarded.get(obligation.defined_by)
         if found is None:
-            guards = (g.condition for g in self.plan.guards if g.after in (None, obligation.after))
-            found = self.guarded[obligation.after] = self.domain.assuming(guards)
+            guards = (g.condition for g in self.plan.guards if g.defined_by in (None, obligation.defined_by))
+            found = self.guarded[obligation.defined_by] = self.domain.assuming(guards)
         return found
 
     def _bounded(self, obligation: Obligation, domain: Domain) -> bool:

@@ -27,8 +27,8 @@ class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 
     `where` lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold
-    only where the guards do that stand before the arena is reserved, at entry or behind `after`.  `kind` is
-    a word for a file name.
+    only where the guards do that stand before the arena is reserved, at entry or behind `defined_by`.
+    `kind` is a word for a file name.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Obligation:
     where: tuple[Names, ...]
     sides: tuple[Side, ...]
     guarded: bool = False
-    after: Var | None = None
+    defined_by: Var | None = None
 
     @property
     def claim(self) -> Condition:
@@ -150,7 +150,12 @@ def _machine(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Oblig
     for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):
         problem = f"`{whole}` can leave 64 bits"
         yield Obligation(
-            kind="range", problem=problem, where=((),), sides=(side,), guarded=True, after=arena.after
+            kind="range",
+            problem=problem,
+            where=((),),
+            sides=(side,),
+            guarded=True,
+            defined_by=arena.defined_by,
         )
     for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
         problem = f"it divides by `{divisor}`, which may be less than 1"

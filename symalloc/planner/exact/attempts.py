@@ -10,8 +10,8 @@ from random import Random
 from time import monotonic
 
 from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
+from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.native_search import NativeSearch, fits
-from symalloc.planner.exact.static_problem import CliqueInstance
 
 STEPS = 800  # of the shortest attempt
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Literal, TypeAlias
 
+from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.state import SearchState
-from symalloc.planner.exact.static_problem import CliqueInstance
 
 Rule: TypeAlias = Literal["lowest", "contested"]
 _Parts: TypeAlias = list[tuple[int, ...]]

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from symalloc.planner.exact.static_problem import StaticBuffer, align_up
+from symalloc.planner.exact.clique_instance import align_up
+from symalloc.planner.memory_plan import Buffer
 
 
-def greedy(
-    buffers: Sequence[StaticBuffer], neighbours: Mapping[int, frozenset[int]]
-) -> Iterator[dict[int, int]]:
-    """Offsets in bytes by id, one packing per order: largest first, longest first, largest area first, most
+def first_fits(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield offsets in bytes, one packing per order: largest first, longest first, largest area first, most
     bytes around it first, and the given order.
     """
-    sizes = {b.id: b.size for b in buffers}
-    around = {b.id: sum(sizes[j] for j in neighbours[b.id]) for b in buffers}
-    orders: tuple[Callable[[StaticBuffer], tuple[int, ...]], ...] = (
-        lambda b: (-b.size, -_duration(b), b.id),
-        lambda b: (-_duration(b), -b.size, b.id),
-        lambda b: (-b.size * _duration(b), b.id),
-        lambda b: (-around[b.id], -b.size, b.id),
-        lambda b: (),
+    sizes = [b.size.evaluate({}) for b in buffers]
+    durations = [sum(end - begin for begin, end in b.live) for b in buffers]
+    orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda i: (-sizes[i], -durations[i], i),
+        lambda i: (-durations[i], -sizes[i], i),
+        lambda i: (-sizes[i] * durations[i], i),
+        lambda i: (-sum(sizes[j] for j in neighbours[i]), -sizes[i], i),
+        lambda i: (),
     )
-    return (first_fit(sorted(buffers, key=order), neighbours) for order in orders)
+    alignments = [b.alignment for b in buffers]
+    for order in orders:
+        yield _first_fit(sorted(range(len(buffers)), key=order), sizes, alignments, neighbours)
 
 
-def first_fit(ordered: Iterable[StaticBuffer], neighbours: Mapping[int, frozenset[int]]) -> dict[int, int]:
-    """Offsets in bytes by id: each buffer in turn goes to the lowest place that is free of its neighbours."""
-    offsets: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for buffer in ordered:
-        taken = sorted((offsets[j], ends[j]) for j in neighbours[buffer.id] if j in offsets)
-        offsets[buffer.id] = place = _lowest(buffer, taken)
-        ends[buffer.id] = place + buffer.size
+def _first_fit(
+    order: Iterable[int], sizes: Sequence[int], alignments: Sequence[int], neighbours: Sequence[Sequence[int]]
+) -> list[int]:
+    """Put each buffer in turn at the lowest place that is free of its neighbours."""
+    offsets = [-1] * len(sizes)
+    for i in order:
+        taken = sorted((offsets[j], offsets[j] + sizes[j]) for j in neighbours[i] if offsets[j] >= 0)
+        offsets[i] = _lowest(sizes[i], alignments[i], taken)
     return offsets
 
 
-def _lowest(buffer: StaticBuffer, taken: Iterable[tuple[int, int]]) -> int:
-    """The lowest offset at which `buffer` touches none of the sorted stretches `taken`."""
+def _lowest(size: int, alignment: int, taken: Iterable[tuple[int, int]]) -> int:
+    """Return the lowest offset at which `size` bytes touch none of the sorted stretches `taken`."""
     place = 0
     for begin, end in taken:
-        if begin >= place + buffer.size:
+        if begin >= place + size:
             break
         if end > place:
-            place = align_up(end, buffer.alignment)
+            place = align_up(end, alignment)
     return place
-
-
-def _duration(buffer: StaticBuffer) -> int:
-    return sum(end - begin for begin, end in buffer.live)

@@ -12,7 +12,7 @@ from time import monotonic
 
 from symalloc.native.functions import packer_functions
 from symalloc.planner.exact.capacity_search import FORGET, Rule, SearchOutcome
-from symalloc.planner.exact.static_problem import CliqueInstance
+from symalloc.planner.exact.clique_instance import CliqueInstance
 
 SLICE = 500  # steps between two looks at the clock; Python hears of an interrupt only then
 LARGEST = 1 << 60  # bytes; sums of sizes below it stay within 64 bits

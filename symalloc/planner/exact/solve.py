@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
+from operator import add
 from time import monotonic
 
 from symalloc.native.library import load_library
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import SearchOutcome
-from symalloc.planner.exact.first_fit import greedy
-from symalloc.planner.exact.static_problem import (
-    CliqueInstance,
-    StaticBuffer,
-    clique_instance,
-    cliques,
-    floor_of,
-    height_of,
-)
+from symalloc.planner.exact.clique_instance import CliqueInstance
+from symalloc.planner.exact.first_fit import first_fits
+from symalloc.planner.memory_plan import Buffer
 
 ROUND = 1600  # steps of the first round on each height tried
 
@@ -27,41 +22,43 @@ ROUND = 1600  # steps of the first round on each height tried
 class ExactPacking:
     """The answer to a static packing problem.
 
-    `offsets` are bytes by id, None where nothing was found within the capacity.  `height` is theirs, in
-    bytes; without offsets it is a proved lower bound of the height.  `optimal`: without a capacity, no
-    packing is lower; with one, the answer is final: it fits, or it is proved that none does.  `steps` counts
-    the buffers placed by first fit and the nodes of the search.
+    `offsets` are bytes, in the order of the buffers; None where nothing was found within the capacity.
+    `height` is theirs, in bytes; without offsets it is a proved lower bound of the height.  `optimal`:
+    without a capacity, no packing is lower; with one, the answer is final: it fits, or it is proved that none
+    does.  `steps` counts the buffers placed by first fit and the nodes of the search.
     """
 
-    offsets: dict[int, int] | None
+    offsets: list[int] | None
     height: int
     optimal: bool
     steps: int
 
 
 def pack_exactly(
-    buffers: Sequence[StaticBuffer],
-    neighbours: Mapping[int, frozenset[int]],
+    buffers: Sequence[Buffer],
+    neighbours: Sequence[Sequence[int]],
     *,
     capacity: int | None,
     seconds: float,
     seed: int = 0,
     steps: int | None = None,
 ) -> ExactPacking:
-    """Packs `buffers` within `capacity` bytes, or, where that is None, as low as it can.
+    """Pack `buffers` within `capacity` bytes or, where that is None, as low as can be.
 
-    `neighbours` is `interference(buffers)`.  The search ends when the answer is final, after about `steps`
-    steps (no limit where None), or after `seconds`; the same `seed` gives the same answer unless the time
-    runs out.
+    Their sizes are constants; `neighbours` is `interference(buffers)`.  The search ends when the answer is
+    final, after about `steps` steps (no limit where None), or after `seconds`; the same `seed` gives the same
+    answer unless the time runs out.
     """
-    together = cliques(buffers)
-    floor = floor_of(buffers, together)
+    instance = CliqueInstance.of(buffers)
+    floor = instance.floor
     if capacity is not None and capacity < floor:
         return ExactPacking(offsets=None, height=floor, optimal=True, steps=0)
-    grain = gcd(*(b.size for b in buffers), *(b.alignment for b in buffers)) or 1
+    sizes = [b.size.evaluate({}) for b in buffers]
+    grain = gcd(*sizes, *(b.alignment for b in buffers)) or 1
     run = _PackingRun(
         buffers=buffers,
-        instance=clique_instance(buffers, together),
+        sizes=sizes,
+        instance=instance,
         seed=seed,
         until=monotonic() + seconds,
         most=steps,
@@ -80,20 +77,21 @@ class _PackingRun:
     all heights worth trying are multiples of `grain`.
     """
 
-    buffers: Sequence[StaticBuffer]
+    buffers: Sequence[Buffer]
+    sizes: Sequence[int]
     instance: CliqueInstance
     seed: int
     until: float
     most: int | None
     grain: int
     floor: int
-    best: dict[int, int] | None = None
+    best: list[int] | None = None
     height: int = 0
     steps: int = 0
 
-    def start(self, neighbours: Mapping[int, frozenset[int]], enough: int) -> None:
+    def start(self, neighbours: Sequence[Sequence[int]], enough: int) -> None:
         """First fit, until a packing is no higher than `enough` bytes."""
-        for offsets in greedy(self.buffers, neighbours):
+        for offsets in first_fits(self.buffers, neighbours):
             self.steps += len(self.buffers)
             self.take(offsets)
             if self.height <= enough:
@@ -145,14 +143,15 @@ class _PackingRun:
         outcome = attempts.run(limit=limit, until=self.until)
         self.steps += attempts.search.steps - before
         if outcome is SearchOutcome.FOUND:
-            self.take({b.id: 0 for b in self.buffers} | attempts.search.offsets)
+            found = attempts.search.offsets
+            self.take([found.get(i, 0) for i in range(len(self.buffers))])
         return outcome
 
     def attempts(self, capacity: int) -> Attempts:
         return Attempts(self.instance, capacity, self.seed, native=load_library() is None)
 
-    def take(self, offsets: dict[int, int]) -> None:
-        height = height_of(self.buffers, offsets)
+    def take(self, offsets: list[int]) -> None:
+        height = max(map(add, offsets, self.sizes), default=0)
         if self.best is None or height < self.height:
             self.best, self.height = offsets, height
 

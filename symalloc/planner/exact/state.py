@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, itemgetter
 
-from symalloc.planner.exact.static_problem import CliqueInstance
+from symalloc.planner.exact.clique_instance import CliqueInstance
 
 ABSENT = 1 << 62  # above every offset: the top of a buffer that is not there
 

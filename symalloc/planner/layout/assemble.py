@@ -1,4 +1,4 @@
-"""Stackings made into expressions: an offset for each buffer and the size of the arena.
+"""Stackings made into expressions: the arena's size and an offset for each buffer.
 
 Several stackings (regimes) become choices: each holds where its condition does and none before it did.
 """
@@ -6,13 +6,12 @@ Several stackings (regimes) become choices: each holds where its condition does 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.planner.layout.dominance import PATIENCE, Dominance
+from symalloc.planner.layout.dominance import PROVER_BUDGET, Dominance
 from symalloc.planner.layout.merge_offsets import merge_offsets
 from symalloc.planner.layout.offsets import arena_size, offsets
-from symalloc.planner.memory_plan import Buffer, Placement
+from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -23,33 +22,25 @@ from symalloc.size.expr import Expr
 Regimes: TypeAlias = Sequence[tuple[Condition | None, Stacking]]  # the last one has no condition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The size of an arena and where each buffer lies in it, in bytes."""
-
-    size: Expr
-    placements: tuple[Placement, ...]
-
-    @property
-    def distinct(self) -> int:
-        """How many offset expressions there are to evaluate; constants and repetitions do not count."""
-        return len({p.offset for p in self.placements if p.offset.as_constant is None})
-
-
 def assemble(
-    buffers: Sequence[Buffer], regimes: Regimes, domain: Domain, prover: Prover, *, patience: int = PATIENCE
-) -> Layout:
-    """The layout of `buffers` by `regimes` over `domain`.
+    buffers: Sequence[Buffer],
+    regimes: Regimes,
+    domain: Domain,
+    prover: Prover,
+    *,
+    prover_budget: int = PROVER_BUDGET,
+) -> Arena:
+    """Return the arena of `buffers` stacked by `regimes`, over `domain`; there is at least one buffer.
 
-    With a `patience` of 0 the prover is not asked what dominates what: offsets are longer, and what has to be
-    proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one must stand
-    without a condition.
+    With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
+    to be proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one must
+    stand without a condition.
     """
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     layouts = [
-        _layout(buffers, stacking, Dominance(case, prover, symbols, patience=patience))
+        _layout(buffers, stacking, Dominance(case, prover, symbols, prover_budget=prover_budget))
         for stacking, case in _cases(regimes, domain)
     ]
     size, placed = layouts[-1]
@@ -57,12 +48,11 @@ def assemble(
         assert condition is not None
         size = select(condition, chosen_size, size)
         placed = [select(condition, a, b) for a, b in zip(chosen, placed, strict=True)]
-    placements = tuple(Placement(buffer=b, offset=o) for b, o in zip(buffers, placed, strict=True))
-    return Layout(size=size, placements=placements)
+    return Arena.of(size, map(Placement, buffers, placed))
 
 
 def _cases(regimes: Regimes, domain: Domain) -> Iterator[tuple[Stacking, Domain]]:
-    """Each stacking with the part of `domain` that is left to it."""
+    """Yield each stacking with the part of `domain` that is left to it."""
     for condition, stacking in regimes:
         if condition is None:
             yield stacking, domain
@@ -72,9 +62,9 @@ def _cases(regimes: Regimes, domain: Domain) -> Iterator[tuple[Stacking, Domain]
 
 
 def _layout(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> tuple[Expr, list[Expr]]:
-    """The arena's size, and the offsets in the order of `buffers`; equal offsets are one object."""
+    """Return the arena's size, and the offsets in the order of `buffers`; equal offsets are one object."""
     placed = offsets(buffers, stacking, dominance)
     size = arena_size(buffers, placed, dominance)
-    unified = merge_offsets(buffers, stacking, placed, size, dominance)
-    built = {alternatives: maximum(*alternatives) for alternatives in set(unified.values())}
-    return maximum(*size), [built[unified[b.id]] for b in buffers]
+    merged = merge_offsets(buffers, stacking, placed, size, dominance)
+    built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(merged)}
+    return maximum(*size), [built[alternatives] for alternatives in merged]

@@ -12,7 +12,7 @@ from symalloc.size.condition import Condition, Relation, eq, le
 from symalloc.size.expr import Expr, round_up
 
 EXTENTS = (1, 7, 192, 4096)
-PATIENCE = 24
+PROVER_BUDGET = 24
 OPEN = 4
 EASY = frozenset(("constant", "bounds", "univariate", "products", "sampling"))  # layers that take no time
 
@@ -21,17 +21,17 @@ class Dominance:
     """`reaches` and `align` over one domain.
 
     What fails at a sample binding is never asked of the prover; a difference of polynomials whose terms are
-    all >= 0 need not be.  `patience` is how many hard questions the prover is asked, those left open or about
-    maxima of rounded sums counted `OPEN` times; then none any more: offsets keep alternatives that they could
-    do without, nothing is lost.
+    all >= 0 need not be.  `prover_budget` is how many hard questions the prover is asked, those left open or
+    about maxima of rounded sums counted `OPEN` times; then none any more: offsets keep alternatives that they
+    could do without, nothing is lost.
     """
 
-    __slots__ = ("_aligned", "_bindings", "_domain", "_patience", "_prover", "_reached", "_values")
+    __slots__ = ("_aligned", "_bindings", "_budget", "_domain", "_prover", "_reached", "_values")
 
     def __init__(
-        self, domain: Domain, prover: Prover, names: Iterable[str], *, patience: int = PATIENCE
+        self, domain: Domain, prover: Prover, names: Iterable[str], *, prover_budget: int = PROVER_BUDGET
     ) -> None:
-        self._domain, self._prover, self._patience = domain, prover, patience
+        self._domain, self._prover, self._budget = domain, prover, prover_budget
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
         self._bindings = samples(domain, sorted({*names, *assumed}))
         self._reached: dict[tuple[Expr, Expr], bool] = {}
@@ -73,11 +73,11 @@ class Dominance:
         return self._plain(difference) or self._ask(le(low, high))
 
     def _ask(self, condition: Condition) -> bool:
-        if self._patience <= 0:
+        if self._budget <= 0:
             return False
         proof = self._prover.prove(condition, self._domain, explain=False)
         slow = proof.unknown or _is_tangled(condition)
-        self._patience -= OPEN if slow else proof.decided_by not in EASY
+        self._budget -= OPEN if slow else proof.decided_by not in EASY
         return proof.verdict is Verdict.ALWAYS_VALID
 
     def _plain(self, difference: Expr) -> bool:

@@ -23,15 +23,15 @@ MOST_DISTINCT = 64  # beyond it the pairs to look at cost more than the VM would
 def merge_offsets(
     buffers: Sequence[Buffer],
     stacking: Stacking,
-    placed: Mapping[int, Alternatives],
+    placed: Sequence[Alternatives],
     arena: Alternatives,
     dominance: Dominance,
-) -> dict[int, Alternatives]:
-    """`placed` with as few distinct offsets as raising whole groups of equal offsets gets to."""
-    users = Counter(placed[b.id] for b in buffers)
+) -> list[Alternatives]:
+    """Return `placed` with as few distinct offsets as raising whole groups of equal offsets gets to."""
+    users = Counter(placed)
     moving = sorted((o for o in users if not _free(o)), key=lambda o: (-_cost(o), users[o], _key(o)))
     if len(moving) > MOST_DISTINCT:
-        return dict(placed)
+        return list(placed)
     groups = _OffsetGroups(dominance=dominance, arena=arena, rooms=_rooms(buffers, stacking, placed))
     for old in moving:
         others = (new for new in moving if new != old and new not in groups.moved)
@@ -40,7 +40,7 @@ def merge_offsets(
                 groups.moved[old] = new
                 users[new] += users[old]
                 break
-    return {id_: groups.now(offset) for id_, offset in placed.items()}
+    return [groups.now(offset) for offset in placed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,16 @@ class _OffsetGroups:
 
 
 def _rooms(
-    buffers: Sequence[Buffer], stacking: Stacking, placed: Mapping[int, Alternatives]
+    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives]
 ) -> dict[Alternatives, dict[_Headroom, None]]:
     """What limits the offsets from above, by offset, each limit once."""
-    found: dict[Alternatives, dict[_Headroom, None]] = {offset: {} for offset in placed.values()}
+    found: dict[Alternatives, dict[_Headroom, None]] = {offset: {} for offset in placed}
     kinds: dict[tuple[Alternatives, Expr, int], int] = {}
-    kind_of = {b.id: kinds.setdefault((placed[b.id], b.size, b.alignment), len(kinds)) for b in buffers}
-    meetings = {(kind_of[j], kind_of[i]) for i, below in stacking.below.items() for j in below}
+    kind_of = [
+        kinds.setdefault((offset, b.size, b.alignment), len(kinds))
+        for b, offset in zip(buffers, placed, strict=True)
+    ]
+    meetings = {(kind_of[j], kind_of[i]) for i, below in enumerate(stacking.below) for j in below}
     listed = list(kinds)
     for offset, size, alignment in listed:
         found[offset][_Headroom(size, alignment, None)] = None

@@ -6,7 +6,7 @@ vanish before an expression is built.  Layers repeat: every distinct question is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from symalloc.planner.layout.dominance import Dominance
@@ -20,18 +20,17 @@ Alternatives: TypeAlias = tuple[Expr, ...]
 MOST_ALTERNATIVES = 8  # beyond it a maximum becomes one opaque expression: sums over it no longer distribute
 
 
-def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> dict[int, Alternatives]:
-    """For each buffer id the alternatives whose maximum is its offset, a multiple of its alignment."""
-    wanted = {b.id: b for b in buffers}
-    found: dict[int, Alternatives] = {}
+def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
+    """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment."""
+    found: list[Alternatives] = [()] * len(buffers)
     known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
     for current in stacking.order:
-        step = wanted[current].alignment
-        under = frozenset((found[j], wanted[j].size) for j in stacking.below[current])
+        step, below = buffers[current].alignment, stacking.below[current]
+        under = frozenset((found[j], buffers[j].size) for j in below)
         placed = known.get((under, step))
         if placed is None:
-            last = _uppermost(stacking.below[current], stacking.below)
-            ends = tops((found[j], wanted[j].size) for j in last)
+            last = _uppermost(below, stacking.below)
+            ends = _ends((found[j], buffers[j].size) for j in last)
             placed = prune((dominance.align(end, step) for end in ends), dominance)
             known[under, step] = placed
         found[current] = placed
@@ -39,15 +38,15 @@ def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance)
 
 
 def arena_size(
-    buffers: Sequence[Buffer], placed: Mapping[int, Alternatives], dominance: Dominance
+    buffers: Sequence[Buffer], placed: Sequence[Alternatives], dominance: Dominance
 ) -> Alternatives:
-    """The alternatives whose maximum is the height of the whole stacking in bytes."""
-    ends = tops(dict.fromkeys((placed[b.id], b.size) for b in buffers))
-    return prune(ends, dominance)
+    """Return the alternatives whose maximum is the height of the whole stacking in bytes."""
+    sizes = (b.size for b in buffers)
+    return prune(_ends(dict.fromkeys(zip(placed, sizes, strict=True))), dominance)
 
 
-def tops(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
-    """The alternatives of where buffers end, given those of where they start and their sizes."""
+def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
+    """Return the alternatives of where buffers end, given those of where they start and their sizes."""
     return dict.fromkeys(alternative + size for starts, size in placed for alternative in starts)
 
 
@@ -64,7 +63,7 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> Alternatives:
     return tuple(sorted(kept, key=lambda e: e.key)) or (ZERO,)
 
 
-def _uppermost(below: frozenset[int], all_below: Mapping[int, frozenset[int]]) -> list[int]:
+def _uppermost(below: frozenset[int], all_below: Sequence[frozenset[int]]) -> list[int]:
     """Those of `below` under which no other of them lies above: the rest cannot decide the offset."""
     covered = frozenset().union(*(all_below[j] & below for j in below))
     return sorted(below - covered)

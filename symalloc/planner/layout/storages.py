@@ -7,10 +7,11 @@ costs no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from symalloc.planner.layout.dominance import PATIENCE, Dominance, samples
+from symalloc.planner.interference import interference
+from symalloc.planner.layout.dominance import PROVER_BUDGET, Dominance, samples
 from symalloc.planner.layout.offsets import prune
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.prover.domain import Domain
@@ -20,63 +21,50 @@ from symalloc.size.expr import ZERO
 
 
 def storage_arenas(
-    buffers: Sequence[Buffer],
-    neighbours: Mapping[int, frozenset[int]],
-    domain: Domain,
-    prover: Prover,
-    *,
-    patience: int = PATIENCE,
+    buffers: Sequence[Buffer], domain: Domain, prover: Prover, *, prover_budget: int = PROVER_BUDGET
 ) -> tuple[Arena, ...]:
-    """An arena for each slot of `buffers`, which share device, scope and the moment of reservation.
+    """Return an arena for each storage of `buffers`, which share device, scope and the moment of reservation.
 
-    `patience` is that of `assemble`.
+    `prover_budget` is that of `assemble`.
     """
     names = frozenset().union(*(b.size.symbols for b in buffers))
     bindings = samples(domain, sorted(names))
     shares = _shares([[b.size.evaluate(binding) for binding in bindings] for b in buffers])
-    wanted = sorted(zip(buffers, shares, strict=True), key=lambda b: (-sum(b[1]), b[0].live, b[0].id))
+    neighbours = interference(buffers)
     found: list[_StorageSlot] = []
-    for buffer, share in wanted:
-        free = [slot for slot in found if slot.ids.isdisjoint(neighbours[buffer.id])]
+    for i in sorted(range(len(buffers)), key=lambda i: (-sum(shares[i]), buffers[i].live, i)):
+        share = shares[i]
+        free = [slot for slot in found if slot.members.isdisjoint(neighbours[i])]
         best = min(free, key=lambda slot: slot.growth(share), default=None)
         if best is None or best.growth(share) >= sum(share) > 0:
             best = _StorageSlot(share=[0.0] * len(share))
             found.append(best)
-        best.add(buffer, share)
-    dominance = Dominance(domain, prover, names, patience=patience)
-    return tuple(_arena(slot, dominance) for slot in found)
+        best.members.add(i)
+        best.share = [max(a, b) for a, b in zip(best.share, share, strict=True)]
+    dominance = Dominance(domain, prover, names, prover_budget=prover_budget)
+    return tuple(_arena([buffers[i] for i in sorted(slot.members)], dominance) for slot in found)
 
 
 @dataclass(slots=True, kw_only=True)
 class _StorageSlot:
-    """The buffers in it, and its size at each of the bindings, as a share of the largest buffer there."""
+    """The buffers in one storage, and its size at each of the bindings, as a share of the largest buffer
+    there.
+    """
 
     share: list[float]
-    members: list[Buffer] = field(default_factory=list)
-    ids: set[int] = field(default_factory=set)
+    members: set[int] = field(default_factory=set)
 
     def growth(self, share: Sequence[float]) -> float:
-        """What it grows by where a buffer of `share` joins, all bindings together."""
+        """Return how much it grows where a buffer of `share` joins, all bindings together."""
         return sum(max(new - old, 0.0) for new, old in zip(share, self.share, strict=True))
-
-    def add(self, buffer: Buffer, share: Sequence[float]) -> None:
-        self.members.append(buffer)
-        self.ids.add(buffer.id)
-        self.share = [max(a, b) for a, b in zip(self.share, share, strict=True)]
 
 
 def _shares(sizes: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Sizes at each binding over the largest one there."""
+    """Return sizes at each binding over the largest one there."""
     largest = [max(values) or 1 for values in zip(*sizes, strict=True)]
     return [[size / most for size, most in zip(row, largest, strict=True)] for row in sizes]
 
 
-def _arena(slot: _StorageSlot, dominance: Dominance) -> Arena:
-    home = slot.members[0]
-    return Arena(
-        device=home.device,
-        scope=home.scope,
-        after=home.after,
-        size=maximum(*prune((b.size for b in slot.members), dominance)),
-        placements=tuple(Placement(buffer=b, offset=ZERO) for b in sorted(slot.members, key=lambda b: b.id)),
-    )
+def _arena(members: Sequence[Buffer], dominance: Dominance) -> Arena:
+    size = maximum(*prune((b.size for b in members), dominance))
+    return Arena.of(size, (Placement(b, ZERO) for b in members))

@@ -17,7 +17,7 @@ def reserved_sums(plan: Plan, analysis: FunctionAnalysis) -> tuple[Expr, ...]:
     both sides.
     """
     arenas = [arena for arena in plan.arenas if arena.placements]
-    if all(arena.after is None for arena in arenas):
+    if all(arena.defined_by is None for arena in arenas):
         return (_sum(arenas),)
     steps = analysis.cfg.ends
     last = _last_steps(analysis)
@@ -48,7 +48,7 @@ def _sum(arenas: Iterable[Arena]) -> Expr:
 
 
 def _begin(arena: Arena, steps: Mapping[Var, int]) -> int:
-    return -1 if arena.after is None else steps[arena.after]
+    return -1 if arena.defined_by is None else steps[arena.defined_by]
 
 
 def _end(arena: Arena, steps: Mapping[Var, int], last: Mapping[Var, int]) -> int:

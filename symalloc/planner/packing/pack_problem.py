@@ -1,33 +1,31 @@
-"""Packs a problem and proves the packing: what `symalloc pack` and `symalloc.pack` do."""
+"""Pack a problem and prove the packing, for `symalloc pack` and `symalloc.pack`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import lcm
 from time import perf_counter
 
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.check.validate import validate
 from symalloc.planner.floor import live_sums
-from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.packing.floor_ratios import FloorRatio, ratios_of
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError
-from symalloc.planner.packing.static import pack_static
+from symalloc.planner.packing.static import height_of, pack_static, rounded
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import Expr, round_up
+from symalloc.size.expr import Expr, constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Where every buffer of a problem lies, proved for all bindings.
+    """A packing of a problem, proved for all bindings.
 
     `offsets` are bytes by id, `arena` is the whole; `ratios` compares it with the floor (the largest sum of
     bytes live at one moment) at bindings that go past the declared bounds.  `overrun` is a binding within the
@@ -57,12 +55,12 @@ class Packing:
 def pack_problem(
     problem: PackingProblem,
     *,
-    effort: SearchBudget,
+    budget: SearchBudget,
     capacity: int | None = None,
     certify: bool = False,
     prover: Prover | None = None,
 ) -> Packing:
-    """A proved packing of `problem`; `capacity` is in bytes.
+    """Return a proved packing of `problem`; `capacity` is in bytes.
 
     Declared maxima are not relied on.  Raises ProblemError where a size can be negative or is not defined,
     PlanRefusedError where the packing cannot be proved.
@@ -70,11 +68,7 @@ def pack_problem(
     start = perf_counter()
     prover = prover or Prover()
     domain = _domain(problem, prover)
-    buffers = tuple(
-        Buffer(id=i, name=b.id, size=b.size, nbytes=b.size, live=((b.lower, b.upper),), alignment=b.alignment)
-        for i, b in enumerate(problem.buffers)
-    )
-    arena, representative = _arena(buffers, problem, effort, capacity, domain, prover)
+    arena, representative = _arena(problem, budget, capacity, domain, prover)
     plan = Plan(function=problem.name, arenas=(arena,), representative=representative)
     faults = validate(plan, domain, prover, machine=False)
     if faults:
@@ -83,7 +77,7 @@ def pack_problem(
         problem=problem,
         arena=arena.size,
         offsets={p.buffer.name: p.offset for p in arena.placements},
-        ratios=ratios_of(arena.size, live_sums(buffers), problem.ranges),
+        ratios=ratios_of(arena.size, live_sums(problem.buffers), problem.ranges),
         overrun=None if capacity is None else _overrun(arena.size, capacity, problem, prover),
         certificate=plan_certificate([(plan, domain)], prover, machine=False) if certify else None,
         seconds=perf_counter() - start,
@@ -91,8 +85,9 @@ def pack_problem(
 
 
 def _domain(problem: PackingProblem, prover: Prover) -> Domain:
-    """Where packings are proved: from each symbol's declared minimum, from 1 where all sizes make sense
-    there.
+    """Return the domain that packings are proved over.
+
+    It starts at each symbol's declared minimum, at 1 where all sizes make sense there.
     """
     lows = {name: low for name, (low, _) in problem.ranges.items()}
     wide = Domain(lower={name: min(low, 1) for name, low in lows.items()})
@@ -107,8 +102,9 @@ def _domain(problem: PackingProblem, prover: Prover) -> Domain:
 
 
 def _claims(problem: PackingProblem) -> list[tuple[int, Condition]]:
-    """What must hold of the sizes, each with the index of a buffer that needs it: divisors are at least 1,
-    and no size is negative.
+    """Return what must hold of the sizes, each with the index of a buffer that needs it.
+
+    Divisors are at least 1, and no size is negative.
     """
     claims: dict[Condition, int] = {}
     for index, buffer in enumerate(problem.buffers):
@@ -122,42 +118,25 @@ def _nonsense(problem: PackingProblem, index: int, claim: Condition, point: Mapp
     buffer = problem.buffers[index]
     at = "" if point is None else f": not at {_written(point)}"
     return (
-        f"buffers[{index}] (`{buffer.id}`).size: `{buffer.size}` makes sense only where {claim}{at}; give "
+        f"buffers[{index}] (`{buffer.name}`).size: `{buffer.size}` makes sense only where {claim}{at}; give "
         "the symbols a `min` from which it does"
     )
 
 
 def _arena(
-    buffers: Sequence[Buffer],
-    problem: PackingProblem,
-    effort: SearchBudget,
-    capacity: int | None,
-    domain: Domain,
-    prover: Prover,
+    problem: PackingProblem, budget: SearchBudget, capacity: int | None, domain: Domain, prover: Prover
 ) -> tuple[Arena, Mapping[str, int]]:
-    """The arena, and the binding at which buffers were stacked."""
-    neighbours, rounded = interference(buffers), _rounded(buffers)
+    """Return the arena, and the binding at which buffers were stacked."""
     if not problem.symbols:
-        offsets, height = pack_static(buffers, rounded, neighbours, effort, capacity)
-        placements = tuple(Placement(buffer=b, offset=offsets[b.id]) for b in buffers)
-        return Arena(device=0, scope="global", size=height, placements=placements), {}
-    found = search(rounded, neighbours, problem.ranges, effort, live_sums(rounded))
-    layout = assemble(buffers, found.regimes, domain, prover)
-    arena = Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
-    return arena, found.representative
-
-
-def _rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-    """The buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
-    step = lcm(*(b.alignment for b in buffers))
-    return tuple(
-        Buffer(id=b.id, name=b.name, size=round_up(b.size, step), nbytes=b.nbytes, live=b.live)
-        for b in buffers
-    )
+        offsets = pack_static(problem.buffers, budget, capacity)
+        placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
+        return Arena.of(constant(height_of(problem.buffers, offsets)), placements), {}
+    found = search(rounded(problem.buffers), problem.ranges, budget)
+    return assemble(problem.buffers, found.regimes, domain, prover), found.representative
 
 
 def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover) -> Mapping[str, int] | None:
-    """A binding within the declared bounds at which `arena` exceeds `capacity`; None where it never does."""
+    """Return a binding within the declared bounds at which `arena` exceeds `capacity`, if there is one."""
     upper = {name: high for name, (_, high) in problem.ranges.items() if high is not None}
     domain = Domain(lower={name: low for name, (low, _) in problem.ranges.items()}, upper=upper)
     proof = prover.prove(le(arena, capacity), domain)

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import Expr, constant
 from symalloc.size.parse import SizeSyntaxError, parse_expr, symbols_in
 
@@ -33,25 +34,15 @@ class ProblemError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackBuffer:
-    """`size` bytes, live in [lower, upper), at an offset that is a multiple of `alignment`."""
-
-    id: str
-    size: Expr
-    lower: int
-    upper: int
-    alignment: int = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PackingProblem:
-    """Buffers to pack.  `ranges` gives for each symbol its least and its greatest value (None: no limit).
+    """Buffers to pack, each live in one interval.
 
-    `table` is the CSV that it was read from, header first, where it was.
+    `ranges` gives for each symbol its least and its greatest value (None: no limit).  `table` is the
+    CSV that it was read from, header first, where it was.
     """
 
     name: str
-    buffers: tuple[PackBuffer, ...]
+    buffers: tuple[Buffer, ...]
     ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     table: tuple[tuple[str, ...], ...] | None = None
 
@@ -81,7 +72,7 @@ class _JsonProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_json(text: str, name: str) -> PackingProblem:
-    """The problem that JSON `text` holds; `name` is used where it has none.  Raises ProblemError."""
+    """Return the problem that JSON `text` holds; `name` is used where it has none.  Raises ProblemError."""
     try:
         raw = msgspec.json.decode(text, type=_JsonProblem)
     except msgspec.ValidationError as error:
@@ -92,7 +83,7 @@ def read_json(text: str, name: str) -> PackingProblem:
 
 
 def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingProblem:
-    """The problem that a dictionary in the JSON form holds.  Raises ProblemError."""
+    """Return the problem that a dictionary in the JSON form holds.  Raises ProblemError."""
     try:
         raw = msgspec.convert(document, _JsonProblem)
     except msgspec.ValidationError as error:
@@ -101,7 +92,7 @@ def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingPro
 
 
 def read_csv(text: str, name: str) -> PackingProblem:
-    """The static problem that a MiniMalloc CSV holds.  Raises ProblemError."""
+    """Return the static problem that a MiniMalloc CSV holds.  Raises ProblemError."""
     try:
         rows = [tuple(cell.strip() for cell in row) for row in csv.reader(io.StringIO(text), strict=True)]
     except csv.Error as error:
@@ -109,15 +100,16 @@ def read_csv(text: str, name: str) -> PackingProblem:
     if not any(rows):
         raise ProblemError("there is nothing in it; the first line names the columns: id,lower,upper,size")
     header = _header(rows[0])
-    buffers = tuple(_row(header, row, line) for line, row in enumerate(rows[1:], start=2) if any(row))
-    _require_different(b.id for b in buffers)
-    return PackingProblem(name=name, buffers=buffers, table=(header, *(r for r in rows[1:] if any(r))))
+    numbered = [(line, row) for line, row in enumerate(rows[1:], start=2) if any(row)]
+    buffers = tuple(_row(id_, header, row, line) for id_, (line, row) in enumerate(numbered))
+    _require_different(b.name for b in buffers)
+    return PackingProblem(name=name, buffers=buffers, table=(header, *(row for _, row in numbered)))
 
 
 def _problem(raw: _JsonProblem, name: str) -> PackingProblem:
     ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
-    buffers = tuple(_buffer(b, f"buffers[{i}] (`{b.id}`)", ranges) for i, b in enumerate(raw.buffers))
-    _require_different(b.id for b in buffers)
+    buffers = tuple(_buffer(i, b, ranges) for i, b in enumerate(raw.buffers))
+    _require_different(b.name for b in buffers)
     return PackingProblem(name=raw.name or name, buffers=buffers, ranges=ranges)
 
 
@@ -132,15 +124,10 @@ def _range(name: str, bounds: _JsonRange) -> tuple[int, int | None]:
     return bounds.min, bounds.max
 
 
-def _buffer(raw: _JsonBuffer, where: str, ranges: Mapping[str, object]) -> PackBuffer:
-    buffer = PackBuffer(
-        id=str(raw.id),
-        size=_size(raw.size, where, ranges),
-        lower=raw.lower,
-        upper=raw.upper,
-        alignment=raw.alignment,
-    )
-    return _checked(buffer, where)
+def _buffer(id_: int, raw: _JsonBuffer, ranges: Mapping[str, object]) -> Buffer:
+    where = f"buffers[{id_}] (`{raw.id}`)"
+    size = _size(raw.size, where, ranges)
+    return _checked(id_, str(raw.id), size, (raw.lower, raw.upper), raw.alignment, where)
 
 
 def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
@@ -157,18 +144,16 @@ def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
     return expr
 
 
-def _checked(buffer: PackBuffer, where: str) -> PackBuffer:
-    """`buffer`, if it can be; raises ProblemError."""
-    value = buffer.size.as_constant
+def _checked(id_: int, name: str, size: Expr, live: tuple[int, int], alignment: int, where: str) -> Buffer:
+    """Return the buffer, if it can be; raise ProblemError otherwise."""
+    value, (lower, upper) = size.as_constant, live
     if value is not None and value < 0:
         raise ProblemError(f"{where}.size: {value} is negative")
-    if buffer.lower >= buffer.upper:
-        raise ProblemError(
-            f"{where}: it is never live: lower {buffer.lower} is not below upper {buffer.upper}"
-        )
-    if not 1 <= buffer.alignment <= MOST_ALIGNMENT:
-        raise ProblemError(f"{where}.alignment: {buffer.alignment} is not between 1 and {MOST_ALIGNMENT}")
-    return buffer
+    if lower >= upper:
+        raise ProblemError(f"{where}: it is never live: lower {lower} is not below upper {upper}")
+    if not 1 <= alignment <= MOST_ALIGNMENT:
+        raise ProblemError(f"{where}.alignment: {alignment} is not between 1 and {MOST_ALIGNMENT}")
+    return Buffer(id=id_, name=name, size=size, nbytes=size, live=(live,), alignment=alignment)
 
 
 def _require_different(ids: Iterable[str]) -> None:
@@ -196,14 +181,15 @@ def _header(row: Sequence[str]) -> tuple[str, ...]:
     return tuple(row)
 
 
-def _row(header: Sequence[str], row: Sequence[str], line: int) -> PackBuffer:
+def _row(id_: int, header: Sequence[str], row: Sequence[str], line: int) -> Buffer:
     if len(row) != len(header):
         raise ProblemError(f"line {line}: {len(row)} cells under {len(header)} columns")
     cells = dict(zip(header, row, strict=True))
-    numbers = {name: _number(cells[name], f"line {line}, {name}") for name in header if name != "id"}
-    size = numbers.pop("size")
-    buffer = PackBuffer(id=cells["id"], size=constant(size), **{"alignment": 1, **numbers})
-    return _checked(buffer, f"line {line} (`{buffer.id}`)")
+    found = {name: _number(cells[name], f"line {line}, {name}") for name in header if name != "id"}
+    live, name = (found["lower"], found["upper"]), cells["id"]
+    return _checked(
+        id_, name, constant(found["size"]), live, found.get("alignment", 1), f"line {line} (`{name}`)"
+    )
 
 
 def _number(text: str, where: str) -> int:
@@ -213,7 +199,7 @@ def _number(text: str, where: str) -> int:
 
 
 def _misshapen(problem: str) -> str:
-    """What msgspec says, with the place in front and for an unknown key the one that is probably meant."""
+    """Return what msgspec says, with the place in front, and for an unknown key the one probably meant."""
     what, _, where = problem.partition(" - at `$")
     place = where.rstrip("`").lstrip(".").replace("[...]", "")
     unknown = re.match(r"Object contains unknown field `(.*)`", what)

@@ -1,79 +1,74 @@
-"""Packs problems whose sizes are all known: integers in, integers out."""
+"""Pack problems whose sizes are all known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import lcm
 
+from symalloc.planner.exact.clique_instance import align_up
 from symalloc.planner.exact.solve import pack_exactly
-from symalloc.planner.exact.static_problem import StaticBuffer
 from symalloc.planner.floor import floor_bytes, live_sums
+from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
 from symalloc.planner.search.stacking_search import SearchBudget, search
-from symalloc.size.expr import Expr, constant
+from symalloc.size.expr import round_up
 
 
-def pack_static(
-    buffers: Sequence[Buffer],
-    rounded: Sequence[Buffer],
-    neighbours: Mapping[int, frozenset[int]],
-    effort: SearchBudget,
-    capacity: int | None,
-) -> tuple[Mapping[int, Expr], Expr]:
-    """Offsets by id and the height of the packing, in bytes; `rounded` has the sizes that piles need.
+def pack_static(buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None) -> list[int]:
+    """Return offsets in bytes, in the order of `buffers`.
 
     Greedy packings are tried first, then the exact method, then local search; the first that reaches the
     floor or lies within `capacity` is the answer, otherwise the lowest.
     """
-    sizes = {b.id: b.size.evaluate({}) for b in buffers}
     target = floor_bytes(live_sums(buffers), {}) if capacity is None else capacity
-
-    def height(offsets: Mapping[int, int]) -> int:
-        return max((offset + sizes[id_] for id_, offset in offsets.items()), default=0)
-
-    best: Mapping[int, int] | None = None
-    for attempt in _attempts(buffers, rounded, neighbours, effort, capacity):
+    found: list[list[int]] = []
+    for attempt in _attempts(buffers, budget, capacity):
         offsets = attempt()
-        if offsets is not None and (best is None or height(offsets) < height(best)):
-            best = offsets
-        if best is not None and height(best) <= target:
+        if offsets is not None:
+            found.append(offsets)
+        if found and height_of(buffers, found[-1]) <= target:
             break
-    assert best is not None  # greedy packings always are
-    return {id_: constant(offset) for id_, offset in best.items()}, constant(height(best))
+    return min(found, key=lambda offsets: height_of(buffers, offsets))
+
+
+def height_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
+    """Return the end of the topmost buffer in bytes; 0 where there is none."""
+    ends = (offset + b.size.evaluate({}) for b, offset in zip(buffers, offsets, strict=True))
+    return max(ends, default=0)
+
+
+def rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """Return the buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
+    step = lcm(*(b.alignment for b in buffers))
+    return tuple(replace(b, size=round_up(b.size, step)) for b in buffers)
 
 
 def _attempts(
-    buffers: Sequence[Buffer],
-    rounded: Sequence[Buffer],
-    neighbours: Mapping[int, frozenset[int]],
-    effort: SearchBudget,
-    capacity: int | None,
-) -> Iterator[Callable[[], Mapping[int, int] | None]]:
-    sums = live_sums(rounded)
-
-    def stacked(how: SearchBudget) -> Mapping[int, int]:
-        found = search(rounded, neighbours, {}, replace(how, exact_seconds=0.0), sums)
+    buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None
+) -> Iterator[Callable[[], list[int] | None]]:
+    def stacked(wanted: SearchBudget) -> list[int]:
+        found = search(rounded(buffers), {}, replace(wanted, exact_seconds=0.0))
         return _pile(buffers, found.regimes[-1][1])
 
-    def exact() -> Mapping[int, int] | None:
-        static = [
-            StaticBuffer(id=b.id, size=b.size.evaluate({}), alignment=b.alignment, live=b.live)
-            for b in buffers
-        ]
-        seconds = effort.exact_seconds if capacity is None else effort.capacity_seconds
-        return pack_exactly(static, neighbours, capacity=capacity, seconds=seconds, seed=effort.seed).offsets
+    def exact() -> list[int] | None:
+        seconds = budget.exact_seconds if capacity is None else budget.capacity_seconds
+        neighbours = interference(buffers)
+        return pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=budget.seed).offsets
 
-    yield lambda: stacked(replace(effort, work=0))
+    yield lambda: stacked(replace(budget, work=0))
     yield exact
-    yield lambda: stacked(effort)
+    yield lambda: stacked(budget)
 
 
-def _pile(buffers: Sequence[Buffer], stacking: Stacking) -> Mapping[int, int]:
-    """The offsets of `stacking`, each buffer at the lowest multiple of its alignment above those below."""
-    wanted = {b.id: (b.size.evaluate({}), b.alignment) for b in buffers}
-    offsets: dict[int, int] = {}
-    for id_ in stacking.order:
-        top = max((offsets[j] + wanted[j][0] for j in stacking.below[id_]), default=0)
-        offsets[id_] = -(-top // wanted[id_][1]) * wanted[id_][1]
+def _pile(buffers: Sequence[Buffer], stacking: Stacking) -> list[int]:
+    """Return the offsets of `stacking`, each buffer at the lowest multiple of its alignment above those
+    below.
+    """
+    sizes = [b.size.evaluate({}) for b in buffers]
+    offsets = [0] * len(buffers)
+    for i in stacking.order:
+        top = max((offsets[j] + sizes[j] for j in stacking.below[i]), default=0)
+        offsets[i] = align_up(top, buffers[i].alignment)
     return offsets

@@ -17,11 +17,11 @@ Key: TypeAlias = Callable[[SearchInstance, Sequence[int], int], float]
 
 
 def _area(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
-    return -sizes[i] * problem.spans[i]
+    return -sizes[i] * problem.durations[i]
 
 
 def _conflict(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
-    return -sizes[i] * sum(sizes[j] for j in problem.adjacent[i])
+    return -sizes[i] * sum(sizes[j] for j in problem.neighbours[i])
 
 
 # name of the order -> what is placed first; ties go to the one that begins first, then to the lower index
@@ -29,7 +29,7 @@ ORDERS: dict[str, Key] = {
     "size": lambda _, sizes, i: -sizes[i],
     "area": _area,
     "conflict": _conflict,
-    "span": lambda problem, _, i: -problem.spans[i],
+    "span": lambda problem, _, i: -problem.durations[i],
     "begin": lambda problem, _, i: problem.begins[i],
 }
 # the best first: a search stops with the first that reaches the floor everywhere
@@ -53,7 +53,7 @@ def place(problem: SearchInstance, sizes: Sequence[int], order: str, *, best_fit
     offsets, ends = [0] * len(problem), [UNPLACED] * len(problem)
     choose = _best_gap if best_fit else _first_gap
     for current in sequence:
-        taken = [(offsets[j], ends[j]) for j in problem.adjacent[current] if ends[j] != UNPLACED]
+        taken = [(offsets[j], ends[j]) for j in problem.neighbours[current] if ends[j] != UNPLACED]
         taken.sort()
         offset = choose(taken, sizes[current])
         offsets[current], ends[current] = offset, offset + sizes[current]

@@ -40,7 +40,7 @@ def improve(
     Stops when the worst ratio at the points is at most `target`, after `steps`, or when time has expired.
     """
     columns = [problem.relative(point) for point in points]
-    search = _RuinAndRecreate(adjacent=problem.adjacent, columns=columns, random=random)
+    search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random)
     current = best = list(order)
     heights = lowest = search.heights(current)
     for step in range(steps):
@@ -64,7 +64,7 @@ def _cost(heights: Heights) -> float:
 class _RuinAndRecreate:
     """`columns` holds for each point the sizes of all buffers, in multiples of the floor there."""
 
-    adjacent: Sequence[Sequence[int]]
+    neighbours: Sequence[Sequence[int]]
     columns: Sequence[Sequence[float]]
     random: Random
 
@@ -76,7 +76,7 @@ class _RuinAndRecreate:
         ends = [0.0] * len(sizes)
         for i in order:
             under = 0.0
-            for j in self.adjacent[i]:
+            for j in self.neighbours[i]:
                 if ends[j] > under:
                     under = ends[j]
             ends[i] = under + sizes[i]
@@ -106,7 +106,7 @@ class _RuinAndRecreate:
         """A buffer on a longest path, and some that it meets."""
         critical = [i for i, size in enumerate(sizes) if low[i] + high[i] - size >= height - CLOSE]
         first = self.random.choice(critical)
-        around = self.adjacent[first]
+        around = self.neighbours[first]
         count = min(self.random.randint(0, MOST_REMOVED), len(around))
         return {first, *self.random.sample(around, count)}
 
@@ -118,7 +118,7 @@ class _RuinAndRecreate:
     def insert(self, order: list[int], current: int) -> Heights:
         """Puts `current` into `order` where it costs least, and gives the heights then."""
         rank = dict(zip(order, range(len(order)), strict=True))
-        near = sorted((j for j in self.adjacent[current] if j in rank), key=rank.__getitem__)
+        near = sorted((j for j in self.neighbours[current] if j in rank), key=rank.__getitem__)
         columns = [self.with_inserted(order, current, near, sizes) for sizes in self.columns]
         options = [list(heights) for heights in zip(*columns, strict=True)]
         costs = [_cost(heights) for heights in options]

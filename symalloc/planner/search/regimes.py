@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.planner.search.grid import Values, holds
-from symalloc.planner.search.score import Score, score
 from symalloc.planner.search.search_instance import SearchInstance
+from symalloc.planner.search.stacking import Score
 from symalloc.size.condition import Condition, le
 from symalloc.size.expr import symbol
 
@@ -25,48 +25,44 @@ PROMISING = 6  # conditions that are followed up, by either measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """`choices[k]` is the candidate taken where the k-th of `conditions` is the first to hold; the last one
-    is for the rest.
+    """A choice between candidates: `choices[k]` is taken where the k-th of `conditions` is the first to hold,
+    the last one for the rest.
+
+    `values` are the ratios reached, meaningless outside the points that were asked for.
     """
-
-    conditions: tuple[Condition, ...]
-    choices: tuple[int, ...]
-    score: Score
-
-
-def split(problem: SearchInstance, candidates: Sequence[Values], most: int) -> Split:
-    """The best use found of at most `most` candidates (each given by its ratios over the grid).
-
-    A condition compares a symbol with a constant or two sizes.
-    """
-    grown = _grow(
-        np.stack(candidates), np.ones(len(problem.grid), dtype=bool), list(_conditions(problem)), most
-    )
-    return Split(conditions=grown.conditions, choices=grown.choices, score=score(grown.values))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grown:
-    """`values`: the ratios reached; meaningless outside the points that were asked for."""
 
     conditions: tuple[Condition, ...]
     choices: tuple[int, ...]
     values: Values
 
+    @property
+    def score(self) -> Score:
+        """The score over all points."""
+        return Score.of(self.values)
 
-def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], most: int) -> _Grown:
-    """The best found for the points of `rest` with at most `most` candidates."""
+
+def split(problem: SearchInstance, candidates: Sequence[Values], most: int) -> Split:
+    """Return the best use found of at most `most` candidates (each given by its ratios over the grid).
+
+    A condition compares a symbol with a constant or two sizes.
+    """
+    everywhere = np.ones(len(problem.grid), dtype=bool)
+    return _grow(np.stack(candidates), everywhere, list(_conditions(problem)), most)
+
+
+def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], most: int) -> Split:
+    """Return the best found for the points of `rest` with at most `most` candidates."""
     single = _best(table, rest)
-    best = _Grown(conditions=(), choices=(single,), values=table[single])
-    if most == 1 or score(best.values[rest]).worst <= 1:
+    best = Split(conditions=(), choices=(single,), values=table[single])
+    if most == 1 or Score.of(best.values[rest]).worst <= 1:
         return best
     for condition, everywhere in _promising(table, rest, tests):
         mask = everywhere & rest
         inside = _best(table, mask)
         other = _grow(table, rest & ~mask, tests, most - 1)
         values = np.where(mask, table[inside], other.values)
-        if score(values[rest]) < score(best.values[rest]):
-            best = _Grown(
+        if Score.of(values[rest]) < Score.of(best.values[rest]):
+            best = Split(
                 conditions=(condition, *other.conditions), choices=(inside, *other.choices), values=values
             )
     return best
@@ -84,8 +80,8 @@ def _promising(
         mask, other = everywhere & rest, ~everywhere & rest
         if mask.any() and other.any():
             inside, outside = _best(table, mask), _best(table, other)
-            after.append((score(np.where(mask, table[inside], table[outside])[rest]), index))
-            alone.append((score(table[inside, mask]).worst, -int(mask.sum()), index))
+            after.append((Score.of(np.where(mask, table[inside], table[outside])[rest]), index))
+            alone.append((Score.of(table[inside, mask]).worst, -int(mask.sum()), index))
     chosen = [i for *_, i in sorted(after)[:PROMISING]] + [i for *_, i in sorted(alone)[:PROMISING]]
     return [tests[i] for i in dict.fromkeys(chosen)]
 

@@ -1,28 +1,32 @@
-"""A packing problem as the search sees it: buffers by index, who meets whom, sizes and floors over a grid."""
+"""A packing problem as the search sees it: buffers by index, neighbours, sizes and floors over a grid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symalloc.planner.memory_plan import Buffer, LiveRange
-from symalloc.planner.search.grid import Grid, Ranges, Values, score_grid
+import numpy as np
+
+from symalloc.planner.floor import live_sums
+from symalloc.planner.interference import interference
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.search.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchInstance:
-    """Buffers are numbered by their place in `ids`.
+    """`buffers` with the numbers that the search works on.
 
-    `sizes` holds the distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th
-    size at point g of the grid, `floors[g]` the floor there (at least 1 byte).
+    `neighbours` holds the indices of the buffers that interfere with each.  `sizes` holds the distinct sizes
+    and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of the grid,
+    `floors[g]` the floor there (at least 1 byte).
     """
 
-    ids: tuple[int, ...]
-    adjacent: tuple[tuple[int, ...], ...]
-    live: tuple[LiveRange, ...]
+    buffers: Sequence[Buffer]
+    neighbours: tuple[tuple[int, ...], ...]
     begins: tuple[int, ...]
-    spans: tuple[int, ...]
+    durations: tuple[int, ...]
     sizes: tuple[Expr, ...]
     kinds: tuple[int, ...]
     grid: Grid
@@ -30,43 +34,64 @@ class SearchInstance:
     floors: Values
 
     @classmethod
-    def of(
-        cls,
-        buffers: Sequence[Buffer],
-        neighbours: Mapping[int, frozenset[int]],
-        ranges: Ranges,
-        sums: Sequence[Expr],
-    ) -> SearchInstance:
-        """The instance of `buffers`; `sums` are the live sums of the floor."""
-        index = {b.id: i for i, b in enumerate(buffers)}
+    def of(cls, buffers: Sequence[Buffer], ranges: Ranges) -> SearchInstance:
+        """Return the instance of `buffers`, on a grid that `ranges` steers."""
         distinct: dict[Expr, int] = {}
         kinds = tuple(distinct.setdefault(b.size, len(distinct)) for b in buffers)
         sizes = tuple(distinct)
         grid = score_grid(sizes, ranges)
-        floors = grid.values(sums).max(axis=0, initial=1.0)
         return cls(
-            ids=tuple(b.id for b in buffers),
-            adjacent=tuple(tuple(index[j] for j in neighbours[b.id]) for b in buffers),
-            live=tuple(b.live for b in buffers),
+            buffers=buffers,
+            neighbours=interference(buffers),
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
-            spans=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
+            durations=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
             sizes=sizes,
             kinds=kinds,
             grid=grid,
             values=grid.values(sizes),
-            floors=floors,
+            floors=grid.values(live_sums(buffers)).max(axis=0, initial=1.0),
         )
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.buffers)
 
     def relative(self, point: int) -> list[float]:
-        """The size of each buffer at a point of the grid, in multiples of the floor there."""
+        """Return the size of each buffer at a point of the grid, in multiples of the floor there."""
         values: list[float] = (self.values[:, point] / self.floors[point]).tolist()
         return [values[kind] for kind in self.kinds]
 
     def sizes_at(self, point: int) -> list[int]:
-        """The exact size of each buffer at a point of the grid, in bytes."""
+        """Return the exact size of each buffer at a point of the grid, in bytes."""
         binding = self.grid.binding(point)
         values = [size.evaluate(binding) for size in self.sizes]
         return [values[kind] for kind in self.kinds]
+
+
+def representatives(problem: SearchInstance, ranges: Ranges, most: int) -> list[int]:
+    """Return at most `most` points of the grid to pack at, at least one.
+
+    First a typical one within the declared bounds, then those where one symbol is typical and the others are
+    small; then for each order of the distinct sizes the point in the middle of those that have it, the common
+    orders first; then points spread over the grid.
+    """
+    grid = problem.grid
+    typical = {name: _typical(*ranges.get(name, (0, None))) for name in grid.names}
+    likely = [
+        typical,
+        *(dict.fromkeys(grid.names, 1) | {name: typical[name]} for name in reversed(grid.names)),
+    ]
+    middles = [group[len(group) // 2] for group in _groups(problem)]
+    spread = np.linspace(0, len(grid) - 1, most, dtype=int).tolist()
+    return list(dict.fromkeys((*map(grid.nearest, likely), *middles, *spread)))[:most]
+
+
+def _typical(low: int, high: int | None) -> int:
+    return max(min(TYPICAL, TYPICAL if high is None else high), low)
+
+
+def _groups(problem: SearchInstance) -> Sequence[list[int]]:
+    """Group the points of the grid by the order of the sizes there, the largest group first."""
+    groups: dict[bytes, list[int]] = {}
+    for point, order in enumerate(np.argsort(problem.values, axis=0, kind="stable").T):
+        groups.setdefault(order.tobytes(), []).append(point)
+    return sorted(groups.values(), key=lambda group: -len(group))

@@ -1,27 +1,71 @@
-"""Stacking: for each pair of interfering buffers, who lies below whom.
+"""Stacking: for each pair of interfering buffers, which of the two lies below.
 
 A stacking taken from a packing at one binding is right for every binding: offsets that follow from it
-keep each pair apart whatever the sizes; only the height of the arena varies.
+keep each pair apart whatever the sizes; only the height of the arena varies.  It is judged over the whole
+grid of a search instance at once.  Buffers go by their index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from symalloc.planner.search.grid import Values
+from symalloc.planner.search.search_instance import SearchInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stacking:
-    """`order` lists buffer ids bottom first; `below[i]` holds the interfering ids that come before i in
+    """`order` lists the buffers bottom first; `below[i]` holds those that interfere with i and come before
     it.
     """
 
     order: tuple[int, ...]
-    below: Mapping[int, frozenset[int]]
+    below: tuple[frozenset[int], ...]
+
+    @classmethod
+    def of(cls, order: Sequence[int], neighbours: Sequence[Sequence[int]]) -> Stacking:
+        """Return the stacking in which of two neighbours the one that comes first in `order` lies below."""
+        rank = {index: position for position, index in enumerate(order)}
+        below = (frozenset(j for j in near if rank[j] < rank[i]) for i, near in enumerate(neighbours))
+        return cls(order=tuple(order), below=tuple(below))
 
 
-def stacking(order: Sequence[int], neighbours: Mapping[int, frozenset[int]]) -> Stacking:
-    """The stacking in which of two neighbours the one that comes first in `order` lies below."""
-    rank = {id_: position for position, id_ in enumerate(order)}
-    below = {i: frozenset(j for j in neighbours[i] if rank[j] < rank[i]) for i in order}
-    return Stacking(order=tuple(order), below=below)
+@dataclass(frozen=True, slots=True, order=True)
+class Score:
+    """Height over floor, 1 at best; the lesser is the better."""
+
+    worst: float
+    mean: float
+
+    @classmethod
+    def of(cls, values: Values) -> Score:
+        """Return the score of these ratios, rounded so that noise in the last digits decides nothing."""
+        return cls(round(float(values.max()), 9), round(float(values.mean()), 9))
+
+
+def ratios(problem: SearchInstance, order: Sequence[int]) -> Values:
+    """Return height over floor at each point of the grid, when buffers are stacked in `order`."""
+    return np.maximum(heights(problem, order) / problem.floors, 1.0)
+
+
+def heights(problem: SearchInstance, order: Sequence[int]) -> Values:
+    """Return the height at each point of the grid in bytes, when buffers are stacked in `order`.
+
+    Buffers of one size that lie on the same ends end together: layers repeat, so there are few different
+    ends.
+    """
+    ends_of = [-1] * len(problem)
+    known: dict[tuple[int, frozenset[int]], int] = {}
+    for i in order:
+        under = frozenset([ends_of[j] for j in problem.neighbours[i] if ends_of[j] >= 0])
+        ends_of[i] = known.setdefault((problem.kinds[i], under), len(known))
+    ends = np.zeros((len(known), len(problem.grid)))
+    for row, (kind, under) in enumerate(known):
+        ends[row] = problem.values[kind]
+        if under:
+            ends[row] += ends[list(under)].max(axis=0)
+    top: Values = ends.max(axis=0, initial=0.0)
+    return top

@@ -1,4 +1,4 @@
-"""Looks for the stacking, or the few with conditions between them, whose height stays nearest to the floor.
+"""Search for the stacking, or the few with conditions between them, whose height stays nearest to the floor.
 
 Every stacking is right for every binding; here only its height is judged: by the worst ratio to the floor
 over a grid of bindings, then by the mean.  The search stops as soon as the worst is 1.
@@ -7,24 +7,21 @@ over a grid of bindings, then by the mean.  The search stops as soon as the wors
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from time import perf_counter
 
 from symalloc.planner.exact.solve import pack_exactly
-from symalloc.planner.exact.static_problem import StaticBuffer
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.options import EffortName
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve
-from symalloc.planner.search.regimes import split
-from symalloc.planner.search.representatives import representatives
-from symalloc.planner.search.score import Score, ratios, score
-from symalloc.planner.search.search_instance import SearchInstance
-from symalloc.planner.search.stacking import Stacking, stacking
+from symalloc.planner.search.regimes import Split, split
+from symalloc.planner.search.search_instance import SearchInstance, representatives
+from symalloc.planner.search.stacking import Score, Stacking, ratios
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.size.expr import constant
 
 PERFECT = 1.0 + 1e-9
 HARD_POINTS = 6  # at which the local search starts to work; the whole grid judges what it finds
@@ -34,8 +31,8 @@ KEPT = 16  # candidates that local search learns from and regimes are chosen fro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBudget:
-    """How much to look for: `seconds` end a search whatever it has found; all else is counted, so that the
-    same seed gives the same answer where time does not run out.
+    """The budget of one search: `seconds` end it whatever it has found; all else is counted, so that the same
+    seed gives the same answer where time does not run out.
 
     `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in steps times
     buffers times points; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
@@ -54,41 +51,40 @@ class SearchBudget:
     capacity_seconds: float = 5.0
 
     @classmethod
-    def of(cls, name: EffortName, *, seed: int = 0) -> SearchBudget:
-        """The effort of that name."""
-        match name:
-            case "quick":
-                return cls(seconds=1.0, seed=seed)
-            case "normal":
-                return cls(
-                    seconds=2.5,
-                    seed=seed,
-                    points=16,
-                    heuristics=len(HEURISTICS),
-                    work=600_000,
-                    exact_seconds=2.5,
-                    capacity_seconds=60.0,
-                )
-            case "thorough":
-                return cls(
-                    seconds=60.0,
-                    seed=seed,
-                    points=48,
-                    heuristics=len(HEURISTICS),
-                    work=20_000_000,
-                    target=1.0,
-                    exact_seconds=60.0,
-                    capacity_seconds=600.0,
-                )
+    def of(cls, effort: EffortName, *, seed: int = 0) -> SearchBudget:
+        """Return the budget that an effort stands for."""
+        return replace(_BUDGETS[effort], seed=seed)
+
+
+_BUDGETS: Mapping[EffortName, SearchBudget] = {
+    "quick": SearchBudget(seconds=1.0),
+    "normal": SearchBudget(
+        seconds=2.5,
+        points=16,
+        heuristics=len(HEURISTICS),
+        work=600_000,
+        exact_seconds=2.5,
+        capacity_seconds=60.0,
+    ),
+    "thorough": SearchBudget(
+        seconds=60.0,
+        points=48,
+        heuristics=len(HEURISTICS),
+        work=20_000_000,
+        target=1.0,
+        exact_seconds=60.0,
+        capacity_seconds=600.0,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """`regimes`: stackings, each with the condition under which it is taken where none before it is; the last
-    has None and is taken otherwise.
+    """The stackings found.
 
-    `score` holds over the grid; `representative` is a binding of it at which the search packed; `steps`
-    counts what was tried.
+    `regimes` holds each with the condition under which it is taken where none before it is; the last has None
+    and is taken otherwise.  `score` holds over the grid; `representative` is a binding of it at which the
+    search packed; `steps` counts what was tried.
     """
 
     regimes: tuple[tuple[Condition | None, Stacking], ...]
@@ -97,23 +93,16 @@ class SearchResult:
     steps: int
 
 
-def search(
-    buffers: Sequence[Buffer],
-    neighbours: Mapping[int, frozenset[int]],
-    ranges: Ranges,
-    effort: SearchBudget,
-    sums: Sequence[Expr],
-) -> SearchResult:
-    """The best stackings found for `buffers`.
+def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> SearchResult:
+    """Return the best stackings found for `buffers`.
 
-    `neighbours` holds for each id those that are live together with it, `sums` the live sums of the floor;
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
     """
-    problem = SearchInstance.of(buffers, neighbours, ranges, sums)
-    attempt = _StackingSearch(problem=problem, effort=effort)
-    points = representatives(problem, ranges, effort.points)
-    attempt.run(points)
-    return attempt.found(buffers, neighbours, points[0])
+    problem = SearchInstance.of(buffers, ranges)
+    run = _StackingSearch(problem=problem, budget=budget)
+    points = representatives(problem, ranges, budget.points)
+    run.fill(points)
+    return run.result(points[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,51 +117,51 @@ class _StackingSearch:
     """The candidates so far, best first."""
 
     problem: SearchInstance
-    effort: SearchBudget
+    budget: SearchBudget
     start: float = field(default_factory=perf_counter)
     candidates: list[_ScoredOrder] = field(default_factory=list)
     steps: int = 0
 
-    def run(self, points: Sequence[int]) -> None:
-        """Fills `candidates`; stops at the first that is perfect."""
+    def fill(self, points: Sequence[int]) -> None:
+        """Fill `candidates`; stop at the first that is perfect."""
         for order in self.greedy(points):
             self.steps += 1
             if self.add(order):
                 return
         hard = self.hard(points)
-        if len(hard) == 1 and self.effort.exact_seconds and self.exact(hard[0]):
+        if len(hard) == 1 and self.budget.exact_seconds and self.exact(hard[0]):
             return
-        if self.effort.work:
+        if self.budget.work:
             self.local(hard)
 
     def expired(self) -> bool:
-        return perf_counter() - self.start > self.effort.seconds
+        return perf_counter() - self.start > self.budget.seconds
 
     def add(self, order: Sequence[int]) -> bool:
-        """Enters a candidate, judged over the whole grid; whether the search is over."""
+        """Enter a candidate, judged over the whole grid; return whether the search is over."""
         values = ratios(self.problem, order)
-        self.candidates.append(_ScoredOrder(order=order, values=values, score=score(values)))
+        self.candidates.append(_ScoredOrder(order=order, values=values, score=Score.of(values)))
         self.candidates.sort(key=lambda c: c.score)
         del self.candidates[KEPT:]
         return self.candidates[0].score.worst <= PERFECT or self.expired()
 
     def greedy(self, points: Sequence[int]) -> Iterator[list[int]]:
-        """One stacking for each heuristic at each point."""
-        for name, best_fit in HEURISTICS[: self.effort.heuristics]:
+        """Yield one stacking for each heuristic at each point."""
+        for name, best_fit in HEURISTICS[: self.budget.heuristics]:
             for point in points:
                 sizes = self.problem.sizes_at(point)
                 yield by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
 
     def local(self, points: list[int]) -> None:
-        """Local search from the best candidate at `points`, and where it leaves others worst."""
-        random = Random(self.effort.seed)
+        """Search from the best candidate at `points`, and where it leaves others worst."""
+        random = Random(self.budget.seed)
         for _ in range(ROUNDS):
             order, taken = improve(
                 self.problem,
                 self.candidates[0].order,
                 points,
                 target=PERFECT,
-                steps=self.effort.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1,
+                steps=self.budget.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1,
                 random=random,
                 expired=self.expired,
             )
@@ -182,56 +171,54 @@ class _StackingSearch:
             points = self.different((*points, int(self.candidates[0].values.argmax())))
 
     def exact(self, point: int) -> bool:
-        """The exact method at `point`: where all points are alike but for the scale, it speaks for all.
-        Whether the search is over.
+        """Pack exactly at `point`: where all points are alike but for the scale, it speaks for all.
+
+        Return whether the search is over.
         """
         sizes = self.problem.sizes_at(point)
-        static = [
-            StaticBuffer(id=i, size=size, live=live)
-            for i, (size, live) in enumerate(zip(sizes, self.problem.live, strict=True))
+        fixed = [
+            replace(buffer, size=constant(size), alignment=1)
+            for buffer, size in zip(self.problem.buffers, sizes, strict=True)
         ]
-        neighbours = {i: frozenset(others) for i, others in enumerate(self.problem.adjacent)}
         found = pack_exactly(
-            static, neighbours, capacity=None, seconds=self.effort.exact_seconds, seed=self.effort.seed
+            fixed,
+            self.problem.neighbours,
+            capacity=None,
+            seconds=self.budget.exact_seconds,
+            seed=self.budget.seed,
         )
         self.steps += found.steps
         if found.offsets is None:
             return False
-        return self.add(by_offset([found.offsets[i] for i in range(len(static))], sizes)) or found.optimal
+        return self.add(by_offset(found.offsets, sizes)) or found.optimal
 
     def hard(self, points: Sequence[int]) -> list[int]:
-        """The first of `points`, and where each of the candidates is worst; of points that are alike but for
-        the scale only one.
+        """Return the first of `points`, and where each of the candidates is worst; of points that are alike
+        but for the scale only one.
         """
         worst = (int(c.values.argmax()) for c in self.candidates)
         return self.different((points[0], *worst))[:HARD_POINTS]
 
     def different(self, points: Sequence[int]) -> list[int]:
-        """`points`, of those that are alike but for the scale only the first."""
+        """Return `points`, of those that are alike but for the scale only the first."""
         values, floors = self.problem.values, self.problem.floors
         seen: dict[bytes, int] = {}
         for point in points:
             seen.setdefault((values[:, point] / floors[point]).round(9).tobytes(), point)
         return list(seen.values())
 
-    def found(
-        self, buffers: Sequence[Buffer], neighbours: Mapping[int, frozenset[int]], point: int
-    ) -> SearchResult:
-        best = self.candidates[0]
-        conditions: tuple[Condition | None, ...] = (None,)
-        chosen: tuple[Sequence[int], ...] = (best.order,)
-        value = best.score
-        if best.score.worst > self.effort.target and self.effort.regimes > 1 and self.problem.grid.names:
-            parts = split(self.problem, [c.values for c in self.candidates], self.effort.regimes)
-            conditions, value = (*parts.conditions, None), parts.score
-            chosen = tuple(self.candidates[k].order for k in parts.choices)
-        ids = [b.id for b in buffers]
+    def result(self, point: int) -> SearchResult:
+        """Return the best candidate, or several with conditions where one is not good enough."""
+        chosen = Split(conditions=(), choices=(0,), values=self.candidates[0].values)
+        if self.problem.grid.names and chosen.score.worst > self.budget.target:
+            chosen = split(self.problem, [c.values for c in self.candidates], self.budget.regimes)
+        orders = [self.candidates[choice].order for choice in chosen.choices]
         return SearchResult(
             regimes=tuple(
-                (condition, stacking([ids[i] for i in order], neighbours))
-                for condition, order in zip(conditions, chosen, strict=True)
+                (condition, Stacking.of(order, self.problem.neighbours))
+                for condition, order in zip((*chosen.conditions, None), orders, strict=True)
             ),
-            score=value,
+            score=chosen.score,
             representative=self.problem.grid.binding(point),
             steps=self.steps,
         )

@@ -204,7 +204,7 @@ class _Checker:
         if have is None:
             raise _RefusedError(f"how large {source} is, is not known")
         domain = self.known.domain.assuming([le(have, INT64_MAX)])
-        reckon = Sizes(self.known, self.known.domain, self.prover)
+        reckon = Sizes(self.known, self.prover)
         guards: list[Guard] = []
         for made in map(self.made, roots):
             nbytes = self.points_to.allocated(made.var).nbytes

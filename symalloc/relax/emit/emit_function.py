@@ -122,14 +122,14 @@ class _FunctionWriter(BindingRewriter):
                 if placement.buffer.var is not None:
                     self.places.setdefault(placement.buffer.var, []).append((index, placement))
         self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
-        points = (*(a.after for a in self.plan.arenas), *(g.after for g in self.plan.guards))
+        points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
 
     # -- the function ---------------------------------------------------------------------------------------
 
     def body(self) -> relax.SeqExpr:
         """The new body."""
-        guards = [g for g in self.plan.guards if g.after is None]
+        guards = [g for g in self.plan.guards if g.defined_by is None]
         if self.context.arenas:
             self.bring()
         else:
@@ -156,7 +156,9 @@ class _FunctionWriter(BindingRewriter):
 
     def bring(self) -> None:
         """Note the arenas that a caller brings."""
-        entry = (i for i, arena in enumerate(self.plan.arenas) if arena.after is None and arena.placements)
+        entry = (
+            i for i, arena in enumerate(self.plan.arenas) if arena.defined_by is None and arena.placements
+        )
         brought = zip(entry, self.context.arenas, strict=True)
         self.arenas.update((index, _ArenaHandle(var, brought=True)) for index, var in brought)
 
@@ -171,8 +173,8 @@ class _FunctionWriter(BindingRewriter):
 
     def behind(self, var: Var) -> Iterator[relax.VarBinding]:
         """The guards and arenas that stand behind `var`."""
-        yield from self.guards([g for g in self.plan.guards if g.after is var])
-        late = (i for i, arena in enumerate(self.plan.arenas) if arena.after is var and arena.placements)
+        yield from self.guards([g for g in self.plan.guards if g.defined_by is var])
+        late = (i for i, arena in enumerate(self.plan.arenas) if arena.defined_by is var and arena.placements)
         yield from self.reserve(late)
 
     def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
@@ -296,7 +298,7 @@ class _FunctionWriter(BindingRewriter):
 
 def entry_arenas(plan: Plan) -> tuple[Arena, ...]:
     """The arenas that are reserved at entry, which a caller can bring."""
-    return tuple(arena for arena in plan.arenas if arena.after is None and arena.placements)
+    return tuple(arena for arena in plan.arenas if arena.defined_by is None and arena.placements)
 
 
 def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]:
@@ -305,7 +307,7 @@ def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]
     """
     arenas_of: dict[Var, set[int]] = {}
     for index, arena in enumerate(plan.arenas):
-        for placement in arena.placements if arena.after is None else ():
+        for placement in arena.placements if arena.defined_by is None else ():
             if placement.buffer.var is not None:
                 arenas_of.setdefault(placement.buffer.var, set()).add(index)
     found: dict[Var, list[int]] = {}

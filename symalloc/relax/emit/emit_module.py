@@ -88,7 +88,7 @@ class _ModuleWriter:
         found = offset_uses(self.analyses[name], self.accepts_offset, _away(plan))
         for kernel, positions in found.offset_parameters.items():
             self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
-        fallback = self.kind == "fallback" and any(g.after is None for g in plan.guards)
+        fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
         return EmitContext(
             needs_zero_offset=found.needs_zero_offset,
             guards=self.guards,

@@ -34,7 +34,7 @@ def arena(variable: Var, extent: str, after: Var | None = None) -> Arena:
     size = 64 * parse_expr(extent)
     buffer = Buffer(id=0, name=variable.name, size=size, nbytes=size, live=((0, 1),), var=variable)
     placement = Placement(buffer=buffer, offset=ZERO)
-    return Arena(device=0, scope="global", size=size, placements=(placement,), after=after)
+    return Arena(device=0, scope="global", size=size, placements=(placement,), defined_by=after)
 
 
 @pytest.mark.parametrize(

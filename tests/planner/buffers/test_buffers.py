@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.candidates import find_buffers
+from symalloc.planner.buffers.sizing import Sizes
+from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.program.model import (
@@ -32,7 +36,6 @@ from symalloc.program.model import (
     View,
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
-from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 
@@ -69,19 +72,27 @@ def function(
     )
 
 
+def found_in(
+    program: Program, plans: Mapping[str, Plan] | None = None
+) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
+    analyses = analyse(program)
+    sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
+    return find_buffers(program, analyses, "main", sizes, plans or {})
+
+
 def split(
     *body: Instruction, result: Operand = X, callees: tuple[Function, ...] = ()
 ) -> tuple[dict[str, Buffer], dict[str, Unplanned]]:
     main = function(*body, result=result)
     program = Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
-    found, left = find_buffers(main, program, Domain(), Prover())
+    found, left = found_in(program)
     return {b.name: b for b in found}, {u.name: u for u in left}
 
 
 def together(found: dict[str, Buffer]) -> set[frozenset[str]]:
-    names = {b.id: b.name for b in found.values()}
+    names = list(found)
     pairs = interference(tuple(found.values()))
-    return {frozenset((names[a], names[b])) for a, others in pairs.items() for b in others}
+    return {frozenset((names[a], names[b])) for a, others in enumerate(pairs) for b in others}
 
 
 def test_a_range_reaches_from_the_first_use_to_the_last() -> None:
@@ -239,7 +250,7 @@ def inner_plan() -> tuple[Function, Plan]:
         Arena(device=device, scope="global", size=64 * m * (device + 1), placements=(placed(device),))
         for device in (0, 1)
     )
-    late = Arena(device=0, scope="global", size=symbol("k"), placements=(placed(0),), after=p)
+    late = Arena(device=0, scope="global", size=symbol("k"), placements=(placed(0),), defined_by=p)
     return callee, Plan(function="inner", arenas=(*arenas, late))
 
 
@@ -253,7 +264,7 @@ def test_a_planned_callee_works_in_memory_of_the_caller() -> None:
     inside = call("inner", a.var)
     body = (a, kernel(X, a.var), inside, b, kernel(X, b.var))
     program = Program(name="m", functions={f.name: f for f in (function(*body), callee)}, kernels={})
-    found, left = find_buffers(program.functions["main"], program, Domain(), Prover(), {"inner": plan})
+    found, left = found_in(program, {"inner": plan})
     assert not left
     lent = [one for one in found if one.callee == "inner"]
     assert [(one.device, str(one.size), one.var) for one in lent] == [
@@ -268,7 +279,7 @@ def test_a_callee_whose_arguments_do_not_tell_its_size_keeps_its_own_memory() ->
     unknown = Var("u", TensorType(shape=None, dtype=FLOAT, ndim=1))
     main = function(call("inner", unknown), params=(unknown,))
     program = Program(name="m", functions={f.name: f for f in (main, callee)}, kernels={})
-    found, left = find_buffers(main, program, Domain(), Prover(), {"inner": plan})
+    found, left = found_in(program, {"inner": plan})
     assert not found
     assert [(u.name, u.reason) for u in left] == [("inner()", "the arguments do not tell how much it needs")]
 
@@ -321,7 +332,11 @@ def test_sizes_that_come_later_get_an_arena_behind_the_cast() -> None:
     known = cast(K)
     found, left = split(a, kernel(X, a.var), known, b, kernel(known.var, b.var), c, kernel(b.var, c.var))
     assert not left
-    assert {name: one.after for name, one in found.items()} == {"a": None, "b": known.var, "c": known.var}
+    assert {name: one.defined_by for name, one in found.items()} == {
+        "a": None,
+        "b": known.var,
+        "c": known.var,
+    }
 
 
 def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> None:
@@ -330,7 +345,7 @@ def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> 
     body = (large, kernel(X, large.var), small, kernel(large.var, small.var), known)
     behind = (late, kernel(known.var, late.var), later, kernel(small.var, late.var, later.var))
     found, left = split(*body, *behind)
-    assert {name: one.after for name, one in found.items()} == {
+    assert {name: one.defined_by for name, one in found.items()} == {
         "large": None,
         "late": known.var,
         "l": known.var,
@@ -343,7 +358,7 @@ def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
     known = cast(K)
     found, left = split(a, kernel(X, a.var), known, b, kernel(a.var, known.var, b.var))
     assert not left
-    assert {name: one.after for name, one in found.items()} == {"a": None, "b": known.var}
+    assert {name: one.defined_by for name, one in found.items()} == {"a": None, "b": known.var}
 
 
 def test_a_size_that_comes_inside_a_branch_is_left_alone() -> None:
@@ -385,7 +400,7 @@ def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> N
     main, callee = function(*body), replace(function(again), name="again")
     program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
     empty = {"again": Plan(function="again", arenas=(), representative={})}
-    found, left = find_buffers(main, program, Domain(), Prover(), empty)
+    found, left = found_in(program, empty)
     assert [one.name for one in found] == ["early"]
     assert [one.name for one in left] == ["late"]
 
@@ -396,10 +411,7 @@ def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> N
 def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(kind: Type) -> None:
     a = alloc("a", symbol("s"))
     main = function(a, kernel(X, a.var), params=(X, Var("given", kind)))
-    domain = Domain(lower={"s": INT64_MIN})
-    found, left = find_buffers(
-        main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover()
-    )
+    found, left = found_in(Program(name="m", functions={"main": main}, kernels={}))
     assert not left
     (one,) = found
     assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
@@ -408,10 +420,7 @@ def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(ki
 def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
     a, given = alloc("a", symbol("s")), Var("given", ScalarType(value=symbol("s"), dtype=None))
     main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
-    domain = Domain(lower={"s": INT64_MIN})
-    found, left = find_buffers(
-        main, Program(name="m", functions={"main": main}, kernels={}), domain, Prover()
-    )
+    found, left = found_in(Program(name="m", functions={"main": main}, kernels={}))
     assert not found
     assert left[0].reason == "its size depends on `s`, which is a scalar that the function itself computes"
 

@@ -14,9 +14,9 @@ from symalloc.planner.check.obligations import obligations
 from symalloc.planner.check.plan_certificate import INDEX, plan_certificate, write_certificate
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import stacking
+from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
@@ -53,11 +53,10 @@ def plan() -> Plan:
     """Two regimes, a maximum, divisions, a product."""
     neighbours = interference(BUFFERS)
     regimes = [
-        (le(N, 16), stacking((2, 0, 1, 3, 4), neighbours)),
-        (None, stacking((1, 0, 2, 3, 4), neighbours)),
+        (le(N, 16), Stacking.of((2, 0, 1, 3, 4), neighbours)),
+        (None, Stacking.of((1, 0, 2, 3, 4), neighbours)),
     ]
-    layout = assemble(BUFFERS, regimes, DOMAIN, Prover())
-    arena = Arena(device=0, scope="global", size=layout.size, placements=layout.placements)
+    arena = assemble(BUFFERS, regimes, DOMAIN, Prover())
     return Plan(function="main", arenas=(arena,), guards=guards([arena], DOMAIN, Prover()))
 
 
@@ -88,7 +87,7 @@ def test_the_index_names_every_pair_that_is_live_together(tmp_path: Path) -> Non
     rows = json.loads(files[INDEX])["plans"][0]["obligations"]
     named = {frozenset(pair) for row in rows if row["kind"] == "apart" for pair in row["buffers"]}
     near = interference(BUFFERS)
-    assert named == {frozenset((f"t{i}", f"t{j}")) for i, others in near.items() for j in others}
+    assert named == {frozenset((f"t{i}", f"t{j}")) for i, others in enumerate(near) for j in others}
 
 
 def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None:

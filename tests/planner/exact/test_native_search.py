@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
+from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.native_search import NativeSearch, fits
-from symalloc.planner.exact.static_problem import CliqueInstance, StaticBuffer, clique_instance, cliques
-from tests.planner.exact.test_solve import Problem, assert_sound, perfect, problems
+from tests.planner.exact.test_solve import Block, Problem, assert_sound, buffers, perfect, problems
 from tests.pool.library import need_native
 
 ENDLESS = float("inf")
@@ -25,7 +25,7 @@ def native() -> None:
 
 
 def instance(problem: Problem) -> CliqueInstance:
-    return clique_instance(problem, cliques(problem))
+    return CliqueInstance.of(buffers(problem))
 
 
 def assert_alike(problem: Problem, capacity: int, limits: list[int]) -> None:
@@ -78,7 +78,7 @@ def test_attempts_and_their_schedule_are_the_same() -> None:
 def test_problems_deeper_than_a_stack() -> None:
     """A staircase of one component: each buffer lies on the one before."""
     count = 20_000
-    problem = tuple(StaticBuffer(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
+    problem = tuple(Block(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
     search = NativeSearch(instance(problem), 5)
     outcome = search.attempt(priorities=range(count), rule="lowest", limit=2000, until=ENDLESS)
     assert outcome is SearchOutcome.CUT
@@ -125,7 +125,7 @@ def test_an_interrupt_gets_through() -> None:
 
 
 def test_what_goes_beyond_64_bits_is_left_to_python() -> None:
-    problem = tuple(StaticBuffer(id=i, size=1 << 62, live=((0, 1 + i),)) for i in range(3))
+    problem = tuple(Block(id=i, size=1 << 62, live=((0, 1 + i),)) for i in range(3))
     assert not fits(instance(problem), 3 << 62)
     attempts = Attempts(instance(problem), 3 << 62, 0, native=True)
     assert isinstance(attempts.search, CapacitySearch)

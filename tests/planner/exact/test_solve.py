@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from random import Random
 from time import monotonic
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,29 @@ from hypothesis import strategies as st
 
 from symalloc.planner.exact.attempts import Attempts, luby
 from symalloc.planner.exact.capacity_search import SearchOutcome
+from symalloc.planner.exact.clique_instance import CliqueInstance, align_up
 from symalloc.planner.exact.solve import pack_exactly
-from symalloc.planner.exact.static_problem import StaticBuffer, align_up, clique_instance, cliques
+from symalloc.planner.memory_plan import Buffer
+from symalloc.size.expr import constant
 
-Problem = tuple[StaticBuffer, ...]
+
+class Block(NamedTuple):
+    """A buffer of fixed size."""
+
+    id: int
+    size: int
+    live: tuple[tuple[int, int], ...]
+    alignment: int = 1
+
+
+Problem = tuple[Block, ...]
+
+
+def buffers(problem: Problem) -> list[Buffer]:
+    return [
+        Buffer(id=b.id, name=str(b.id), size=constant(b.size), live=b.live, alignment=b.alignment)
+        for b in problem
+    ]
 
 
 @st.composite
@@ -27,7 +48,7 @@ def problems(draw: st.DrawFn, most: int = 6) -> Problem:
         begin, length, gap, more = draw(ends)
         second = ((begin + length + gap + 1, begin + length + gap + 1 + more),) if more else ()
         found.append(
-            StaticBuffer(
+            Block(
                 id=id_,
                 size=draw(st.integers(0, 12)),
                 live=((begin, begin + length), *second),
@@ -37,17 +58,15 @@ def problems(draw: st.DrawFn, most: int = 6) -> Problem:
     return tuple(found)
 
 
-def positions(buffer: StaticBuffer) -> set[int]:
+def positions(buffer: Block) -> set[int]:
     return {p for begin, end in buffer.live for p in range(begin, end)}
 
 
-def pairs(problem: Problem) -> dict[int, frozenset[int]]:
-    return {
-        b.id: frozenset(o.id for o in problem if o is not b and positions(b) & positions(o)) for b in problem
-    }
+def neighbours(problem: Problem) -> list[list[int]]:
+    return [[j for j, o in enumerate(problem) if o is not b and positions(b) & positions(o)] for b in problem]
 
 
-def assert_sound(problem: Problem, offsets: dict[int, int]) -> None:
+def assert_sound(problem: Problem, offsets: Mapping[int, int] | Sequence[int]) -> None:
     """No byte of memory belongs to two buffers at one position, and every offset is aligned."""
     owners: dict[tuple[int, int], int] = {}
     for b in problem:
@@ -59,12 +78,12 @@ def assert_sound(problem: Problem, offsets: dict[int, int]) -> None:
 
 def lowest(problem: Problem) -> int:
     """The least height there is: some order in which each buffer is laid on those before it reaches it."""
-    neighbours = pairs(problem)
+    near = neighbours(problem)
     best = sum(align_up(b.size, b.alignment) for b in problem)
     for order in permutations(problem):
         tops: dict[int, int] = {}
         for b in order:
-            below = max((tops[j] for j in neighbours[b.id] if j in tops), default=0)
+            below = max((tops[j] for j in near[b.id] if j in tops), default=0)
             tops[b.id] = align_up(below, b.alignment) + b.size
         best = min(best, max(tops.values(), default=0))
     return best
@@ -89,13 +108,12 @@ def perfect(seed: int, count: int, positions: int, height: int) -> Problem:
             pieces.append(piece)
     chance.shuffle(pieces)
     return tuple(
-        StaticBuffer(id=i, size=high - low, live=((begin, end),))
-        for i, (begin, end, low, high) in enumerate(pieces)
+        Block(id=i, size=high - low, live=((begin, end),)) for i, (begin, end, low, high) in enumerate(pieces)
     )
 
 
 def attempts(problem: Problem, capacity: int) -> Attempts:
-    return Attempts(clique_instance(problem, cliques(problem)), capacity, seed=0)
+    return Attempts(CliqueInstance.of(buffers(problem)), capacity, seed=0)
 
 
 def run(found: Attempts) -> SearchOutcome:
@@ -104,7 +122,7 @@ def run(found: Attempts) -> SearchOutcome:
 
 @given(problems())
 def test_a_packing_is_sound_and_says_its_height(problem: Problem) -> None:
-    found = pack_exactly(problem, pairs(problem), capacity=None, seconds=10)
+    found = pack_exactly(buffers(problem), neighbours(problem), capacity=None, seconds=10)
     assert found.offsets is not None
     assert_sound(problem, found.offsets)
     assert found.height == max((found.offsets[b.id] + b.size for b in problem), default=0)
@@ -113,7 +131,7 @@ def test_a_packing_is_sound_and_says_its_height(problem: Problem) -> None:
 @settings(deadline=None)
 @given(problems())
 def test_the_lowest_packing_is_found_and_proved(problem: Problem) -> None:
-    found = pack_exactly(problem, pairs(problem), capacity=None, seconds=60)
+    found = pack_exactly(buffers(problem), neighbours(problem), capacity=None, seconds=60)
     assert found.optimal
     assert found.height == lowest(problem)
 
@@ -122,7 +140,7 @@ def test_the_lowest_packing_is_found_and_proved(problem: Problem) -> None:
 @given(problems())
 def test_search_alone_decides_both_sides_of_the_lowest_height(problem: Problem) -> None:
     """First fit finds most small packings, so the search is asked by itself."""
-    sized = tuple(b for b in problem if b.size)
+    sized = tuple(b._replace(id=i) for i, b in enumerate(b for b in problem if b.size))
     height = lowest(sized)
     search = attempts(sized, height)
     assert run(search) is SearchOutcome.FOUND
@@ -135,7 +153,7 @@ def test_search_alone_decides_both_sides_of_the_lowest_height(problem: Problem) 
 @settings(deadline=None)
 @given(problems(), st.integers(0, 40))
 def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int) -> None:
-    found = pack_exactly(problem, pairs(problem), capacity=capacity, seconds=60)
+    found = pack_exactly(buffers(problem), neighbours(problem), capacity=capacity, seconds=60)
     assert found.optimal
     assert (found.offsets is not None) == (lowest(problem) <= capacity)
     if found.offsets is None:
@@ -157,25 +175,26 @@ def test_rectangles_cut_without_waste_are_put_together_again(seed: int) -> None:
 def test_units_other_than_bytes_change_nothing() -> None:
     """The same rectangle in 64-byte steps: sizes a little smaller, aligned."""
     problem = tuple(
-        StaticBuffer(id=b.id, size=64 * b.size - b.id % 64, live=b.live, alignment=64)
+        Block(id=b.id, size=64 * b.size - b.id % 64, live=b.live, alignment=64)
         for b in perfect(3, count=50, positions=30, height=128)
     )
-    found = pack_exactly(problem, pairs(problem), capacity=64 * 128, seconds=60)
+    found = pack_exactly(buffers(problem), neighbours(problem), capacity=64 * 128, seconds=60)
     assert found.offsets is not None
     assert found.height <= 64 * 128
-    assert all(offset % 64 == 0 for offset in found.offsets.values())
+    assert all(offset % 64 == 0 for offset in found.offsets)
 
 
 def test_a_capacity_below_the_floor_is_answered_without_search() -> None:
     problem = perfect(0, count=40, positions=30, height=100)
-    found = pack_exactly(problem, pairs(problem), capacity=99, seconds=60)
+    found = pack_exactly(buffers(problem), neighbours(problem), capacity=99, seconds=60)
     assert (found.offsets, found.height, found.optimal, found.steps) == (None, 100, True, 0)
 
 
 def test_the_same_seed_and_steps_give_the_same_answer() -> None:
     problem = perfect(5, count=200, positions=90, height=1024)
     one, two = (
-        pack_exactly(problem, pairs(problem), capacity=None, seconds=600, seed=7, steps=1500) for _ in "ab"
+        pack_exactly(buffers(problem), neighbours(problem), capacity=None, seconds=600, seed=7, steps=1500)
+        for _ in "ab"
     )
     assert one == two
     assert one.steps < 4000
@@ -184,14 +203,14 @@ def test_the_same_seed_and_steps_give_the_same_answer() -> None:
 def test_a_limit_that_is_too_small_is_not_taken_for_a_proof() -> None:
     problem = perfect(5, count=200, positions=90, height=1024)
     for limits in ({"seconds": 600, "steps": 1}, {"seconds": 0}):
-        found = pack_exactly(problem, pairs(problem), capacity=1024, **limits)
+        found = pack_exactly(buffers(problem), neighbours(problem), capacity=1024, **limits)
         assert (found.offsets, found.height, found.optimal) == (None, 1024, False)
 
 
 def test_problems_deeper_than_the_stack_of_python() -> None:
     """A staircase of one component: each buffer lies on the one before."""
     count = 1100
-    problem = tuple(StaticBuffer(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
+    problem = tuple(Block(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
     search = attempts(problem, 5)
     assert run(search) is SearchOutcome.FOUND
     assert max(search.search.offsets[b.id] + b.size for b in problem) <= 5
@@ -206,7 +225,7 @@ def test_an_interrupt_gets_through() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
         with pytest.raises(KeyboardInterrupt):
-            pack_exactly(problem, pairs(problem), capacity=1 << 20, seconds=600)
+            pack_exactly(buffers(problem), neighbours(problem), capacity=1 << 20, seconds=600)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

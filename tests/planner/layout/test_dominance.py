@@ -64,9 +64,9 @@ def test_a_zero_divisor_at_a_sample_is_no_answer() -> None:
     assert not dominance().reaches(N, ratio), "at m = 7 it is not defined"
 
 
-def test_maxima_of_rounded_sums_use_patience_up() -> None:
+def test_maxima_of_rounded_sums_use_the_budget_up() -> None:
     prover = Prover()
-    asked = Dominance(Domain(), prover, ("n",), patience=8)
+    asked = Dominance(Domain(), prover, ("n",), prover_budget=8)
     for count in range(1, 9):
         rounded = round_up(10 * N * N, 64) + 256 * count * N
         high = maximum(rounded, round_up(8 * N * N, 64) + 1280 * N)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.interference import interference
 from symalloc.planner.layout.storages import storage_arenas
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.prover.domain import Domain
@@ -19,7 +18,7 @@ SIZES = (64 * N, 256 * N, 64 * M, round_up(4 * N * M, 64), constant(4096), const
 
 
 def shared(buffers: tuple[Buffer, ...]) -> tuple[Arena, ...]:
-    return storage_arenas(buffers, interference(buffers), DOMAIN, PROVER)
+    return storage_arenas(buffers, DOMAIN, PROVER)
 
 
 def buffer(id_: int, size: Expr, begin: int, end: int) -> Buffer:

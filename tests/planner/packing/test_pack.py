@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError, problem_of
 from symalloc.planner.search.stacking_search import SearchBudget
@@ -50,32 +49,26 @@ def check(packing: Packing, binding: dict[str, int]) -> None:
     arena = packing.arena.evaluate(binding)
     spans = []
     for b in packing.problem.buffers:
-        start, size = packing.offsets[b.id].evaluate(binding), b.size.evaluate(binding)
+        start, size = packing.offsets[b.name].evaluate(binding), b.size.evaluate(binding)
         assert start % b.alignment == 0
         assert start >= 0 and start + size <= arena
         spans.append((b, start, start + size))
     for (a, start, end), (b, begin, stop) in combinations(spans, 2):
-        if max(a.lower, b.lower) < min(a.upper, b.upper):
+        if max(a.live[0][0], b.live[0][0]) < min(a.live[0][1], b.live[0][1]):
             assert end <= begin or stop <= start or end == start or begin == stop
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(problems())
 def test_a_packing_is_right_at_every_binding(found: PackingProblem) -> None:
-    packing = pack_problem(found, effort=QUICK)
+    packing = pack_problem(found, budget=QUICK)
     for binding in POINTS:
         check(packing, binding)
-    buffers = as_buffers(found)
+    buffers = found.buffers
     for ratio in packing.ratios[:: max(len(packing.ratios) // 20, 1)]:
         binding = {"n": 1, "m": 1, **ratio.binding}
         assert ratio.floor == floor_at(buffers, binding) <= ratio.bytes
         assert ratio.bytes == packing.arena.evaluate(binding)
-
-
-def as_buffers(found: PackingProblem) -> list[Buffer]:
-    return [
-        Buffer(id=i, name=b.id, size=b.size, live=((b.lower, b.upper),)) for i, b in enumerate(found.buffers)
-    ]
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -88,14 +81,14 @@ def as_buffers(found: PackingProblem) -> list[Buffer]:
 )
 def test_a_static_packing_is_the_lowest_there_is(rows: list[tuple[int, int, int]]) -> None:
     found = problem([(size, lower, lower + length) for size, lower, length in rows], alignment=1)
-    packing = pack_problem(found, effort=QUICK)
+    packing = pack_problem(found, budget=QUICK)
     check(packing, {})
-    assert packing.arena == min(all_heights(as_buffers(found), [{}]))[0]
+    assert packing.arena == min(all_heights(found.buffers, [{}]))[0]
 
 
 def test_it_goes_past_declared_bounds_in_both_directions() -> None:
     rows: list[tuple[str | int, int, int]] = [("4096", 0, 2), ("64*n", 1, 4), ("4096", 3, 6), ("64*n", 5, 8)]
-    packing = pack_problem(problem(rows, symbols={"n": {"min": 16, "max": 32}}), effort=QUICK)
+    packing = pack_problem(problem(rows, symbols={"n": {"min": 16, "max": 32}}), budget=QUICK)
     for n in (1, 15, 64, 100_000):
         check(packing, {"n": n})
     assert max(r.binding["n"] for r in packing.ratios) >= 4096
@@ -104,12 +97,12 @@ def test_it_goes_past_declared_bounds_in_both_directions() -> None:
 
 def test_no_more_is_asked_of_sizes_than_the_declared_minimum_gives() -> None:
     rows: list[tuple[str | int, int, int]] = [("64*n - 256", 0, 2), ("64", 1, 3)]
-    packing = pack_problem(problem(rows, symbols={"n": {"min": 4}}), effort=QUICK)
+    packing = pack_problem(problem(rows, symbols={"n": {"min": 4}}), budget=QUICK)
     check(packing, {"n": 4})
     with pytest.raises(ProblemError, match=r"buffers\[0\] \(`b0`\).size: .* makes sense only where n >= 4"):
-        pack_problem(problem(rows, symbols={"n": {"min": 3}}), effort=QUICK)
+        pack_problem(problem(rows, symbols={"n": {"min": 3}}), budget=QUICK)
     with pytest.raises(ProblemError, match="makes sense only where n >= 2"):
-        pack_problem(problem([("8 // (n - 1)", 0, 1)], symbols={"n": {}}), effort=QUICK)
+        pack_problem(problem([("8 // (n - 1)", 0, 1)], symbols={"n": {}}), budget=QUICK)
 
 
 # greedy packings are a third above the floor here, either for small n or for large
@@ -126,8 +119,8 @@ GREEDY = SearchBudget(seconds=60.0, work=0, heuristics=2, points=6, target=1.0)
 
 def test_where_no_stacking_is_good_everywhere_the_shape_chooses() -> None:
     found = problem(CROSSED, symbols={"n": {}})
-    single = pack_problem(found, effort=replace(GREEDY, regimes=1))
-    packing = pack_problem(found, effort=GREEDY)
+    single = pack_problem(found, budget=replace(GREEDY, regimes=1))
+    packing = pack_problem(found, budget=GREEDY)
     assert any(isinstance(atom, Select) for atom in packing.arena.atoms)
     assert packing.mean_ratio < single.mean_ratio
     for n in range(1, 200):
@@ -136,26 +129,26 @@ def test_where_no_stacking_is_good_everywhere_the_shape_chooses() -> None:
 
 
 def test_local_search_makes_do_with_one_stacking_there() -> None:
-    packing = pack_problem(problem(CROSSED, symbols={"n": {}}), effort=QUICK)
+    packing = pack_problem(problem(CROSSED, symbols={"n": {}}), budget=QUICK)
     assert packing.worst_ratio == 1
     assert not any(isinstance(atom, Select) for atom in packing.arena.atoms)
 
 
 def test_a_capacity_is_kept_where_one_exists_and_the_overrun_named_where_not() -> None:
     found = problem([("64*n", 0, 2), ("128", 1, 3)], symbols={"n": {"max": 8}})
-    assert pack_problem(found, effort=QUICK, capacity=640).overrun is None
-    overrun = pack_problem(found, effort=QUICK, capacity=639).overrun
+    assert pack_problem(found, budget=QUICK, capacity=640).overrun is None
+    overrun = pack_problem(found, budget=QUICK, capacity=639).overrun
     assert overrun == {"n": 8}
     endless = problem([("64*n", 0, 2)], symbols={"n": {}})
-    overrun = pack_problem(endless, effort=QUICK, capacity=640).overrun
+    overrun = pack_problem(endless, budget=QUICK, capacity=640).overrun
     assert overrun is not None and overrun["n"] == 11
 
 
 def test_a_static_packing_within_a_capacity() -> None:
     found = problem([(4, 0, 3), (4, 3, 9), (4, 0, 9), (4, 9, 21), (4, 0, 21)], alignment=1)
-    fitting = pack_problem(found, effort=QUICK, capacity=12)
+    fitting = pack_problem(found, budget=QUICK, capacity=12)
     assert fitting.overrun is None and fitting.arena == 12
-    assert pack_problem(found, effort=QUICK, capacity=11).overrun == {}
+    assert pack_problem(found, budget=QUICK, capacity=11).overrun == {}
 
 
 def test_mixed_alignments_are_all_kept() -> None:
@@ -169,19 +162,19 @@ def test_mixed_alignments_are_all_kept() -> None:
             ],
         }
     )
-    packing = pack_problem(found, effort=QUICK)
+    packing = pack_problem(found, budget=QUICK)
     for n in (1, 3, 100):
         check(packing, {"n": n})
 
 
 def test_the_proof_comes_along_where_it_is_wanted() -> None:
     found = problem([("64*n", 0, 2), ("128", 1, 3)])
-    files = pack_problem(found, effort=QUICK, certify=True).certificate
+    files = pack_problem(found, budget=QUICK, certify=True).certificate
     assert files is not None and "index.json" in files
     assert any("apart" in name for name in files)
-    assert pack_problem(found, effort=QUICK).certificate is None
+    assert pack_problem(found, budget=QUICK).certificate is None
 
 
 def test_nothing_packs_into_nothing() -> None:
-    packing = pack_problem(problem([]), effort=QUICK)
+    packing = pack_problem(problem([]), budget=QUICK)
     assert (packing.arena, packing.offsets, packing.worst_ratio) == (0, {}, 1)

@@ -42,7 +42,7 @@ def test_json_is_read() -> None:
     a, b = problem.buffers
     assert (problem.name, problem.table) == ("p", None)
     assert problem.ranges == {"n": (2, None), "m": (1, None)}
-    assert (a.id, a.size, a.lower, a.upper, a.alignment) == ("a", 4 * N, 0, 2, 64)
+    assert (a.name, a.size, a.live, a.alignment) == ("a", 4 * N, ((0, 2),), 64)
     assert (b.size, b.alignment) == (constant(96), 64)
     assert problem.symbols == {"n"}
 
@@ -54,7 +54,7 @@ def test_a_problem_without_a_name_takes_that_of_its_file() -> None:
 def test_csv_is_read_whatever_the_order_of_its_columns() -> None:
     text = "\nsize,id,upper,lower\n".lstrip() + "4,x,3,0\n\n 8 , y , 5 , 2\n"
     problem = read_csv(text, "file")
-    assert [(b.id, b.size, b.lower, b.upper, b.alignment) for b in problem.buffers] == [
+    assert [(b.name, b.size, *b.live[0], b.alignment) for b in problem.buffers] == [
         ("x", constant(4), 0, 3, 1),
         ("y", constant(8), 2, 5, 1),
     ]

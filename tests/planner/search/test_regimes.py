@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from symalloc.planner.floor import live_sums
-from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.regimes import split
-from symalloc.planner.search.score import Score
 from symalloc.planner.search.search_instance import SearchInstance
+from symalloc.planner.search.stacking import Score
 from symalloc.size.expr import Expr, symbol
 
 N, M = symbol("n"), symbol("m")
@@ -18,7 +16,7 @@ N, M = symbol("n"), symbol("m")
 
 def instance(*sizes: Expr) -> SearchInstance:
     buffers = tuple(Buffer(id=i, name=str(i), size=s, live=((i, i + 2),)) for i, s in enumerate(sizes))
-    return SearchInstance.of(buffers, interference(buffers), {}, live_sums(buffers))
+    return SearchInstance.of(buffers, {})
 
 
 def good_where(

@@ -7,21 +7,18 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.floor import live_sums
-from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.local_search import improve
-from symalloc.planner.search.representatives import representatives
-from symalloc.planner.search.score import Score, heights, ratios, score
-from symalloc.planner.search.search_instance import SearchInstance
+from symalloc.planner.search.search_instance import SearchInstance, representatives
+from symalloc.planner.search.stacking import Score, heights, ratios
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at, pile, together
 from tests.planner.search.test_search import problems
 
 
 def instance(buffers: tuple[Buffer, ...]) -> SearchInstance:
-    return SearchInstance.of(buffers, interference(buffers), {}, live_sums(buffers))
+    return SearchInstance.of(buffers, {})
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -89,4 +86,4 @@ def test_representatives_are_different_points(buffers: tuple[Buffer, ...], most:
 def test_scores_compare_by_the_worst_first() -> None:
     assert Score(1.1, 1.0) < Score(1.2, 1.0) and Score(1.1, 1.0) < Score(1.1, 1.05)
     problem = instance(())
-    assert score(ratios(problem, [])) == Score(1.0, 1.0)
+    assert Score.of(ratios(problem, [])) == Score(1.0, 1.0)

@@ -25,7 +25,7 @@ def arena(*members: AllocFresh, after: Var | None = None) -> Arena:
         )
         for i, m in enumerate(members)
     )
-    return Arena(device=0, scope="global", size=size, placements=tuple(placed), after=after)
+    return Arena(device=0, scope="global", size=size, placements=tuple(placed), defined_by=after)
 
 
 def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> None:

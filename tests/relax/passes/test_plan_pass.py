@@ -19,8 +19,7 @@ from symalloc.linter.linter import Linter
 from symalloc.linter.options import LintOptions
 from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_fault import PlanRefusedError
-from symalloc.planner.layout.assemble import Layout
-from symalloc.planner.memory_plan import Buffer, Placement
+from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.entry_symbols import entry_symbols
 from symalloc.relax.extract import extract
@@ -221,7 +220,7 @@ def test_an_argument_of_an_unknown_packed_function_stays_unplanned(identity: Non
 def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) -> None:
     found = planned(MODULES["Cast"])
     first, second = found.plans["main"].arenas
-    assert (first.after, second.after.name if second.after else None) == (None, "h")
+    assert (first.defined_by, second.defined_by.name if second.defined_by else None) == (None, "h")
     assert "symalloc.tests.head" in reasons(MODULES["Cast"])["alloc1"]
     assert errors(found.module) == []
     machine = relax.VirtualMachine(relax.build(MODULES["Cast"], "llvm", relax_pipeline=pipeline()), tvm.cpu())
@@ -302,9 +301,8 @@ def test_a_static_module_has_no_guard() -> None:
 def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stacking that puts everything at the start must be refused, through TVM's pass runner too."""
 
-    def flat(found: Sequence[Buffer], *_: object, **__: object) -> Layout:
-        placements = tuple(Placement(buffer=b, offset=ZERO) for b in found)
-        return Layout(size=sum((b.size for b in found), ZERO), placements=placements)
+    def flat(found: Sequence[Buffer], *_: object, **__: object) -> Arena:
+        return Arena.of(sum((b.size for b in found), ZERO), (Placement(b, ZERO) for b in found))
 
     monkeypatch.setattr(plan_functions, "assemble", flat)
     with pytest.raises(
