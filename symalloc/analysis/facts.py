@@ -63,6 +63,10 @@ def facts_of(cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: Type
     return FunctionFacts(before=before, entry=entry_facts(cfg.function), definitions=problem.definitions)
 
 
+_TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
+"""The instructions behind which something is known."""
+
+
 class _FactProblem(DataflowProblem[Facts]):
     """A join keeps the facts from in front of the If, and no more."""
 
@@ -74,7 +78,10 @@ class _FactProblem(DataflowProblem[Facts]):
         self.outside: dict[int, Facts] = {}
 
     def transfer(self, point: int, state: Facts) -> Facts:
-        match self.cfg.points[point].instruction:
+        instruction = self.cfg.points[point].instruction
+        if type(instruction) not in _TELLING:
+            return state
+        match instruction:
             case CallKernel() | CallTIR() as call:
                 return state.with_calls(self.compared(call)).with_guards(self.asserted(call))
             case Assert(condition=condition) if condition is not None:

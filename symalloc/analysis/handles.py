@@ -13,7 +13,7 @@ from symalloc.analysis.effects import Effect
 from symalloc.analysis.paths import path_conditions
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import pointees_of
-from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import Alias, Instruction, Kill, MatchCast, Var, View
 
 
@@ -30,18 +30,19 @@ class HandleFault:
 def uses_after_kill(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
     kills: dict[Var, list[int]] = {}
-    for index, made in cfg.instructions:
-        if isinstance(made, Kill) and isinstance(made.target, Var):
-            kills.setdefault(made.target, []).append(index)
-    if not kills:
-        return
     paths = path_conditions(cfg)
     for index, point in enumerate(cfg.points):
-        kind = "double-kill" if _is_kill(point) else "use-after-kill"
-        for var in dict.fromkeys(point.uses):
-            earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
-            if earlier is not None:
-                yield HandleFault(var=var, point=index, earlier=cfg.points[earlier].instruction, kind=kind)
+        made = point.instruction
+        if kills and not kills.keys().isdisjoint(point.uses):
+            kind = "double-kill" if type(made) is Kill else "use-after-kill"
+            for var in dict.fromkeys(point.uses):
+                earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
+                if earlier is not None:
+                    yield HandleFault(
+                        var=var, point=index, earlier=cfg.points[earlier].instruction, kind=kind
+                    )
+        if type(made) is Kill and isinstance(made.target, Var):
+            kills.setdefault(made.target, []).append(index)
 
 
 def out_of_scope(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
@@ -63,21 +64,15 @@ def used_variables(cfg: ControlFlowGraph) -> set[Var]:
     """The variables that something uses other than a kill, or a binding that is itself not used."""
     used: set[Var] = set()
     for point in reversed(cfg.points):
-        if _is_kill(point):
-            continue
-        made = point.instruction if point.kind is PointKind.INSTRUCTION else None
-        if not isinstance(made, Alias) or made.var in used:
+        made = point.instruction
+        if type(made) is not Kill and (type(made) is not Alias or made.var in used):
             used.update(point.uses)
     return used
 
 
 def killed_variables(cfg: ControlFlowGraph) -> set[Var]:
     """The variables that some kill names."""
-    return {var for point in cfg.points if _is_kill(point) for var in point.uses}
-
-
-def _is_kill(point: ProgramPoint) -> bool:
-    return point.kind is PointKind.INSTRUCTION and isinstance(point.instruction, Kill)
+    return {var for point in cfg.points if type(point.instruction) is Kill for var in point.uses}
 
 
 def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
@@ -86,7 +81,7 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
     Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
     of an If counts as not written.
     """
-    names = _names(made for _, made in points_to.cfg.instructions)
+    names = _names(made for _, made in points_to.cfg.instructions if type(made) in _HAND_ON)
     written: dict[Var, Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
         touched = effect.writes | effect.may_writes | effect.may_defs
@@ -97,6 +92,9 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
             if var in names and touched & (must | may):
                 written.setdefault(names[var], point.instruction)
     return written
+
+
+_HAND_ON = frozenset({Alias, MatchCast, View})
 
 
 def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:

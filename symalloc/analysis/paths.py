@@ -40,6 +40,8 @@ class PathConditions:
 
 def path_conditions(cfg: ControlFlowGraph) -> PathConditions:
     """The path conditions of all points of a function."""
+    if not cfg.joins:
+        return PathConditions((frozenset(),) * len(cfg.points))
     return PathConditions(forward(_Branches(cfg), frozenset()).before)
 
 
