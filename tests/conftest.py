@@ -7,14 +7,45 @@ a module are dear; those marked slow come last.
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle threads take time from the tests
+
+import gc
+import inspect
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from symalloc.relax.workers.pool import WorkerPool
 from tests.fork_server import ForkingPopen
+
+_frame_info = inspect.getframeinfo
+
+
+def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
+    """Look for source lines in files of one's own only.
+
+    TVM's script parser asks for the whole stack, sixty frames of pytest, for each decorator, and reads the
+    line of one.  `inspect` goes through all modules for each frame whose file it does not find.
+    """
+    code = frame.f_code
+    if "/lib/python" in code.co_filename or not Path(code.co_filename).exists():
+        return inspect.Traceback(code.co_filename, frame.f_lineno, code.co_name, None, None)
+    return _frame_info(frame, context)
+
+
+inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what is imported by now."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
