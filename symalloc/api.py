@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from symalloc.analysis.donation import Donation, parse_donation
 from symalloc.errors import SymallocError, UsageError
-from symalloc.linter.diagnostic import Diagnostic, Report, Summary
+from symalloc.linter.diagnostic import Report
 from symalloc.linter.options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
 from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
-from symalloc.program.span import Source
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
@@ -72,7 +70,7 @@ def lint(
     with LintSession(options) as session:
         reports = [session.lint_files(session.find(paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
-    return reports[0] if len(reports) == 1 else _joined(reports)
+    return reports[0] if len(reports) == 1 else Report.joined(reports)
 
 
 def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
@@ -209,28 +207,3 @@ def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
             )
     names = ["module"] if len(modules) == 1 else [f"module{i}" for i in range(1, len(modules) + 1)]
     return paths, list(zip(names, modules, strict=True))
-
-
-def _joined(reports: Sequence[Report]) -> Report:
-    """One report of several."""
-    diagnostics: list[Diagnostic] = []
-    files: list[str] = []
-    sources: dict[str, Source] = {}
-    totals: Counter[str] = Counter()
-    solvers: Counter[str] = Counter()
-    seconds = 0.0
-    for report in reports:
-        diagnostics += report.diagnostics
-        files += report.files
-        sources |= report.sources
-        seconds += report.summary.seconds
-        totals.update({name: getattr(report.summary, name) for name in Summary.__slots__ if name in _COUNTS})
-        solvers.update(report.summary.by_solver)
-    summary = Summary(**totals, by_solver=dict(solvers), seconds=seconds)
-    skipped = sum(report.skipped for report in reports)
-    return Report(
-        diagnostics=tuple(diagnostics), summary=summary, files=tuple(files), sources=sources, skipped=skipped
-    )
-
-
-_COUNTS = frozenset(Summary.__slots__) - {"by_solver", "seconds"}

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.linter.fix import Relint, with_fixes
-from symalloc.linter.fix_apply import Rewrite, rewrite
+from symalloc.linter.fixes import Relint, tried_fixes
 from symalloc.linter.linter import Linter
 from symalloc.linter.options import LintOptions
+from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Origin
 from symalloc.program.reading import FileResult
+from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.paths import Found, find
@@ -100,13 +101,14 @@ class LintSession:
     def _lint(self, results: Iterable[FileResult], relint: Relint | None) -> Report:
         """The findings in what was read, with fixes where `relint` tries these."""
         linter = self.linter.fresh()
-        readings: dict[str, FileResult] = {}
+        fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
         for reading in results:
-            if any(d.span for d in linter.add(reading)):
-                readings[reading.file] = reading
+            found = linter.add(reading)
+            if reading.source is not None and any(d.candidates for d in found):
+                fixable.append((reading.source, found))
         report = linter.report()
         self._check_assumptions(linter, report)
-        return with_fixes(report, readings, self.linter, relint) if relint else report
+        return linter.report(tried_fixes(fixable, relint)) if relint else report
 
     def _read(self, files: Sequence[Path], watch: Watch | None = None) -> Iterator[FileResult]:
         return self._pool.read(files, self.options, watch)

@@ -20,7 +20,7 @@ from symalloc.report.formats import FORMATS, render
 
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
-    from symalloc.linter.fix_apply import Rewrite
+    from symalloc.linter.rewriting import Rewrite
     from symalloc.linting import LintSession
     from symalloc.relax.read.paths import Found
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
+from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
-from symalloc.prover.verdict import Verdict
-
-__all__ = ["CANNOT_BE_READ", "Diagnostic", "Fix", "Label", "Report", "Severity", "Summary", "TextEdit"]
-
+from symalloc.prover.verdict import Proof, Verdict
 
 CANNOT_BE_READ = "SYM902"
 
@@ -58,9 +58,13 @@ class Fix:
     outcome: str = ""
 
 
+FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
+"""Makes a fix, not tried yet, in the script that a finding points into; None where it does not fit there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding.
+    """One finding, as it is shown.
 
     `counterexample` is the smallest binding found that breaks the rule, `consequence` its arithmetic ("20 B
     > 16 B"). `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`:
@@ -68,6 +72,7 @@ class Diagnostic:
     said.  `stage`: the pass that brought the finding in, None for the module as it was given.  `label` is
     the text under the carets.  `constraint` is what does not hold (None for rules about lifetimes), and
     `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
+    `candidates` are fixes to be tried; a report holds none.
     """
 
     rule: str
@@ -92,6 +97,7 @@ class Diagnostic:
     constraint: str | None = None
     binds: str = ""
     fixes: tuple[Fix, ...] = ()
+    candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def fix(self) -> Fix | None:
@@ -99,19 +105,51 @@ class Diagnostic:
         return min(self.fixes, key=lambda f: not f.safe, default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Counts over a report: functions, constraints, verdicts, who decided, seconds of wall time."""
+@dataclass(slots=True, kw_only=True)
+class LintSummary:
+    """Counts of functions and of constraints by verdict; who decided; seconds of wall time.
+
+    `runtime_check` counts the constraints that depend on the shapes, `guarded` those of them that the program
+    checks when it runs, `unknown` those that could not be decided.
+    """
 
     functions: int = 0
-    constraints: int = 0
     always_valid: int = 0
     always_invalid: int = 0
     runtime_check: int = 0
     guarded: int = 0
     unknown: int = 0
-    by_solver: Mapping[str, int] = field(default_factory=dict)
+    by_solver: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+
+    @property
+    def constraints(self) -> int:
+        """All constraints."""
+        return self.always_valid + self.always_invalid + self.runtime_check
+
+    def count(self, proof: Proof, *, certain: bool = True) -> None:
+        """Add one constraint; at a site that is not `certain` no verdict is definite."""
+        if proof.guarded:
+            self.runtime_check += 1
+            self.guarded += 1
+        elif proof.verdict is Verdict.RUNTIME_CHECK or not certain:
+            self.runtime_check += 1
+            self.unknown += proof.unknown
+        elif proof.verdict is Verdict.ALWAYS_INVALID:
+            self.always_invalid += 1
+        else:
+            self.always_valid += 1
+
+    def add(self, other: LintSummary) -> None:
+        """Add all counts of `other`."""
+        self.functions += other.functions
+        self.always_valid += other.always_valid
+        self.always_invalid += other.always_invalid
+        self.runtime_check += other.runtime_check
+        self.guarded += other.guarded
+        self.unknown += other.unknown
+        self.by_solver.update(other.by_solver)
+        self.seconds += other.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +160,7 @@ class Report:
     """
 
     diagnostics: tuple[Diagnostic, ...]
-    summary: Summary
+    summary: LintSummary
     files: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     skipped: int = 0
@@ -142,3 +180,17 @@ class Report:
     def ok(self) -> bool:
         """Whether there is neither an error nor a warning."""
         return all(d.severity is Severity.NOTE for d in self.diagnostics)
+
+    @classmethod
+    def joined(cls, reports: Sequence[Report]) -> Report:
+        """One report of several."""
+        summary = LintSummary()
+        for report in reports:
+            summary.add(report.summary)
+        return cls(
+            diagnostics=tuple(d for report in reports for d in report),
+            summary=summary,
+            files=tuple(file for report in reports for file in report.files),
+            sources={file: source for report in reports for file, source in report.sources.items()},
+            skipped=sum(report.skipped for report in reports),
+        )

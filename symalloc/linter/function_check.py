@@ -2,184 +2,231 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from symalloc.analysis.facts import Facts
+from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
-from symalloc.linter.judge import Judge, Ruling
-from symalloc.linter.sites.site import Scene, Site
+from symalloc.linter.function_prover import FunctionProver
+from symalloc.linter.sites.memo_keys import memo_key
+from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
-from symalloc.linter.sites.table import IN_FUNCTIONS, IN_INSTRUCTIONS, KEYS
-from symalloc.linter.tally import Tally
 from symalloc.program.model import Instruction
-from symalloc.prover.domain import Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
-from symalloc.size.condition import Condition
 from symalloc.size.defined import evaluated_divisors
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, constant, symbol
 
-__all__ = ["FunctionCheck"]
-
-Makers = tuple[Callable[[Scene, Any], Iterator[Site]], ...]
+load_sites()
 
 
 class FunctionCheck:
-    """Finds what is wrong with one function.
+    """Finds the faults of one function.
 
-    `findings` are in no order; `leaning` are those that hold within declared bounds, with the symbols
-    they need. Instructions of equal structure and equal facts fare alike: one that was clean is not
-    looked at again.
+    `findings` are in no order; `bound_dependent` are those that hold within declared bounds, with the symbols
+    they need.  Instructions of equal structure and equal facts fare alike: one that was clean is not looked
+    at again.
     """
 
-    def __init__(self, scene: Scene, rulebook: Rulebook, judge: Judge) -> None:
-        self.scene, self.rulebook, self.judge = scene, rulebook, judge
-        self.tally = Tally()
+    def __init__(self, context: FunctionContext, rulebook: Rulebook, prover: FunctionProver) -> None:
+        self.context, self.rulebook, self.prover = context, rulebook, prover
+        self.summary = LintSummary(functions=1)
         self.findings: list[Finding] = []
-        self.leaning: list[tuple[tuple[str, ...], Finding]] = []
-        self._clean: dict[Hashable, Tally] = {}
-        self._seen: dict[Hashable, Finding] = {}
+        self.bound_dependent: list[tuple[tuple[str, ...], Finding]] = []
+        self._clean: dict[Hashable, LintSummary] = {}
+        self._kept: dict[Hashable, Finding] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
-        self._makers: dict[type, Makers] = {}
+        self._generators: dict[type[Instruction], tuple[InstructionSites, ...]] = {}
 
     def run(self) -> None:
-        """Checks all sites."""
-        for kinds, make in IN_FUNCTIONS:
+        """Check all sites."""
+        for kinds, generate in IN_FUNCTIONS:
             if any(self.rulebook.by_site(kind) for kind in kinds):
-                for step, site in make(self.scene):
-                    self.unless_clean(site.key, step, partial(self.site, site, step))
-        for index, instruction in self.scene.analysis.cfg.instructions:
+                for point, site in generate(self.context):
+                    self._unless_clean(site.memo_key, point, partial(self._site, site, point))
+        for point, instruction in self.context.analysis.cfg.instructions:
             if type(instruction) in IN_INSTRUCTIONS:
-                self.instruction(instruction, index)
+                key = memo_key(self.context, instruction)
+                self._unless_clean(key, point, partial(self._instruction, instruction, point))
 
-    def instruction(self, instruction: Instruction, index: int) -> None:
-        """Checks the sites of one instruction, unless an equal one was clean."""
-        make = KEYS.get(type(instruction))
-        key = None if make is None else (type(instruction), make(self.scene, instruction))
-        self.unless_clean(key, index, partial(self.sites, instruction, index))
-
-    def unless_clean(self, key: Hashable | None, step: int, check: Callable[[], None]) -> None:
-        """Runs `check`, unless it was run for an equal key and equal facts and found nothing."""
-        if key is None:
-            check()
-            return
-        key = (key, self.scene.facts.before[step])
-        known = self._clean.get(key)
-        if known is not None:
-            self.tally.add(known)
-            return
-        before, self._broke = self.tally.copy(), False
-        check()
-        if not self._broke:
-            self._clean[key] = self.tally.since(before)
-
-    def sites(self, instruction: Instruction, index: int) -> None:
-        """Checks the sites of one instruction, all of them."""
-        for make in self._makers_for(type(instruction)):
-            for site in make(self.scene, instruction):
-                self.site(site, index)
-
-    def _makers_for(self, kind: type) -> Makers:
-        makers = self._makers.get(kind)
-        if makers is None:
-            every = bool(self.rulebook.by_site("divisor"))
-            wanted = (make for k, make in IN_INSTRUCTIONS[kind] if every or self.rulebook.by_site(k))
-            makers = self._makers[kind] = tuple(wanted)
-        return makers
-
-    def site(self, site: Site, step: int) -> None:
-        """Asks every rule about one site."""
-        divisors = self._divisors(site, step)
-        for rule in self.rulebook.by_site(site.kind):
-            if rule.constraint is None:
-                if rule.relation == site.relation and self.judge.possible(self.scene.facts.before[step]):
-                    self.add(self._finding(rule, site, step))
-            elif rule.needs <= site.quantities.keys():
-                self._ask(rule, site, step, divisors)
-            elif site.unknown is not None:
-                self._undecidable(rule, site, step)
-
-    def _finding(self, rule: Rule, site: Site, step: int, **judged: Any) -> Finding:
-        return Finding(rule=rule, site=site, step=step, function=self.scene.function.name, **judged)
-
-    def add(self, finding: Finding) -> None:
-        """Keeps a finding, unless one like it is kept already; one that is certain goes before a doubtful
-        one.
-        """
+    def keep(self, finding: Finding) -> None:
+        """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one."""
         self._broke = True
-        if finding.site.once is not None:
-            key = (finding.rule.id, finding.site.once)
-            other = self._seen.get(key)
-            if other is not None and (other.site.doubt is None or finding.site.doubt is not None):
+        if finding.site.dedup_key is not None:
+            key = (finding.rule.id, finding.site.dedup_key)
+            other = self._kept.get(key)
+            if other is not None and (other.site.uncertainty is None or finding.site.uncertainty is not None):
                 return
             if other is not None:
                 self.findings.remove(other)
-            self._seen[key] = finding
+            self._kept[key] = finding
         self.findings.append(finding)
 
-    def _undecidable(self, rule: Rule, site: Site, step: int) -> None:
-        self._broke = True
-        settled = site if site.settle is None else site.settle(site)
-        if settled is not None:
-            self.tally.count(Ruling(Verdict.RUNTIME_CHECK, unknown=True))
-            self.add(self._finding(rule, settled, step, unknown=True))
+    def _unless_clean(self, key: Hashable | None, point: int, check: Callable[[], None]) -> None:
+        """Run `check`, unless it was run for an equal key and equal facts and found nothing."""
+        if key is None:
+            check()
+            return
+        key = (key, self.context.facts.before[point])
+        known = self._clean.get(key)
+        if known is None:
+            everything, self.summary, self._broke = self.summary, LintSummary(), False
+            check()
+            known, self.summary = self.summary, everything
+            if not self._broke:
+                self._clean[key] = known
+        self.summary.add(known)
 
-    def _ask(self, rule: Rule, site: Site, step: int, divisors: tuple[Expr, ...]) -> None:
-        """Asks a rule's constraint where `divisors` are at least 1."""
+    def _instruction(self, instruction: Instruction, point: int) -> None:
+        kind = type(instruction)
+        generators = self._generators.get(kind)
+        if generators is None:
+            every = bool(self.rulebook.by_site("divisor"))
+            wanted = (g for site, g in IN_INSTRUCTIONS[kind] if every or self.rulebook.by_site(site))
+            generators = self._generators[kind] = tuple(wanted)
+        for generate in generators:
+            for site in generate(self.context, instruction):
+                self._site(site, point)
+
+    def _site(self, site: Site, point: int) -> None:
+        """Ask every rule about one site."""
+        rules = self.rulebook.by_site(site.kind)
+        if isinstance(site, RelationSite):
+            for rule in rules:
+                if rule.relation == site.relation and self.prover.reachable(self.context.facts.before[point]):
+                    self.keep(self.finding(rule, site, point))
+        elif isinstance(site, ConstraintSite):
+            divisors = self._ask_about_divisors(site, point)
+            for rule in rules:
+                if rule.constraint is None:
+                    continue
+                if rule.needs <= site.quantities.keys():
+                    self._constraint(rule, site, point, divisors)
+                elif site.unknown is not None:
+                    self._undecidable(rule, site, point)
+
+    def _constraint(self, rule: Rule, site: ConstraintSite, point: int, divisors: tuple[Expr, ...]) -> None:
+        """Ask a rule's constraint where `divisors` are at least 1."""
         constraint = rule.condition(site.quantities)
         if constraint.as_bool is True:
-            self.tally.always_valid += 1
+            self.summary.always_valid += 1
             return
-        constraint = constraint.substitute(self.scene.facts.definitions)
-        facts = self.scene.facts.before[step]
-        ruling = self.judge.rule(constraint, facts, sized=site.sized, divisors=divisors)
-        if ruling.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS) or ruling.domain is None:
-            self.tally.count(ruling)
+        constraint = constraint.substitute(self.context.facts.definitions)
+        facts = self.context.facts.before[point]
+        proof = self.prover.decide(constraint, facts, sized=site.sized, divisors=divisors)
+        if proof.holds:
+            self.summary.count(proof)
             return
-        asked = self._finding(
-            rule, site, step, facts=facts, constraint=constraint, domain=ruling.domain, divisors=divisors
+        self._broke = True
+        resolved = site if site.resolve is None else site.resolve(site)
+        if resolved is None:
+            return
+        proof, only_empty = self.prover.explain(constraint, proof)
+        runtime = proof.verdict is Verdict.RUNTIME_CHECK
+        if (
+            runtime
+            and resolved.checked is not None
+            and rule.condition(resolved.quantities) == resolved.checked
+        ):
+            proof = replace(proof, guarded=True)
+        self.summary.count(proof, certain=resolved.uncertainty is None)
+        finding = self.finding(
+            rule,
+            resolved,
+            point,
+            facts=facts,
+            constraint=constraint,
+            proof=proof,
+            only_empty=only_empty,
+            sized=site.sized,
+            divisors=divisors,
         )
-        self._broken(asked, constraint, ruling.domain)
+        needed = runtime and not proof.guarded and self.prover.needed_bounds(constraint, proof)
+        if needed:
+            self.bound_dependent.append((needed, finding))
+        else:
+            self.keep(finding)
 
-    def _divisors(self, site: Site, step: int) -> tuple[Expr, ...]:
-        """The divisors of a site's quantities, after asking about them: what the site's own constraints are
-        judged by takes them to be at least 1.
+    def _undecidable(self, rule: Rule, site: ConstraintSite, point: int) -> None:
+        self._broke = True
+        resolved = site if site.resolve is None else site.resolve(site)
+        if resolved is not None:
+            self.summary.runtime_check += 1
+            self.summary.unknown += 1
+            self.keep(self.finding(rule, resolved, point, undecidable=True))
+
+    def _ask_about_divisors(self, site: ConstraintSite, point: int) -> tuple[Expr, ...]:
+        """The divisors of a site's quantities, after asking about them: the site's own constraints are judged
+        where they are at least 1.
         """
-        known = self.scene.facts.definitions
+        known = self.context.facts.definitions
         sizes = site.quantities.values()
-        found = (
-            evaluated_divisors(size.substitute(known) for size in sizes)
-            if known
-            else evaluated_divisors(sizes)
-        )
+        found = evaluated_divisors(size.substitute(known) for size in sizes) if known else None
+        found = evaluated_divisors(sizes) if found is None else found
         for divisor in found:
-            key = (divisor, self.scene.facts.before[step])
+            key = (divisor, self.context.facts.before[point])
             if key not in self._divided:
                 self._divided.add(key)
-                self.site(divisor_site(divisor, site), step)
+                self._site(divisor_site(divisor, site), point)
         return found
 
-    def _broken(self, asked: Finding, constraint: Condition, domain: Domain) -> None:
-        """Records a constraint that does not always hold."""
-        rule, site = asked.rule, asked.site
-        settled = site if site.settle is None else site.settle(site)
-        self._broke = True
-        if settled is None:
-            return
-        judgement = self.judge.explain(constraint, domain)
-        checked = settled.checked is not None and rule.condition(settled.quantities) == settled.checked
-        guarded = checked and judgement.verdict is Verdict.RUNTIME_CHECK
-        verdict = judgement.verdict if settled.doubt is None else Verdict.RUNTIME_CHECK
-        self.tally.count(Ruling(verdict, guarded, domain, judgement.proof.unknown))
-        finding = replace(asked, site=settled, judgement=judgement, guarded=guarded)
-        if judgement.verdict is Verdict.RUNTIME_CHECK and not guarded:
-            names = self.judge.needs_declared(constraint, domain)
-            if names:
-                self.leaning.append((names, finding))
-                return
-        self.add(finding)
+    def finding(self, rule: Rule, site: Site, point: int, **more: Any) -> Finding:
+        """A finding of this function."""
+        return Finding(context=self.context, rule=rule, site=site, point=point, **more)
+
+    def discharge(self, met: frozenset[Finding]) -> None:
+        """Take out findings that every caller rules out: run-time checks that something guards."""
+        kept = [finding for finding in self.findings if finding not in met]
+        self.summary.guarded += len(self.findings) - len(kept)
+        self.findings = kept
+
+    # -- declared bounds -----------------------------------------------------------------------------------
+
+    def report_declared_bounds(self) -> None:
+        """Keep one finding for each declared bound that nothing enforces and some constraint needs."""
+        needs: dict[str, list[Finding]] = {}
+        for names, finding in self.bound_dependent:
+            for name in names:
+                needs.setdefault(name, []).append(finding)
+        rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
+        for name, dependent in needs.items():
+            for rule in rules:
+                self.findings.append(self._declared_bound(rule, name, dependent))
+
+    def _declared_bound(self, rule: Rule, name: str, dependent: Sequence[Finding]) -> Finding:
+        first = dependent[0]
+        bound = self.context.function.declared_upper[name]
+        site = RelationSite(
+            kind="declared-bound",
+            instruction=first.site.instruction,
+            relation="bound-not-enforced",
+            quantities={"symbol": symbol(name), "bound": constant(bound)},
+            texts={"symbol": name, "bound": str(bound), "needed_by": _subjects_listed(dependent)},
+        )
+        return self.finding(
+            rule, site, first.point, facts=first.facts, constraint=first.constraint, proof=first.proof
+        )
+
+
+_NAMED = 3
+_SUBJECTS = ("tensor", "first", "what", "storage")
+
+
+def _subjects_listed(findings: Sequence[Finding]) -> str:
+    """The subjects of `findings`: `a`, `b` and 3 more."""
+    names = list(dict.fromkeys(_subject(finding.site) for finding in findings))
+    shown = [f"`{name}`" for name in names[:_NAMED]]
+    rest = len(names) - len(shown)
+    if rest:
+        return f"{', '.join(shown)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _subject(site: Site) -> str:
+    return next((site.texts[key] for key in _SUBJECTS if key in site.texts), site.kind)

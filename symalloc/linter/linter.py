@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
 
-from symalloc.linter.comments import Comments
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity, Summary
-from symalloc.linter.engine import CheckResult, check
+from symalloc.linter.deduplicator import Deduplicator
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
+from symalloc.linter.engine import check
 from symalloc.linter.options import LintOptions, matches_file, parse_assumptions
-from symalloc.linter.repeats import Repeats
+from symalloc.linter.suppressions import Suppressions
 from symalloc.program.model import Origin, Program
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
 from symalloc.program.span import Source
@@ -44,8 +44,7 @@ class Linter:
         self._diagnostics: list[Diagnostic] = []
         self._files: dict[str, None] = {}
         self._sources: dict[str, Source] = {}
-        self._totals: Counter[str] = Counter()
-        self._solvers: Counter[str] = Counter()
+        self._summary = LintSummary()
         self._started = perf_counter()
         self.symbols: dict[str, set[Origin]] = {}
 
@@ -62,60 +61,52 @@ class Linter:
             self._sources[reading.source.file] = reading.source
         found = [self._unreadable(problem) for problem in reading.problems]
         complete = not found and self.options.reports_unused
-        comments = Comments(known=self.rulebook, active=self._active, report_unused=complete)
-        found += comments.apply(self._checked(reading), reading.file, reading.source)
+        suppressions = Suppressions(known=self.rulebook, active=self._active, report_unused=complete)
+        found += suppressions.apply(self._checked(reading), reading.file, reading.source)
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
         self._diagnostics += kept
         return tuple(kept)
 
-    def report(self) -> Report:
-        """Everything so far."""
-        summary = Summary(
-            **self._totals, by_solver=dict(self._solvers), seconds=perf_counter() - self._started
-        )
-        shown = {
-            span.file for d in self._diagnostics for span in (d.span, *(x.span for x in d.labels)) if span
-        }
+    def report(self, fixes: Mapping[int, tuple[Fix, ...]] | None = None) -> Report:
+        """Everything so far; `fixes` by the `id` of the diagnostic that `add` gave."""
+        offered = fixes or {}
+        spans = (s for d in self._diagnostics for s in (d.span, *(x.span for x in d.labels)) if s)
+        shown = {span.file for span in spans}
+        self._summary.seconds = perf_counter() - self._started
         return Report(
-            diagnostics=tuple(self._diagnostics),
-            summary=summary,
+            diagnostics=tuple(
+                replace(d, candidates=(), fixes=offered.get(id(d), ())) for d in self._diagnostics
+            ),
+            summary=self._summary,
             files=tuple(self._files),
             sources={file: source for file, source in self._sources.items() if file in shown},
         )
-
-    def check(self, program: Program) -> CheckResult:
-        """The findings of one program, before suppressions and filters."""
-        return check(program, self._active, self.prover, assume=self.assume)
 
     # -- checking ------------------------------------------------------------------------------------------
 
     def _checked(self, reading: FileResult) -> list[Diagnostic]:
         """The findings of all stages of a file's modules; one that an earlier stage had is not repeated."""
-        repeats = Repeats()
+        deduplicator = Deduplicator()
         found: list[Diagnostic] = []
         functions: set[tuple[str, str]] = set()
+        counted = self._summary.functions
         for program in reading.programs:
-            result = self.check(program)
-            self._count(result.counts)
+            result = check(program, self._active, self.prover, assume=self.assume)
+            self._summary.add(result.summary)
             text = _printed(program)
             if text:
                 self._sources[text.file] = text
             functions.update((program.name, name) for name in program.functions)
             self._note_symbols(program)
-            placed = [_placed(d, program, reading, text) for d in result.diagnostics]
-            found += repeats.fresh(placed, self._sources)
-        self._totals["functions"] += len(functions)
+            placed = [_placed(d, program, reading, text) for d in result]
+            found += deduplicator.fresh(placed, self._sources)
+        self._summary.functions = counted + len(functions)  # one that several stages have counts once
         return found
 
     def _note_symbols(self, program: Program) -> None:
         for function in program.functions.values():
             for name, origin in function.symbols.items():
                 self.symbols.setdefault(name, set()).add(origin)
-
-    def _count(self, counts: Summary) -> None:
-        for name in ("constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"):
-            self._totals[name] += getattr(counts, name)
-        self._solvers.update(counts.by_solver)
 
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)

@@ -29,7 +29,8 @@ class Proof:
     invalid.  `precondition`: a readable condition proved equivalent to the constraint over the domain; None
     where none was found.
     `unknown`: whether a run-time check was chosen for want of a decision; `reason` says why, in words.
-    `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.
+    `guarded`: a check at run time stops the program before the constraint could be broken; set by those who
+    know the program.  `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.
     """
 
     verdict: Verdict
@@ -40,6 +41,7 @@ class Proof:
     precondition: Condition | None = None
     unknown: bool = False
     reason: str | None = None
+    guarded: bool = False
     seconds: float = 0.0
 
     @property

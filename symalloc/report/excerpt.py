@@ -60,7 +60,7 @@ class _Excerpt:
         self.blocks = [m for m in marks if m.is_block]
         self.shown = {n: CellLine(lines[n - 1]) for n in _shown_lines(marks)}
         self.margin = len(self.blocks) + 1 if self.blocks else 0
-        self.room = None if width is None else max(width - self.margin, 2 * CONTEXT)
+        self.room = None if width is None else max(width - self.margin, CONTEXT + 1)
         self.window = self._window()
 
     def rows(self) -> Iterator[Row]:

@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import Any
 
-from symalloc.linter.diagnostic import Diagnostic, Report, Summary
+from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 from symalloc.report.places import file_span, full_message
 
 __all__ = ["render_json", "schema_text"]
@@ -52,7 +52,7 @@ def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
     }
 
 
-def _summary(s: Summary) -> dict[str, Any]:
+def _summary(s: LintSummary) -> dict[str, Any]:
     return {
         "functions": s.functions,
         "constraints": s.constraints,

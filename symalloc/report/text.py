@@ -9,7 +9,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity, Summary
+from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.program.span import Span
 from symalloc.prover.verdict import Verdict
 from symalloc.report.cells import visible
@@ -37,7 +37,7 @@ def render_text(
 
 def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None) -> Text:
     """One finding, followed by an empty line; styled, `.plain` is the text without colours."""
-    return _Finding(diagnostic, report, width).render()
+    return _DiagnosticText(diagnostic, report, width).render()
 
 
 def render_summary(report: Report) -> str:
@@ -62,7 +62,7 @@ def _files(count: int) -> str:
     return f"{count:,} file{'s' * (count != 1)}"
 
 
-def _counts(s: Summary) -> str:
+def _counts(s: LintSummary) -> str:
     checks = "check" if s.runtime_check == 1 else "checks"
     constraints = "constraint" if s.constraints == 1 else "constraints"
     return (
@@ -82,7 +82,7 @@ def _terminal(parts: Sequence[Text]) -> str:
     return console.file.getvalue()
 
 
-class _Finding:
+class _DiagnosticText:
     """Renders one finding: header, excerpts, remarks; all share one gutter."""
 
     def __init__(self, diagnostic: Diagnostic, report: Report, width: int | None) -> None:

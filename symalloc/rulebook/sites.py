@@ -111,7 +111,7 @@ _KINDS = (
         texts=("kernel", "parameter", "argument", "property", "subject", "declarer"),
     ),
     SiteKind(
-        name="handed-over",
+        name="ignored-offset",
         description="a tensor handed to what may look at its pointer alone (a test, a packed function)",
         quantities={"offset": _B},
         texts=("tensor", "receiver"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symalloc.linter.diagnostic import Diagnostic
-from symalloc.linter.engine import CheckResult, check
+from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.linter.engine import check
 from symalloc.program.model import (
     Program,
 )
@@ -18,8 +18,8 @@ PROVER = Prover()
 BOOK = load_rules()
 
 
-def run(program: Program, *select: str, assume: Sequence[str] = ()) -> CheckResult:
-    return check(program, BOOK, PROVER, select=select, assume=[parse_condition(a) for a in assume])
+def run(program: Program, *select: str, assume: Sequence[str] = ()) -> Report:
+    return check(program, BOOK.select(select), PROVER, assume=[parse_condition(a) for a in assume])
 
 
 def findings(program: Program, *select: str, assume: Sequence[str] = ()) -> tuple[Diagnostic, ...]:

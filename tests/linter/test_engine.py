@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.linter.diagnostic import Severity
+from symalloc.linter.diagnostic import Report, Severity
 from symalloc.program.model import (
     Kernel,
     NotUnderstood,
@@ -76,7 +76,7 @@ def test_an_assumption_about_unknown_symbols_is_left_out() -> None:
 def test_an_assert_in_front_guards() -> None:
     result = run(placed(16, "n", check_first="n <= 4"), "SYM101")
     assert not result.diagnostics
-    assert (result.counts.runtime_check, result.counts.guarded, result.counts.always_valid) == (1, 1, 0)
+    assert (result.summary.runtime_check, result.summary.guarded, result.summary.always_valid) == (1, 1, 0)
 
 
 def test_an_assert_behind_does_not_guard() -> None:
@@ -132,7 +132,7 @@ def test_a_cast_proves_what_stands_behind_it_and_not_itself() -> None:
     assert findings(program(cast_first=False), "SYM101")
     result = run(program(cast_first=False), "SYM301")
     assert not result.diagnostics
-    assert (result.counts.runtime_check, result.counts.guarded) == (1, 1)
+    assert (result.summary.runtime_check, result.summary.guarded) == (1, 1)
 
 
 def test_a_cast_that_never_holds() -> None:
@@ -147,8 +147,8 @@ def test_two_extents_that_bind_one_symbol_are_compared() -> None:
     body.cast(body.params[0], "k", "k", defines=["k"])
     symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "k": Origin.CAST}
     result = run(body.program(symbols=symbols), "SYM301")
-    assert (result.counts.constraints, result.counts.runtime_check) == (1, 1)
-    assert result.counts.guarded == 0  # TVM drops a cast to a symbol that has a value
+    assert (result.summary.constraints, result.summary.runtime_check) == (1, 1)
+    assert result.summary.guarded == 0  # TVM drops a cast to a symbol that has a value
 
 
 def test_a_kernel_that_compared_shapes_proves_what_follows() -> None:
@@ -302,12 +302,12 @@ def test_what_is_not_understood_does_not_keep_the_rest_from_being_verified() -> 
     assert {d.rule for d in findings(body.program(), "SYM101", "SYM904")} == {"SYM101", "SYM904"}
 
 
-def test_results_merge() -> None:
+def test_reports_are_joined() -> None:
     one, two = run(placed(16, "n"), "SYM101"), run(placed("4*n", "n"), "SYM101")
-    both = one.merge(two)
+    both = Report.joined([one, two])
     assert len(both.diagnostics) == 1
-    assert (both.counts.constraints, both.counts.functions) == (2, 2)
-    assert (both.counts.always_valid, both.counts.runtime_check) == (1, 1)
+    assert (both.summary.constraints, both.summary.functions) == (2, 2)
+    assert (both.summary.always_valid, both.summary.runtime_check) == (1, 1)
 
 
 def test_long_and_deep_functions() -> None:
@@ -373,5 +373,5 @@ def test_a_doubtful_overwrite_counts_as_a_runtime_check() -> None:
     kept = body.packed("keep", first)
     body.call("fill", body.tensor(arena, 8))
     body.call("read", kept)
-    counts = run(body.program(), "SYM203").counts
+    counts = run(body.program(), "SYM203").summary
     assert (counts.always_invalid, counts.runtime_check) == (0, 1)

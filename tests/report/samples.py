@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, Label, Report, Severity, Summary, TextEdit
+from symalloc.linter.diagnostic import Diagnostic, Fix, Label, LintSummary, Report, Severity, TextEdit
 from symalloc.program.span import Source, Span
 from symalloc.prover.verdict import Verdict
 
@@ -144,15 +145,14 @@ HOSTILE = replace(
     file="dir with space/ü,:.py",
     span=None,
 )
-SUMMARY = Summary(
+SUMMARY = LintSummary(
     functions=2,
-    constraints=1204,
     always_valid=1200,
     always_invalid=1,
     runtime_check=3,
     guarded=1,
     unknown=1,
-    by_solver={"cascade": 1203, "z3": 1},
+    by_solver=Counter(cascade=1203, z3=1),
     seconds=0.25,
 )
 ALL = (OUTGROWN, WIDE, TABBED, BLOCK, NO_SPAN, FROM_PASS, NEVER, EVERY_INPUT, UNDECIDED)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Report, Summary
+from symalloc.linter.diagnostic import CANNOT_BE_READ, LintSummary, Report
 from symalloc.program.span import Source
 from symalloc.report.text import render_summary, render_text
 from tests.report import samples
@@ -15,7 +15,7 @@ Golden = Callable[[str, str], None]
 
 
 UNREADABLE = replace(samples.PLAIN, rule=CANNOT_BE_READ)
-NOTHING = Summary()
+NOTHING = LintSummary()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ NOTHING = Summary()
             "nothing verified: 2 files could not be read. 1 file without Relax modules skipped",
         ),
         (
-            replace(samples.report(UNREADABLE), summary=Summary(functions=1), skipped=3),
+            replace(samples.report(UNREADABLE), summary=LintSummary(functions=1), skipped=3),
             "0 constraints: 0 always valid, 0 always invalid, 0 run-time checks (0 guarded), 0 unknown. "
             "1 file could not be read in full, 3 files without Relax modules skipped",
         ),
@@ -112,7 +112,7 @@ def test_quiet_leaves_the_summary_out() -> None:
 
 
 def test_summary_counts_in_the_singular() -> None:
-    one = Summary(constraints=1, runtime_check=1)
+    one = LintSummary(runtime_check=1)
     report = replace(samples.report(samples.OUTGROWN), summary=one)
     assert render_summary(report) == (
         "1 constraint: 0 always valid, 0 always invalid, 1 run-time check (0 guarded), 0 unknown. "

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
-from symalloc.linter.domains import LARGEST_EXTENT, LARGEST_INPUT
+from symalloc.linter.function_prover import LARGEST_EXTENT, LARGEST_INPUT
 from symalloc.linter.linter import Linter
 from symalloc.linter.options import LintOptions
 from symalloc.relax.workers.pool import WorkerPool

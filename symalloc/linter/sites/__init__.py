@@ -1,1 +1,1 @@
-"""Where rules ask: one file for each kind of site or small family of kinds."""
+"""Sites: the places where rules ask.  Each module registers what generates its sites (see `registry`)."""

@@ -15,24 +15,26 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import members
 from symalloc.linter.sites.lifetimes import alias_at
-from symalloc.linter.sites.site import Scene, Site, caller_name, places_of
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name, places_of
 from symalloc.program.control_flow import PointKind
 
-__all__ = ["overwritten_inputs"]
 
-
-def overwritten_inputs(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("donated-input")
+def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """For each result that is a view of a parameter, the read of that parameter behind a write of the result
-    that is most surely a fault; with the reading step.
+    that is most surely a fault; with the reading point.
     """
-    points_to, conflicts = scene.points_to, scene.analysis.conflicts
+    points_to, conflicts = context.points_to, context.analysis.conflicts
     for target in points_to.result_targets():
         view = points_to.regions[target.region]
         if view.kind is RegionKind.VIEW and points_to.regions[view.root].kind is RegionKind.PARAMETER:
-            sites = [(_doubt(scene, w, r, target), w, r) for w, r in _pairs(points_to, conflicts, target)]
+            sites = [
+                (_uncertainty(context, w, r, target), w, r) for w, r in _pairs(points_to, conflicts, target)
+            ]
             sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
-            for doubt, write, read in sites[:1]:
-                yield read.point, _site(scene, view, write, read, doubt)
+            for uncertainty, write, read in sites[:1]:
+                yield read.point, _site(context, view, write, read, uncertainty)
 
 
 def _pairs(points_to: PointsTo, conflicts: ReuseConflicts, target: Target) -> Iterator[tuple[Access, Access]]:
@@ -49,26 +51,31 @@ def _pairs(points_to: PointsTo, conflicts: ReuseConflicts, target: Target) -> It
                 yield write, read
 
 
-def _doubt(scene: Scene, write: Access, read: Access, target: Target) -> str | None:
+def _uncertainty(context: FunctionContext, write: Access, read: Access, target: Target) -> str | None:
     """Why it may be no fault; None where it surely is."""
-    steps = scene.analysis.cfg.points
-    writer, whole = caller_name(steps[write.point].instruction), scene.points_to.regions[target.region].root
+    points = context.analysis.cfg.points
+    writer, whole = (
+        caller_name(points[write.point].instruction),
+        context.points_to.regions[target.region].root,
+    )
     if not (write.certain and read.certain and target.certain):
         return "an alias is not certain"
     if write.point == read.point:
         return f"{writer} may have read each element before it overwrites it"
-    covers = scene.analysis.effects[write.point].must_defs & scene.points_to.ancestors[target.region]
-    if steps[read.point].kind is PointKind.EXIT or not covers:
-        return f"{writer} may be meant to update `{scene.points_to.regions[whole].name}` in place"
+    covers = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[target.region]
+    if points[read.point].kind is PointKind.EXIT or not covers:
+        return f"{writer} may be meant to update `{context.points_to.regions[whole].name}` in place"
     return None
 
 
-def _site(scene: Scene, view: Region, write: Access, read: Access, doubt: str | None) -> Site:
-    steps, root = scene.analysis.cfg.points, scene.points_to.regions[view.root]
-    writer, reader = steps[write.point].instruction, steps[read.point].instruction
-    ends = steps[read.point].kind is PointKind.EXIT
-    alias = alias_at(scene, read.point, root)
-    return Site(
+def _site(
+    context: FunctionContext, view: Region, write: Access, read: Access, uncertainty: str | None
+) -> Site:
+    points, root = context.analysis.cfg.points, context.points_to.regions[view.root]
+    writer, reader = points[write.point].instruction, points[read.point].instruction
+    ends = points[read.point].kind is PointKind.EXIT
+    alias = alias_at(context, read.point, root)
+    return ConstraintSite(
         kind="donated-input",
         instruction=writer if ends else reader,
         quantities={} if view.nbytes is None else {"output.nbytes": view.nbytes},
@@ -84,6 +91,6 @@ def _site(scene: Scene, view: Region, write: Access, read: Access, doubt: str | 
             output=view.instruction.span if view.instruction is not None else None,
             writer=writer.span if writer is not None else None,
         ),
-        once=view.number,
-        doubt=doubt,
+        dedup_key=view.number,
+        uncertainty=uncertainty,
     )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symalloc.linter.sites.site import Scene, Site, name_of
+from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, name_of
 from symalloc.program.model import CallOperator, ConstantTensor, Operand, Scalar
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, constant, product
 
-__all__ = ["constant_indices"]
-
 _UNCHECKED = {"relax.take": frozenset({"fast"})}
 """Operators that take indices, and the modes in which they use them as they are."""
 
 
-def constant_indices(scene: Scene, call: CallOperator) -> Iterator[Site]:
+@instruction_sites("index", CallOperator)
+def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
     """One site for each different constant index of `call`."""
     modes = _UNCHECKED.get(call.name)
     mode = call.attributes.get("mode", "fast")
@@ -27,7 +27,7 @@ def constant_indices(scene: Scene, call: CallOperator) -> Iterator[Site]:
     if extent is None:
         return
     for index in dict.fromkeys(_indices(call.arguments[1])):
-        yield Site(
+        yield ConstraintSite(
             kind="index",
             instruction=call,
             quantities={"index": index, "extent": extent},

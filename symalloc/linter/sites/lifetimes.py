@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,38 +16,45 @@ from symalloc.analysis.handles import (
 )
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
-from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    RelationSite,
+    Site,
+    caller_name,
+    name_of,
+    places_of,
+)
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
     AllocStorage,
     AllocTensor,
     CallFunction,
     CallPacked,
-    Var,
 )
 from symalloc.program.span import Span
 
-__all__ = ["live_pairs", "unfreed", "unruly", "unsafe_results"]
 
-
-def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("live-pair")
+def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
-    writing step.
+    writing point.
     """
-    analysis, points_to = scene.analysis, scene.points_to
-    for step, target, index in analysis.conflicts.candidates(analysis.written, analysis.live):
+    analysis, points_to = context.analysis, context.points_to
+    for point, target, index in analysis.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         places = (first.offset, first.nbytes, second.offset, second.nbytes)
         yield (
-            step,
-            Site(
+            point,
+            ConstraintSite(
                 kind="live-pair",
-                instruction=scene.analysis.cfg.points[step].instruction,
+                instruction=context.analysis.cfg.points[point].instruction,
                 quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
                 unknown="the place of one of the two tensors is not known here",
-                once=frozenset((index, target.region)),
-                key=places,
-                settle=partial(_settled, scene, step, target, index),
+                dedup_key=frozenset((index, target.region)),
+                memo_key=places,
+                resolve=partial(_resolved, context, point, target, index),
             ),
         )
 
@@ -55,20 +62,20 @@ def live_pairs(scene: Scene) -> Iterator[tuple[int, Site]]:
 _PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
 
 
-def _settled(scene: Scene, step: int, target: Target, index: int, site: Site) -> Site | None:
+def _resolved(
+    context: FunctionContext, point: int, target: Target, index: int, site: ConstraintSite
+) -> ConstraintSite | None:
     """The pair, if there is a path on which content is lost."""
-    found = scene.analysis.conflicts.overwrite(step, target, index)
-    return None if found is None else _live_pair(scene, found, site)
+    found = context.analysis.conflicts.overwrite(point, target, index)
+    return None if found is None else _live_pair(context, found, site)
 
 
-def _live_pair(scene: Scene, found: ReuseConflict, site: Site) -> Site:
-    regions, steps = scene.points_to.regions, scene.analysis.cfg.points
+def _live_pair(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
+    regions, points = context.points_to.regions, context.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
-    writer, reader = steps[found.writer].instruction, steps[found.reader].instruction
-    alias = alias_at(scene, found.reader, first)
-    doubt = None
-    if not found.certain:
-        doubt = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
+    writer, reader = points[found.writer].instruction, points[found.reader].instruction
+    alias = alias_at(context, found.reader, first)
+    through = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
     return replace(
         site,
         texts={
@@ -77,103 +84,98 @@ def _live_pair(scene: Scene, found: ReuseConflict, site: Site) -> Site:
             "second": second.name,
             "storage": regions[first.root].name,
             "writer": caller_name(writer),
-            "reader": caller_name(reader) if steps[found.reader].kind is not PointKind.EXIT else "the caller",
+            "reader": "the caller" if points[found.reader].kind is PointKind.EXIT else caller_name(reader),
         },
         places=places_of(
             first=_span(first),
             second=_span(second),
             reader=reader.span if reader is not None and reader is not writer else None,
         ),
-        doubt=doubt,
+        uncertainty=None if found.certain else through,
     )
 
 
-def alias_at(scene: Scene, step: int, region: Region) -> str | None:
-    """The variable through which `step` reads `region`, quoted; None where that is the one it was bound
+def alias_at(context: FunctionContext, point: int, region: Region) -> str | None:
+    """The variable through which `point` reads `region`, quoted; None where that is the one it was bound
     to.
     """
-    points_to = scene.points_to
+    points_to = context.points_to
     family = points_to.ancestors[region.number] | points_to.descendants[region.number]
-    for var in scene.analysis.cfg.points[step].uses:
+    for var in context.analysis.cfg.points[point].uses:
         if points_to.regions_of(var) & family & ~points_to.storages:
             return f"`{var.name}`" if var is not region.var else None
     return None
 
 
-def unruly(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("use", "kill")
+def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Uses and kills of variables that are killed, and uses of variables out of scope."""
-    cfg = scene.analysis.cfg
+    cfg = context.analysis.cfg
     for fault in uses_after_kill(cfg):
         kind = "kill" if fault.kind == "double-kill" else "use"
         killed = fault.earlier.span if fault.earlier is not None else None
-        yield fault.point, _handle_site(scene, kind, fault, places_of(kill=killed))
+        yield fault.point, _handle_site(context, kind, fault, places_of(kill=killed))
     for fault in out_of_scope(cfg):
         bound = fault.earlier.span if fault.earlier is not None else None
-        yield fault.point, _handle_site(scene, "use", fault, places_of(allocation=bound))
+        yield fault.point, _handle_site(context, "use", fault, places_of(allocation=bound))
 
 
-def _handle_site(scene: Scene, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
-    step = scene.analysis.cfg.points[fault.point]
-    ends = step.kind is PointKind.EXIT
-    return Site(
+def _handle_site(context: FunctionContext, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
+    point = context.analysis.cfg.points[fault.point]
+    ends = point.kind is PointKind.EXIT
+    return RelationSite(
         kind=kind,
-        instruction=step.instruction,
-        span=scene.function.result_span if ends else None,
+        instruction=point.instruction,
+        span=context.function.result_span if ends else None,
         relation=fault.kind,
         texts={
             "variable": name_of(fault.var),
-            "user": "the function's result" if ends else caller_name(step.instruction),
+            "user": "the function's result" if ends else caller_name(point.instruction),
         },
         places=places,
     )
 
 
-def unfreed(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("allocation")
+def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Storages and tensors that are allocated and never used, or never killed where the function kills
     others.
     """
-    cfg = scene.analysis.cfg
+    cfg = context.analysis.cfg
     used, killed = used_variables(cfg), killed_variables(cfg)
-    freed = _escaping(scene) | _regions_of(scene, killed)
+    freed = _escaping(context) | context.regions_of(killed)
     for index, made in cfg.instructions:
         if not isinstance(made, AllocStorage | AllocTensor):
             continue
         if made.var not in used:
             yield index, _allocation(made, "never-used")
-        elif killed and made.var not in killed and not _regions_of(scene, (made.var,)) & freed:
+        elif killed and made.var not in killed and not context.regions_of((made.var,)) & freed:
             yield index, _allocation(made, "never-killed")
 
 
 def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
     kind = "storage" if isinstance(made, AllocStorage) else "tensor"
     texts = {"variable": made.var.name, "kind": kind}
-    return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
+    return RelationSite(kind="allocation", instruction=made, relation=relation, texts=texts)
 
 
-def _escaping(scene: Scene) -> RegionSet:
+def _escaping(context: FunctionContext) -> RegionSet:
     """The regions that the function's result points to, and what they are parts of."""
     found = NO_REGIONS
-    for target in scene.points_to.result_targets():
-        found |= scene.points_to.ancestors[target.region]
+    for target in context.points_to.result_targets():
+        found |= context.points_to.ancestors[target.region]
     return found
 
 
-def _regions_of(scene: Scene, variables: Iterable[Var]) -> RegionSet:
-    """The regions that some of the variables point to."""
-    found = NO_REGIONS
-    for var in variables:
-        found |= scene.points_to.regions_of(var)
-    return found
-
-
-def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("result")
+def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Results of a function called from outside that lie on a storage which outlives the call.
 
     Doubtful unless the storage is known to be kept: a caller may hand over another one each time.
     """
-    if scene.function.private:
+    if context.function.private:
         return
-    points_to, last = scene.points_to, len(scene.analysis.cfg.points) - 1
+    points_to, last = context.points_to, len(context.analysis.cfg.points) - 1
     seen: set[int] = set()
     for target in points_to.result_targets():
         region = points_to.regions[target.region]
@@ -187,12 +189,12 @@ def unsafe_results(scene: Scene) -> Iterator[tuple[int, Site]]:
             seen.add(region.number)
             yield (
                 last,
-                Site(
+                RelationSite(
                     kind="result",
                     instruction=region.instruction,
                     relation="views-reused-memory",
                     texts={"variable": region.name, "storage": root.name},
-                    doubt=_may_be_fresh(root),
+                    uncertainty=_may_be_fresh(root),
                 ),
             )
 

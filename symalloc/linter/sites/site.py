@@ -1,16 +1,15 @@
-"""A site: one place of a program at which rules ask whether something holds; and what a generator of
-sites may use.
-"""
+"""A site is one place of a program at which rules ask; also what generators of sites need to make them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.program.model import (
     CallFunction,
     CallKernel,
@@ -34,44 +33,30 @@ from symalloc.prover.prover import Prover
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["Generator", "Later", "Scene", "Site", "caller_name", "name_of", "places_of", "shape_text"]
-
-Later: TypeAlias = Callable[[Prover, Domain], Mapping[str, str]]
+LazyTexts: TypeAlias = Callable[[Prover, Domain], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One place.
+    """One place of a program; `kind` says which rules ask there.
 
-    `kind` says which rules ask here; for those with a constraint `quantities` are what it is over (one
-    that is not known is left out, and `unknown` says why), for those with a relation `relation` names the
-    one that is broken. `texts` stand in messages (they win over quantities of the same name), `later`
-    gives further ones once there is something to report.  `places` are further spans to point at.
+    `quantities` are the sizes that constraints and messages are over, `texts` the words of messages (they win
+    over quantities of the same name), `places` further spans to point at.  `span` stands in for that of the
+    instruction.  `uncertainty`: why the site may be no fault whatever the verdict.
 
-    `checked` is what the program itself checks at run time right here: a constraint that is no more than
-    that stops the program before any fault.  `sized` sites ask only about inputs that are no larger than
-    what a machine holds.  `doubt`: why the site may not be one at all.
-
-    `once`: where set, of several findings of one rule with an equal value the first is kept.  `key`: where
-    set, what the verdicts depend on; a site with a key that was clean is not asked again.  `settle`
-    completes a site once there is something to report, or finds that it is none.
+    Of several findings of one rule with the same `dedup_key` one is kept.  `memo_key`: everything that the
+    verdicts depend on; a site whose key was clean is not asked again.  None stands for no such key.
     """
 
     kind: str
     instruction: Instruction | None = None
     span: Span | None = None
-    relation: str | None = None
     quantities: Mapping[str, Expr] = field(default_factory=dict)
-    unknown: str | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
-    later: Later | None = None
     places: Mapping[str, Span] = field(default_factory=dict)
-    checked: Condition | None = None
-    sized: bool = False
-    once: object = None
-    key: Hashable | None = None
-    settle: Callable[[Site], Site | None] | None = None
-    doubt: str | None = None
+    uncertainty: str | None = None
+    dedup_key: object = None
+    memo_key: Hashable | None = None
 
     @property
     def where(self) -> Span | None:
@@ -80,11 +65,36 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """One function as the generators see it.
+class RelationSite(Site):
+    """A site where `relation`, which the analyses decide, is broken."""
 
-    `written_views` are the results of ensure_zero_offset that are written, with what writes them; `heedless`
-    are by callee the leaves of its parameters that must begin at byte 0.
+    relation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintSite(Site):
+    """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out.
+
+    `checked` is what the program itself checks right here: a constraint that is no more than that stops the
+    program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
+
+    Once there is something to report, `resolve` completes the site, or finds that it is none (None), and
+    `lazy_texts` gives further words.
+    """
+
+    unknown: str | None = None
+    checked: Condition | None = None
+    sized: bool = False
+    resolve: Callable[[ConstraintSite], ConstraintSite | None] | None = None
+    lazy_texts: LazyTexts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionContext:
+    """One function as the generators of sites see it.
+
+    `written_views` are the results of ensure_zero_offset that are written, with what writes them;
+    `strict_leaves` are, by callee, the leaves of its parameters that must begin at byte 0.
     """
 
     program: Program
@@ -93,28 +103,32 @@ class Scene:
     facts: FunctionFacts
     numbers: TypeNumbering
     written_views: Mapping[Var, Instruction] = field(default_factory=dict)
-    heedless: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    strict_leaves: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def points_to(self) -> PointsTo:
-        """What the variables point to."""
+        """The regions that the variables point to."""
         return self.analysis.points_to
 
-    def binder(self, operand: Operand) -> Instruction | None:
+    def regions_of(self, variables: Iterable[Var]) -> RegionSet:
+        """The regions that some of `variables` may point to."""
+        found = NO_REGIONS
+        for var in variables:
+            found |= self.points_to.regions_of(var)
+        return found
+
+    def definition(self, operand: Operand) -> Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""
         return self.analysis.cfg.definitions.get(operand) if isinstance(operand, Var) else None
 
     def span_of(self, operand: Operand) -> Span | None:
-        """Where a variable is bound."""
-        found = self.binder(operand)
+        """The place where a variable is bound."""
+        found = self.definition(operand)
         return None if found is None else found.span
 
 
-Generator: TypeAlias = Callable[[Scene, Instruction], Iterator[Site]]
-
-
 def name_of(operand: Operand) -> str:
-    """What to call an operand in a message."""
+    """The name of an operand in a message."""
     match operand:
         case Var(name=name) | FunctionRef(name=name):
             return name
@@ -128,7 +142,7 @@ def name_of(operand: Operand) -> str:
 
 
 def caller_name(instruction: Instruction | None) -> str:
-    """What is called by an instruction, quoted."""
+    """The name of what an instruction calls, quoted."""
     match instruction:
         case CallKernel(kernel=name) | CallTIR(kernel=name):
             return f"`{name}`"

@@ -7,21 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.analysis.region_maker import byte_count
-from symalloc.linter.sites.site import Scene, Site, shape_text
+from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, shape_text
 from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, CallTIR, Instruction, View
 from symalloc.size.expr import Expr
 
-__all__ = ["byte_counts", "divisor_site", "extents", "storages"]
 
-
-def storages(scene: Scene, storage: AllocStorage) -> Iterator[Site]:
+@instruction_sites("storage", AllocStorage)
+def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
     """The site of one storage."""
     if storage.size is not None:
         texts = {"storage": storage.var.name}
-        yield Site(kind="storage", instruction=storage, quantities={"size": storage.size}, texts=texts)
+        sizes = {"size": storage.size}
+        yield ConstraintSite(kind="storage", instruction=storage, quantities=sizes, texts=texts)
 
 
-def extents(scene: Scene, made: AllocTensor | AllocFresh | View | CallTIR) -> Iterator[Site]:
+@instruction_sites("extent", AllocTensor, AllocFresh, View, CallTIR)
+def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | CallTIR) -> Iterator[Site]:
     """One site for each extent of what is allocated or viewed; constants that are not negative are left
     out.
     """
@@ -29,40 +31,43 @@ def extents(scene: Scene, made: AllocTensor | AllocFresh | View | CallTIR) -> It
         for index, extent in enumerate(shape):
             if (extent.as_constant or 0) >= 0 and extent.as_constant is not None:
                 continue
-            yield Site(
+            yield ConstraintSite(
                 kind="extent",
                 instruction=made,
                 quantities={"extent": extent},
                 texts={"tensor": made.var.name, "index": str(index), "shape": shape_text(shape)},
-                once=extent,
+                dedup_key=extent,
             )
 
 
-def byte_counts(scene: Scene, made: AllocStorage | AllocTensor | AllocFresh | CallTIR) -> Iterator[Site]:
+@instruction_sites("byte-count", AllocStorage, AllocTensor, AllocFresh, CallTIR)
+def byte_counts(
+    context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh | CallTIR
+) -> Iterator[Site]:
     """The sizes and ends that TVM computes in 64 bits."""
     for what, nbytes in _sizes(made):
         if nbytes.as_constant is not None and 0 <= nbytes.as_constant < 2**63:
             continue
-        yield Site(
+        yield ConstraintSite(
             kind="byte-count",
             instruction=made,
             quantities={"nbytes": nbytes},
             texts={"what": what},
             sized=True,
-            once=(type(made), nbytes),
+            dedup_key=(type(made), nbytes),
         )
 
 
-def divisor_site(divisor: Expr, user: Site) -> Site:
+def divisor_site(divisor: Expr, user: ConstraintSite) -> ConstraintSite:
     """The site of a divisor in a quantity of the site `user`."""
     made = user.instruction
-    return Site(
+    return ConstraintSite(
         kind="divisor",
         instruction=made,
         span=user.span,
         quantities={"divisor": divisor},
         texts={"variable": made.var.name if made is not None else "the result"},
-        once=("divisor", divisor),
+        dedup_key=("divisor", divisor),
     )
 
 

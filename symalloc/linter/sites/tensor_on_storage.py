@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from symalloc.analysis.region_maker import byte_count
 from symalloc.analysis.regions import Region, RegionKind
-from symalloc.linter.sites.site import Scene, Site, places_of, shape_text
+from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    RelationSite,
+    Site,
+    places_of,
+    shape_text,
+)
 from symalloc.program.model import AllocStorage, AllocTensor
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, product, round_up
-
-__all__ = ["ALIGNMENT", "PAGE", "storages_of", "tensor_on_storage"]
 
 ALIGNMENT = constant(64)
 """Bytes that TVM's kernels expect a tensor's address to be a multiple of."""
@@ -21,16 +28,17 @@ PAGE = 4096
 """Bytes that TVM's allocators round a storage up to."""
 
 
-def storages_of(scene: Scene, alloc: AllocTensor) -> tuple[Region, ...]:
+def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
-    points_to = scene.points_to
+    points_to = context.points_to
     found = (points_to.regions[t.region].parent for t in points_to.targets_of(alloc.var))
     return tuple(points_to.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
 
 
-def tensor_on_storage(scene: Scene, alloc: AllocTensor) -> Iterator[Site]:
+@instruction_sites("tensor-on-storage", AllocTensor)
+def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[Site]:
     """The sites of one alloc_tensor."""
-    for storage in storages_of(scene, alloc):
+    for storage in storages_of(context, alloc):
         made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
         size = storage.nbytes if storage.kind is RegionKind.STORAGE else None
         quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
@@ -40,7 +48,6 @@ def tensor_on_storage(scene: Scene, alloc: AllocTensor) -> Iterator[Site]:
             quantities["nbytes"] = byte_count(alloc.shape, alloc.dtype)
         if size is not None:
             quantities["storage.size"] = size
-        difference = None if made is None or made.device == alloc.device else _difference(made, alloc)
         texts = {
             "tensor": alloc.var.name,
             "storage": storage.name,
@@ -51,23 +58,28 @@ def tensor_on_storage(scene: Scene, alloc: AllocTensor) -> Iterator[Site]:
         if made is not None:
             texts["storage.device"] = str(made.device)
             texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
-        yield Site(
+        yield ConstraintSite(
             kind="tensor-on-storage",
             instruction=alloc,
-            relation=None if difference is None else "placement-differs",
             quantities=quantities,
             unknown=f"the size of storage `{storage.name}` is not known here" if size is None else None,
-            texts={**texts, "difference": difference} if difference is not None else texts,
-            later=lambda prover, domain, q=quantities: _noticed(prover, domain, q),  # type: ignore[misc]
+            texts=texts,
+            lazy_texts=partial(_noticed, quantities),
             places=places_of(storage=made.span if made is not None else None),
         )
+        if made is not None and made.device != alloc.device:
+            difference = f"device {alloc.device} against device {made.device}"
+            yield RelationSite(
+                kind="tensor-on-storage",
+                instruction=alloc,
+                relation="placement-differs",
+                quantities=quantities,
+                texts={**texts, "difference": difference},
+                places=places_of(storage=made.span),
+            )
 
 
-def _difference(made: AllocStorage, alloc: AllocTensor) -> str:
-    return f"device {alloc.device} against device {made.device}"
-
-
-def _noticed(prover: Prover, domain: Domain, quantities: dict[str, Expr]) -> dict[str, str]:
+def _noticed(quantities: dict[str, Expr], prover: Prover, domain: Domain) -> dict[str, str]:
     """The smallest binding at which TVM's own check, against whole pages, fails; empty if none is hidden."""
     size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
     if size is None or nbytes is None:

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.analysis.facts import extents_of
-from symalloc.linter.sites.site import Scene, Site
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import FunctionContext, RelationSite, Site
 from symalloc.program.model import Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.size.expr import Expr
 
-__all__ = ["constructs", "symbols"]
 
-
-def symbols(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("symbol")
+def symbols(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The symbols of the function that nothing defines."""
-    for name, origin in scene.function.symbols.items():
+    for name, origin in context.function.symbols.items():
         if origin is Origin.UNDEFINED:
-            first = _first_use(scene, name)
-            found = scene.analysis.cfg.points[first].instruction if first is not None else None
-            span = found.span if found is not None and found.span is not None else scene.function.span
-            site = Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
+            first = _first_use(context, name)
+            found = context.analysis.cfg.points[first].instruction if first is not None else None
+            span = found.span if found is not None and found.span is not None else context.function.span
+            site = RelationSite(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
             yield first or 0, site
 
 
-def _first_use(scene: Scene, name: str) -> int | None:
-    """The first step that has `name` in an extent, a size or an offset."""
-    for index, step in enumerate(scene.analysis.cfg.points):
-        found = step.instruction
+def _first_use(context: FunctionContext, name: str) -> int | None:
+    """The first point that has `name` in an extent, a size or an offset."""
+    for index, point in enumerate(context.analysis.cfg.points):
+        found = point.instruction
         if found is not None and any(name in expr.symbols for expr in _expressions(found)):
             return index
     return None
@@ -44,19 +44,20 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
     yield from getattr(instruction, "shape", None) or ()
 
 
-def constructs(scene: Scene) -> Iterator[tuple[int, Site]]:
+@function_sites("construct")
+def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
-    for index, found in scene.analysis.cfg.instructions:
+    for index, found in context.analysis.cfg.instructions:
         if not isinstance(found, NotUnderstood):
             continue
-        if not any(isinstance(scene.binder(read), NotUnderstood) for read in found.reads):
+        if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
             yield (
                 index,
-                Site(
+                RelationSite(
                     kind="construct",
                     instruction=found,
                     relation="not-understood",
                     texts={"what": found.what},
-                    once=found.what,
+                    dedup_key=found.what,
                 ),
             )

@@ -6,19 +6,27 @@ from collections.abc import Iterator
 
 from symalloc.analysis.region_maker import byte_count
 from symalloc.analysis.regions import RegionKind
-from symalloc.linter.sites.site import Scene, Site, caller_name, name_of, places_of, shape_text
+from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    Site,
+    caller_name,
+    name_of,
+    places_of,
+    shape_text,
+)
 from symalloc.linter.sites.tensor_on_storage import ALIGNMENT
 from symalloc.program.model import CallOperator, Operand, View
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO, Expr, product
 
-__all__ = ["absolute_offset", "operator_reshapes", "reshapes", "views", "written_views"]
-
 _RESHAPES = frozenset({"relax.reshape"})
 
 
-def views(scene: Scene, view: View) -> Iterator[Site]:
+@instruction_sites("view", View)
+def views(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
     only read (is it no copy?).
     """
@@ -28,26 +36,27 @@ def views(scene: Scene, view: View) -> Iterator[Site]:
     quantities = {"alignment": ALIGNMENT}
     offset = ZERO if view.kind == "ensure_zero_offset" else view.offset
     nbytes = _bytes(view, source)
-    absolute = ZERO if view.var in scene.written_views else absolute_offset(scene, view)
+    absolute = ZERO if view.var in context.written_views else absolute_offset(context, view)
     known = {"offset": offset, "nbytes": nbytes, "source.nbytes": source.nbytes, "absolute_offset": absolute}
     quantities.update({name: value for name, value in known.items() if value is not None})
-    yield Site(
+    yield ConstraintSite(
         kind="view",
         instruction=view,
         quantities=quantities,
         unknown="the offset or the extents of the view are not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "kind": view.kind},
-        places=places_of(source=scene.span_of(view.source)),
+        places=places_of(source=context.span_of(view.source)),
     )
 
 
-def written_views(scene: Scene, view: View) -> Iterator[Site]:
+@instruction_sites("written-view", View)
+def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
-    writer = scene.written_views.get(view.var)
+    writer = context.written_views.get(view.var)
     if writer is None:
         return
-    absolute = absolute_offset(scene, view)
-    yield Site(
+    absolute = absolute_offset(context, view)
+    yield ConstraintSite(
         kind="written-view",
         instruction=view,
         quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
@@ -57,7 +66,7 @@ def written_views(scene: Scene, view: View) -> Iterator[Site]:
     )
 
 
-def absolute_offset(scene: Scene, view: View) -> Expr | None:
+def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
     """Bytes from the start of the root to where a handle that is folded into its pointer begins.
 
     Only ensure_zero_offset folds; what another view's offset is matters to no one before that.  Where a
@@ -65,32 +74,34 @@ def absolute_offset(scene: Scene, view: View) -> Expr | None:
     """
     if view.kind != "ensure_zero_offset":
         return ZERO
-    points_to = scene.points_to
+    points_to = context.points_to
     regions = [points_to.regions[target.region] for target in points_to.targets_of(view.source)]
     offsets = {region.offset if region.kind is RegionKind.VIEW else ZERO for region in regions}
     return offsets.pop() if len(offsets) == 1 else None
 
 
-def reshapes(scene: Scene, view: View) -> Iterator[Site]:
+@instruction_sites("reshape", View)
+def reshapes(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of a vm.builtin.reshape."""
     if view.kind == "reshape":
-        yield from _reshape(scene, view, view.source, view.shape)
+        yield from _reshape(context, view, view.source, view.shape)
 
 
-def operator_reshapes(scene: Scene, call: CallOperator) -> Iterator[Site]:
+@instruction_sites("reshape", CallOperator)
+def operator_reshapes(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
     """The site of a R.reshape that is not lowered yet."""
     target = tensor_type(call.var)
     if call.name in _RESHAPES and call.arguments and target is not None:
-        yield from _reshape(scene, call, call.arguments[0], target.shape)
+        yield from _reshape(context, call, call.arguments[0], target.shape)
 
 
 def _reshape(
-    scene: Scene, made: View | CallOperator, source: Operand, shape: tuple[Expr, ...] | None
+    context: FunctionContext, made: View | CallOperator, source: Operand, shape: tuple[Expr, ...] | None
 ) -> Iterator[Site]:
     kind = tensor_type(source)
     if kind is None or kind.shape is None or shape is None:
         return
-    yield Site(
+    yield ConstraintSite(
         kind="reshape",
         instruction=made,
         quantities={"numel": product(shape), "source.numel": product(kind.shape)},
@@ -100,7 +111,7 @@ def _reshape(
             "shape": shape_text(shape),
             "source.shape": shape_text(kind.shape),
         },
-        places=places_of(source=scene.span_of(source)),
+        places=places_of(source=context.span_of(source)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The user's script as fixes see it: the syntax tree, and spans of its nodes."""
+"""The script of a user, as fixes see it: the syntax tree, and spans of its nodes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from symalloc.program.span import Source, Span
 
-__all__ = ["Script", "parse_script"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class UserScript:
     """A Python source and its syntax tree; `lines` are those that the tree counts."""
 
     file: str
@@ -69,14 +67,14 @@ class Script:
         return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
 
 
-def parse_script(source: Source) -> Script | None:
+def parse_user_script(source: Source) -> UserScript | None:
     """The script in `source`; None where it is no Python."""
     try:
         tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     lines = tuple(source.text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return Script(file=source.file, lines=lines, tree=tree)
+    return UserScript(file=source.file, lines=lines, tree=tree)
 
 
 def _start(span: Span) -> tuple[int, int]:

@@ -27,7 +27,7 @@ def test_a_need_of_a_private_function_that_all_calls_meet_is_no_finding() -> Non
     program = program_of(caller(8).finish(), callee().finish(private=True))
     result = run(program, "SYM101", "SYM304")
     assert not result.diagnostics
-    assert result.counts.guarded == 1
+    assert result.summary.guarded == 1
 
 
 def test_a_call_that_does_not_meet_a_need_is_reported_and_so_is_the_need() -> None:

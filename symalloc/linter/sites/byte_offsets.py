@@ -1,4 +1,4 @@
-"""Sites of kind `handed-over`: tensors at a byte offset, handed to what may not look at it.
+"""Sites of kind `ignored-offset`: tensors at a byte offset, handed to what may ignore it.
 
 A packed function gets the pointer and the byte offset apart, and the machine's own test of a condition, the
 reading of a shape from a tensor and TVM's sorting functions use the pointer alone.  A Relax function is
@@ -18,7 +18,8 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees, leaves_of
 from symalloc.analysis.sets import NO_REGIONS
 from symalloc.analysis.summary import align
-from symalloc.linter.sites.site import Scene, Site, caller_name, name_of
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name, name_of
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.model import (
     CallFunction,
@@ -34,59 +35,58 @@ from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import Type
 from symalloc.size.expr import ZERO, Expr
 
-__all__ = ["Heedless", "handed_over", "heedless_leaves"]
-
-Heedless = Mapping[str, frozenset[int]]
+StrictLeaves = Mapping[str, frozenset[int]]
 """By function, the leaves of its parameters whose byte offset something in it ignores or refuses."""
 
 _NONE: frozenset[int] = frozenset()
 
 
-def handed_over(scene: Scene) -> Iterator[tuple[int, Site]]:
-    """Each tensor that may begin behind byte 0 where that may be overlooked, with the step."""
-    for index, step in enumerate(scene.analysis.cfg.points):
-        for operand, offset, doubt in _given(scene, step):
+@function_sites("ignored-offset")
+def ignored_offsets(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each tensor that may begin behind byte 0 where that may be overlooked, with the point."""
+    for index, point in enumerate(context.analysis.cfg.points):
+        for operand, offset, uncertainty in _given(context, point):
             if offset.terms:
-                yield index, _site(step, operand, offset, doubt)
+                yield index, _site(point, operand, offset, uncertainty)
 
 
-def heedless_leaves(program: Program, analysis: FunctionAnalysis, known: Heedless) -> frozenset[int]:
+def strict_leaves(program: Program, analysis: FunctionAnalysis, known: StrictLeaves) -> frozenset[int]:
     """The leaves of the parameters of one function; `known` holds those of its callees."""
     points_to = analysis.points_to
     given = reduce(or_, (leaf.must for leaf in points_to.parameters), NO_REGIONS)
     found = NO_REGIONS
-    for step in analysis.cfg.points:
-        for cell in _unheeded(program, points_to, step, known):
+    for point in analysis.cfg.points:
+        for cell in _strict_arguments(program, points_to, point, known):
             here = points_to.resolve(cell.must) & given
             if here and ZERO in points_to.offsets_of(cell):
                 found |= here
     return frozenset(i for i, leaf in enumerate(points_to.parameters) if leaf.must & found)
 
 
-def _given(scene: Scene, step: ProgramPoint) -> Iterator[tuple[Operand, Expr, str | None]]:
-    """The tensors whose byte offsets a step may overlook: operand, offset, why it may be no fault."""
-    points_to, instruction = scene.points_to, step.instruction
+def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[Operand, Expr, str | None]]:
+    """The tensors whose byte offsets a point may overlook: operand, offset, why it may be no fault."""
+    points_to, instruction = context.points_to, point.instruction
     match instruction:
-        case If(test=test) if step.kind is PointKind.BRANCH:
+        case If(test=test) if point.kind is PointKind.BRANCH:
             yield from ((test, offset, None) for offset in points_to.offsets(test))
         case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset != "respected":
             ignored = packed_function(name).byte_offset == "ignored"
-            doubt = None if ignored else f"`{name}` may add the offset to the pointer"
+            uncertainty = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
-                yield from ((argument, offset, doubt) for offset in points_to.offsets(argument))
+                yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))
         case CallFunction(name=name, arguments=arguments):
-            wanted = scene.heedless.get(name, _NONE)
-            for argument, leaf, cell in _leaves(scene.program, points_to, instruction):
+            wanted = context.strict_leaves.get(name, _NONE)
+            for argument, leaf, cell in _leaves(context.program, points_to, instruction):
                 if leaf in wanted:
                     yield from ((argument, offset, None) for offset in points_to.offsets_of(cell))
 
 
-def _unheeded(
-    program: Program, points_to: PointsTo, step: ProgramPoint, known: Heedless
+def _strict_arguments(
+    program: Program, points_to: PointsTo, point: ProgramPoint, known: StrictLeaves
 ) -> Iterator[Pointees]:
-    """The tensors that a step hands to what ignores or refuses a byte offset."""
-    match step.instruction:
-        case If(test=test) if step.kind is PointKind.BRANCH:
+    """The tensors that a point hands to what ignores or refuses a byte offset."""
+    match point.instruction:
+        case If(test=test) if point.kind is PointKind.BRANCH:
             yield from leaves_of(points_to.value_of(test))
         case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset == "ignored":
             for argument in arguments:
@@ -120,12 +120,12 @@ def _leaves(
             leaf += 1
 
 
-def _site(step: ProgramPoint, operand: Operand, offset: Expr, doubt: str | None) -> Site:
-    receiver = "the test of an If" if step.kind is PointKind.BRANCH else caller_name(step.instruction)
-    return Site(
-        kind="handed-over",
-        instruction=step.instruction,
+def _site(point: ProgramPoint, operand: Operand, offset: Expr, uncertainty: str | None) -> Site:
+    receiver = "the test of an If" if point.kind is PointKind.BRANCH else caller_name(point.instruction)
+    return ConstraintSite(
+        kind="ignored-offset",
+        instruction=point.instruction,
         quantities={"offset": offset},
         texts={"tensor": name_of(operand), "receiver": receiver},
-        doubt=doubt,
+        uncertainty=uncertainty,
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.linter.suppress import Suppression, apply_suppressions, find_suppressions
+from symalloc.linter.suppressions import Suppression, apply_suppressions, find_suppressions
 from symalloc.program.span import Source, Span
 
 FILE = "model.py"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from symalloc.linter.deduplicator import Deduplicator
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.linter.repeats import Repeats
 from symalloc.program.span import Source, Span
 
 SPAN = Span(file="m.py", line=2, column=5, end_line=2, end_column=9)
@@ -26,8 +26,8 @@ def finding(message: str, **fields: object) -> Diagnostic:
 
 
 def stages(*found: list[Diagnostic], sources: dict[str, Source] = FILE) -> list[list[str]]:
-    repeats = Repeats()
-    return [[d.message for d in repeats.fresh(diagnostics, sources)] for diagnostics in found]
+    deduplicator = Deduplicator()
+    return [[d.message for d in deduplicator.fresh(diagnostics, sources)] for diagnostics in found]
 
 
 def test_a_renamed_operand_makes_no_new_finding() -> None:

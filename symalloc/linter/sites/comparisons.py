@@ -1,4 +1,7 @@
-"""Sites of kind `call-argument`: what a PrimFunc's buffers declare, against what a call brings."""
+"""Sites of kinds `call-argument` and `match-cast`: what the program itself compares when it runs.
+
+A call of a PrimFunc compares what it brings with what the buffers declare, R.match_cast compares extents.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from symalloc.analysis.argument_binding import arguments_of, comparisons
-from symalloc.linter.sites.site import Scene, Site, name_of
-from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, Operand
+from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, name_of
+from symalloc.program.casts import read_cast
+from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, MatchCast, Operand
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.size.condition import eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod
 
-__all__ = ["call_arguments"]
 
-
-def call_arguments(scene: Scene, call: CallKernel | CallTIR) -> Iterator[Site]:
+@instruction_sites("call-argument", CallKernel, CallTIR)
+def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
     """The sites of one call of a PrimFunc: number of arguments, dtype, number of dimensions, extents,
     byte offset.
     """
-    kernel = scene.program.kernels.get(call.kernel)
+    kernel = context.program.kernels.get(call.kernel)
     if kernel is None:
         return
     arguments = arguments_of(call)
@@ -34,7 +38,7 @@ def call_arguments(scene: Scene, call: CallKernel | CallTIR) -> Iterator[Site]:
     for position, argument in enumerate(arguments):
         parameter = kernel.parameters[position]
         if isinstance(parameter, KernelBuffer):
-            yield from _properties(scene, call, parameter, argument)
+            yield from _properties(context, call, parameter, argument)
     for found in comparisons(kernel, arguments):
         if found.actual == found.expected and found.actual.symbols:
             continue
@@ -43,8 +47,22 @@ def call_arguments(scene: Scene, call: CallKernel | CallTIR) -> Iterator[Site]:
         yield _site(call, _name(call, argument), buffer.name, what, found.actual, found.expected)
 
 
+@instruction_sites("match-cast", MatchCast)
+def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
+    """The sites of one cast; extents that bind a symbol are compared with nothing."""
+    reading = read_cast(cast)
+    for index, source, target in reading.compared:
+        yield ConstraintSite(
+            kind="match-cast",
+            instruction=cast,
+            quantities={"source.extent": source, "extent": target},
+            texts={"value": cast.var.name, "source": name_of(cast.source), "index": str(index)},
+            checked=None if index in reading.unchecked else eq(source, target),
+        )
+
+
 def _properties(
-    scene: Scene, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
 ) -> Iterator[Site]:
     """What must be equal whatever the shapes are."""
     kind = tensor_type(argument)
@@ -60,14 +78,14 @@ def _properties(
         yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
     if buffer.dtype is None:
         return
-    for offset in dict.fromkeys(scene.points_to.offsets(argument)):
+    for offset in dict.fromkeys(context.points_to.offsets(argument)):
         if not offset.terms:
             continue
         if buffer.offset_factor is None:
             yield _site(call, name, buffer.name, "byte offset", offset, ZERO)
         else:
-            step = buffer.offset_factor * buffer.dtype.itemsize
-            yield _site(call, name, buffer.name, f"byte offset modulo {step}", mod(offset, step), ZERO)
+            point = buffer.offset_factor * buffer.dtype.itemsize
+            yield _site(call, name, buffer.name, f"byte offset modulo {point}", mod(offset, point), ZERO)
 
 
 def _site(
@@ -78,10 +96,10 @@ def _site(
     actual: Expr,
     expected: Expr,
     texts: dict[str, str] | None = None,
-) -> Site:
+) -> ConstraintSite:
     named = {"kernel": call.kernel, "parameter": parameter, "argument": argument, "property": what}
     named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
-    return Site(
+    return ConstraintSite(
         kind="call-argument",
         instruction=call,
         quantities={"actual": actual, "expected": expected},

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
 from symalloc.program.span import Span
 
-__all__ = ["Rewrite", "apply_edits", "improves", "rewrite"]
-
 MAX_ROUNDS = 20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-Relint = Callable[[str], Sequence[Diagnostic]]
+RelintText = Callable[[str], Sequence[Diagnostic]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """What fixes make of one file; `fixes` counts them."""
+    """One file before and after fixes; `fixes` counts them."""
 
     file: str
     before: str
@@ -48,7 +46,7 @@ def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
 
 
 def rewrite(
-    file: str, text: str, diagnostics: Sequence[Diagnostic], relint: Relint, *, unsafe: bool
+    file: str, text: str, diagnostics: Sequence[Diagnostic], relint: RelintText, *, unsafe: bool
 ) -> Rewrite:
     """Fix `text` until nothing more can be fixed: in each round the fixes that do not touch each other.
 
@@ -86,7 +84,7 @@ def improves(
 
 
 def _round(
-    text: str, diagnostics: Sequence[Diagnostic], fixes: Sequence[Fix], relint: Relint
+    text: str, diagnostics: Sequence[Diagnostic], fixes: Sequence[Fix], relint: RelintText
 ) -> tuple[str, Sequence[Diagnostic]] | None:
     """The text and findings after `fixes`; None where there are none or they do no good."""
     if not fixes:

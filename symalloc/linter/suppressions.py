@@ -1,4 +1,4 @@
-"""Suppression comments in the user's source.
+"""Suppression comments in the user's source: they allow findings, and are findings where they allow nothing.
 
     alloc = R.memory.alloc_tensor(...)  # symalloc: allow(SYM101) -- m is at most 4 in this product
     # symalloc: allow(tensor-exceeds-storage, SYM203)
@@ -17,11 +17,13 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from symalloc.linter.diagnostic import Diagnostic
+from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
+from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
-
-__all__ = ["Suppression", "apply_suppressions", "find_suppressions"]
+from symalloc.rulebook.book import Rulebook
+from symalloc.rulebook.error import RuleError
 
 _COMMENT = re.compile(
     r"#\s*symalloc\s*:\s*(?P<verb>[\w-]*)\s*(?:\((?P<keys>[^()]*)\))?(?P<rest>.*)", re.DOTALL
@@ -68,7 +70,7 @@ def find_suppressions(source: Source) -> tuple[Suppression, ...]:
         tree = ast.parse(source.text)
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
         return ()
-    return tuple(_Finder(source.file, tokens, tree).find())
+    return tuple(_SuppressionReader(source.file, tokens, tree).find())
 
 
 def apply_suppressions(
@@ -89,7 +91,7 @@ def apply_suppressions(
 
 
 @dataclass(frozen=True, slots=True)
-class _Statement:
+class _LogicalLine:
     """A logical line: its first and last physical line."""
 
     first: int
@@ -97,7 +99,7 @@ class _Statement:
     is_decorator: bool
 
 
-class _Finder:
+class _SuppressionReader:
     def __init__(self, file: str, tokens: Sequence[tokenize.TokenInfo], tree: ast.Module) -> None:
         self.file, self.tokens = file, tokens
         self.statements = list(_statements(tokens))
@@ -164,12 +166,100 @@ def _problem(match: re.Match[str]) -> str | None:
     return None
 
 
-def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Statement]:
+def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_LogicalLine]:
     silent = (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     first: tokenize.TokenInfo | None = None
     for token in tokens:
         if token.type == tokenize.NEWLINE and first is not None:
-            yield _Statement(first.start[0], token.end[0], first.string == "@")
+            yield _LogicalLine(first.start[0], token.end[0], first.string == "@")
             first = None
         elif first is None and token.type not in silent:
             first = token
+
+
+UNUSED_SUPPRESSION = "SYM901"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressions:
+    """Applies the comments of files, given the rules that are `known` and those `active` in this run.
+
+    `report_unused`: whether a comment that allowed nothing is a finding.  One that names no rule always is.
+    """
+
+    known: Rulebook
+    active: Rulebook
+    report_unused: bool
+
+    def apply(self, diagnostics: Sequence[Diagnostic], file: str, source: Source | None) -> list[Diagnostic]:
+        """The findings of `file` that its comments leave, and those about the comments."""
+        suppressions = find_suppressions(source) if source and source.origin is None else ()
+        meant = {s: self._meaning(s) for s in suppressions}
+        kept, unused = apply_suppressions(diagnostics, [(s, ids) for s, ids in meant.items() if ids])
+        active = {rule.id for rule in self.active.rules}
+        if UNUSED_SUPPRESSION not in active:
+            return kept
+        wrong = [self._diagnostic(s, file, self._problem(s)) for s, ids in meant.items() if not ids]
+        if not self.report_unused:
+            return kept + wrong
+        for one in unused:
+            if meant[one] <= active:
+                others = [s.key for s in suppressions if s.comment == one.comment and s is not one]
+                fix = partial(remove_suppression, one, others)
+                wrong.append(replace(self._diagnostic(one, file), candidates=(fix,)))
+        return kept + wrong
+
+    def _meaning(self, suppression: Suppression) -> frozenset[str]:
+        """The ids that the comment names; none where it is wrong."""
+        if suppression.problem:
+            return frozenset()
+        try:
+            return self.known.ids(suppression.key)
+        except RuleError:
+            return frozenset()
+
+    def _problem(self, suppression: Suppression) -> str:
+        """The fault of a comment that names no rule."""
+        if suppression.problem:
+            return suppression.problem
+        try:
+            self.known.get(suppression.key)
+        except RuleError as error:
+            return str(error)
+        return f"`{suppression.key}` means no rule"
+
+    def _diagnostic(self, suppression: Suppression, file: str, problem: str | None = None) -> Diagnostic:
+        rule = self.known.get(UNUSED_SUPPRESSION)
+        unused = rule.render_message({"rule": suppression.key})
+        return Diagnostic(
+            rule=rule.id,
+            name=rule.name,
+            severity=Severity(rule.severity),
+            verdict=None,
+            message=f"suppression without effect: {problem}" if problem else unused,
+            file=file,
+            span=suppression.span,
+            label=rule.label,
+            help=None if problem else rule.render_help({}),
+        )
+
+
+def remove_suppression(unused: Suppression, others: Sequence[str], script: UserScript) -> Fix:
+    """Delete the rule from a comment that allows `others` as well; with the last rule the comment."""
+    line = script.lines[unused.comment.line - 1]
+    edit = _without_key(line, unused.comment, others) if others else _without_comment(line, unused.comment)
+    return Fix(title=f"remove `{unused.key}` from the comment", edits=(edit,), safe=True)
+
+
+def _without_key(line: str, comment: Span, others: Sequence[str]) -> TextEdit:
+    start, end = line.index("(", comment.column), line.index(")", comment.column)
+    span = replace(comment, column=start + 2, end_column=end + 1)
+    return TextEdit(span=span, text=", ".join(others))
+
+
+def _without_comment(line: str, comment: Span) -> TextEdit:
+    """Delete the white space in front, too, and the line where nothing else stands on it."""
+    code = line[: comment.column - 1].rstrip()
+    if code:
+        return TextEdit(span=replace(comment, column=len(code) + 1), text="")
+    return TextEdit(span=replace(comment, column=1, end_line=comment.line + 1, end_column=1), text="")

@@ -1,5 +1,6 @@
-"""Findings that a later stage of a module repeats: passes rename variables and rewrite instructions, and a
-fault that was there before is not theirs.
+"""Findings that a later stage of a module repeats.
+
+Passes rename variables and rewrite instructions, and a fault that was there before is not theirs.
 """
 
 from __future__ import annotations
@@ -10,18 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.program.span import Source
 
-__all__ = ["Repeats"]
 
-
-class Repeats:
-    """The findings of the stages so far."""
+class Deduplicator:
+    """Tells the new findings of a stage from those that earlier stages had."""
 
     def __init__(self) -> None:
         self._seen: set[object] = set()
         self._constraints: Counter[object] = Counter()
 
     def fresh(self, diagnostics: Sequence[Diagnostic], sources: Mapping[str, Source]) -> list[Diagnostic]:
-        """Those of the next stage that none before had.
+        """The findings of the next stage that none before had.
 
         One is a repetition where rule, module and function are the same, and the message is, or the place in
         the user's file, or the constraint and the variable that is bound; and where all of these but the
@@ -46,7 +45,7 @@ class Repeats:
 
 
 def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> Iterable[object]:
-    """What names it: a key of one finding that another has makes the two the same."""
+    """The dedup keys of a finding: two findings that share one are the same."""
     common = (diagnostic.rule, diagnostic.module, diagnostic.function)
     yield (*common, "message", diagnostic.message)
     span = diagnostic.span

@@ -1,0 +1,163 @@
+"""Sites of kind `call`: what a function needs of its arguments, asked at each of its calls.
+
+A finding of a function that depends on the shapes of its parameters alone becomes an obligation of its
+callers, and so on upwards.  Where all calls of a private function meet it, the function's own finding is
+taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from symalloc.analysis.argument_binding import bind_function
+from symalloc.linter.finding import Finding
+from symalloc.linter.function_check import FunctionCheck
+from symalloc.linter.sites.site import RelationSite
+from symalloc.program.casts import extent_pairs
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.model import CallFunction, Program
+from symalloc.program.operands import function_references, operands_of
+from symalloc.prover.verdict import Verdict
+from symalloc.size.condition import Condition, disjunction, negate
+from symalloc.size.expr import Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallObligation:
+    """A condition over symbols of a callee's parameters that rules `finding` out."""
+
+    finding: Finding
+    condition: Condition
+
+
+@dataclass(slots=True)
+class _Callee:
+    """A checked function: its obligations, and by finding the answers of its calls: None where a call meets
+    it, or else the finding there.
+    """
+
+    obligations: list[CallObligation]
+    answers: dict[Finding, list[Finding | None]] = field(default_factory=dict)
+
+
+class CallChecks:
+    """Follows calls from checked functions into callees checked before them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._callees: dict[str, _Callee] = {}
+        self._open: set[str] = set()  # functions with calls that are not known
+
+    def enter(self, one: FunctionCheck) -> None:
+        """Take in a checked function; add to its findings those of its calls."""
+        cfg = one.context.analysis.cfg
+        self._open |= _functions_as_values(cfg)
+        for point, instruction in cfg.instructions:
+            if isinstance(instruction, CallFunction):
+                self._call(one, instruction, point)
+        self._callees[one.context.function.name] = _Callee(_obligations(one))
+
+    def _call(self, one: FunctionCheck, call: CallFunction, point: int) -> None:
+        callee = self._callees.get(call.name)
+        if callee is None:
+            self._open.add(call.name)  # recursion: its needs were not known when this call was checked
+            return
+        bound = bind_function(self.program.functions[call.name], call.arguments)
+        for obligation in callee.obligations:
+            answers = callee.answers.setdefault(obligation.finding, [])
+            answers.append(_answer(one, call, point, obligation, bound))
+
+    def discharged(self) -> frozenset[Finding]:
+        """The findings of private functions that all calls rule out."""
+        known: dict[Finding, bool] = {}
+        for name in reversed(self._callees):  # callers first
+            function = self.program.functions[name]
+            for finding, answers in self._callees[name].answers.items():
+                met = all(answer is None or known.get(answer, False) for answer in answers)
+                known[finding] = function.private and name not in self._open and met
+        return frozenset(finding for finding, met in known.items() if met)
+
+
+def _functions_as_values(cfg: ControlFlowGraph) -> set[str]:
+    """The functions that are used other than by calling them: who calls these is not known."""
+    found: set[str] = set()
+    for point in cfg.points:
+        if point.instruction is not None:
+            found.update(function_references(operands_of(point.instruction)))
+        if point.operand is not None:
+            found.update(function_references((point.operand,)))
+    return found
+
+
+def _obligations(one: FunctionCheck) -> list[CallObligation]:
+    """What the function needs of the shapes of its parameters."""
+    given = {
+        name
+        for param in one.context.function.params
+        for _, extent in extent_pairs(param.type, param.type)
+        for name in (extent.as_symbol,)
+        if name is not None
+    }
+    found = []
+    for finding in one.findings:
+        if finding.verdict is not Verdict.RUNTIME_CHECK or finding.guarded or finding.site.uncertainty:
+            continue
+        condition = _needed(finding)
+        if condition is not None and condition.symbols <= given:
+            found.append(CallObligation(finding=finding, condition=condition))
+    return found
+
+
+def _needed(finding: Finding) -> Condition | None:
+    """The condition that rules a finding out: its constraint, or that its place is not reached."""
+    if finding.constraint is None or finding.facts is None:
+        return None
+    wanted = finding.precondition or finding.constraint
+    facts = (*finding.facts.guards, *finding.facts.calls)
+    return disjunction([*(negate(fact) for fact in facts if fact.symbols & wanted.symbols), wanted])
+
+
+def _answer(
+    one: FunctionCheck, call: CallFunction, point: int, obligation: CallObligation, bound: Mapping[str, Expr]
+) -> Finding | None:
+    """None where the call meets the obligation; otherwise the finding, which the caller then keeps."""
+    cause, condition = obligation.finding, obligation.condition
+    if not condition.symbols <= bound.keys():
+        return cause
+    known, facts = one.context.facts.definitions, one.context.facts.before[point]
+    constraint = condition.substitute(bound).substitute(known)
+    needed = (d for d in cause.divisors if d.symbols <= bound.keys())
+    divisors = tuple(divisor.substitute(bound).substitute(known) for divisor in needed)
+    proof = one.prover.decide(constraint, facts, sized=cause.sized, divisors=divisors)
+    if proof.holds:
+        one.summary.count(proof)
+        return None
+    proof, only_empty = one.prover.explain(constraint, proof)
+    one.summary.count(proof)
+    site = RelationSite(
+        kind="call",
+        instruction=call,
+        relation="callee-precondition-fails",
+        texts={"callee": call.name, "condition": str(condition), "rule": cause.rule.name},
+        dedup_key=(point, constraint),
+    )
+    findings = [
+        one.finding(
+            rule,
+            site,
+            point,
+            facts=facts,
+            constraint=constraint,
+            proof=proof,
+            only_empty=only_empty,
+            sized=cause.sized,
+            cause=cause,
+            divisors=divisors,
+        )
+        for rule in one.rulebook.by_site("call")
+        if rule.relation == site.relation
+    ]
+    for finding in findings:
+        one.keep(finding)
+    return findings[0] if findings else cause

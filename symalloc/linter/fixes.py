@@ -1,0 +1,203 @@
+"""Fixes: made from a finding, tried on a copy of the text, linted again, and only then offered."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from symalloc.linter.diagnostic import Diagnostic, Fix, FixCandidate, TextEdit
+from symalloc.linter.finding import Finding
+from symalloc.linter.function_prover import FunctionProver
+from symalloc.linter.rewriting import apply_edits, improves
+from symalloc.linter.sites.site import FunctionContext
+from symalloc.linter.sites.tensor_on_storage import storages_of
+from symalloc.linter.user_script import UserScript, parse_user_script
+from symalloc.program.model import Alias, AllocStorage, AllocTensor, Kill
+from symalloc.program.span import Source, Span
+from symalloc.size.choice import maximum
+from symalloc.size.condition import le
+from symalloc.size.expr import Expr, ceildiv, product
+from symalloc.size.notation import TVMSCRIPT
+
+Change = tuple[str, str]  # a file, and what it would hold
+Relint = Callable[[Sequence[Change]], Sequence[Sequence[Diagnostic]]]
+MAX_CANDIDATES = 64  # per file: each is read and linted again
+
+
+# -- trying ------------------------------------------------------------------------------------------------
+
+
+def tried_fixes(
+    found: Iterable[tuple[Source, Sequence[Diagnostic]]], relint: Relint
+) -> dict[int, tuple[Fix, ...]]:
+    """The fixes after which a finding is gone and nothing new has come, by the `id` of its diagnostic.
+
+    `found` are the findings of files, each with the text of the file; `relint` gives the findings in each of
+    some texts, each taken as the contents of a file.  Each text is linted once.
+    """
+    tries = [
+        (diagnostic, fix, diagnostics, (source.file, apply_edits(source.text, fix.edits)))
+        for source, diagnostics in found
+        for diagnostic, fix in islice(_fixes(source, diagnostics), MAX_CANDIDATES)
+    ]
+    changes = list(dict.fromkeys(change for *_, change in tries))
+    after = dict(zip(changes, relint(changes), strict=True)) if changes else {}
+    good: dict[int, tuple[Fix, ...]] = {}
+    for diagnostic, fix, before, change in tries:
+        if improves(before, after[change], diagnostic):
+            outcome = "always valid" if diagnostic.verdict else "gone"
+            good[id(diagnostic)] = (*good.get(id(diagnostic), ()), replace(fix, outcome=outcome))
+    return good
+
+
+def _fixes(source: Source, diagnostics: Sequence[Diagnostic]) -> Iterable[tuple[Diagnostic, Fix]]:
+    script = parse_user_script(source) if any(d.candidates for d in diagnostics) else None
+    if script is None:
+        return
+    for diagnostic in diagnostics:
+        if diagnostic.span is not None and diagnostic.span.file == script.file:
+            for candidate in diagnostic.candidates:
+                fix = candidate(script)
+                if fix is not None:
+                    yield diagnostic, fix
+
+
+# -- making ------------------------------------------------------------------------------------------------
+
+
+def fix_candidates(finding: Finding, prover: FunctionProver) -> tuple[FixCandidate, ...]:
+    """The fixes that the finding's rule names, to be made in a script."""
+    wanted = (FIXERS[name] for name in finding.rule.fixes if name in FIXERS)
+    return tuple(partial(fixer, finding, prover) for fixer in wanted)
+
+
+def _remove_kill(finding: Finding, _: FunctionProver, script: UserScript) -> Fix | None:
+    """Delete the line of a kill whose variable is dead already."""
+    span = finding.site.where
+    statement = script.statement_at(span) if span else None
+    if statement is None or not isinstance(finding.site.instruction, Kill):
+        return None
+    if not script.stands_alone(statement):
+        return None
+    last = statement.end_lineno or statement.lineno
+    lines = Span(file=script.file, line=statement.lineno, column=1, end_line=last + 1, end_column=1)
+    return Fix(title="remove the second kill", edits=(TextEdit(span=lines, text=""),), safe=True)
+
+
+def _insert_assertion(finding: Finding, _: FunctionProver, script: UserScript) -> Fix | None:
+    """Insert `R.assert_op(…)` on a line of its own.  Not safe: inputs that got away with it are stopped.
+
+    R.assert_op is lowered by LegalizeOps, which every script goes through; it is not allowed in dataflow
+    blocks and pure functions (the changed script does not read there, and the fix is not offered).
+    """
+    span, condition = finding.site.where, finding.precondition
+    if span is None or condition is None:
+        return None
+    statement, call = script.statement_at(span), script.call_at(span)
+    if statement is None or call is None or not script.stands_alone(statement):
+        return None
+    names = sorted(condition.symbols)
+    message = f"need {condition}, got {', '.join(f'{name}={{}}' for name in names)}"
+    assertion = (
+        f'{_dialect(call)}.assert_op({condition.text(TVMSCRIPT)}, [{", ".join(names)}], format="{message}")'
+    )
+    edit = TextEdit(
+        span=script.line_start(statement.lineno), text=f"{script.indent(statement.lineno)}{assertion}\n"
+    )
+    return Fix(title=f"check it: {assertion}", edits=(edit,), safe=False)
+
+
+def _dialect(call: ast.Call) -> str:
+    """The name under which the script knows the Relax dialect: the first of `R.memory.alloc_tensor`."""
+    node: ast.expr = call.func
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else "R"
+
+
+def _grow_storage(finding: Finding, prover: FunctionProver, script: UserScript) -> Fix | None:
+    """Write the size of a storage anew: the largest end of a tensor placed on it.
+
+    None where some tensor's end is unknown, something else gets hold of the storage (it might count on its
+    size), or the size is not written as a shape in the call that reserves it.
+    """
+    tensor, context = finding.site.instruction, finding.context
+    storage = _only_storage(context, tensor) if isinstance(tensor, AllocTensor) else None
+    if storage is None or storage.span is None or not _holds_only_tensors(context, storage):
+        return None
+    call = script.call_at(storage.span)
+    shape = _shape_argument(call) if call else None
+    instructions = (instruction for _, instruction in context.analysis.cfg.instructions)
+    tensors = [i for i in instructions if isinstance(i, AllocTensor) and _lies_on(context, i, storage)]
+    needed = _largest_end(tensors, prover)
+    if shape is None or needed is None:
+        return None
+    size = needed if storage.dialect == "memory" else _in_elements(storage, needed)
+    text = f"{ast.unparse(shape.func)}([{size.text(TVMSCRIPT)}])"
+    edit = TextEdit(span=script.span(shape), text=text)
+    return Fix(title=f"{_reason(tensors, storage)}: {text}", edits=(edit,), safe=True)
+
+
+def _only_storage(context: FunctionContext, tensor: AllocTensor) -> AllocStorage | None:
+    found = [region.instruction for region in storages_of(context, tensor)]
+    return found[0] if len(found) == 1 and isinstance(found[0], AllocStorage) else None
+
+
+def _lies_on(context: FunctionContext, tensor: AllocTensor, storage: AllocStorage) -> bool:
+    return any(region.instruction is storage for region in storages_of(context, tensor))
+
+
+def _holds_only_tensors(context: FunctionContext, storage: AllocStorage) -> bool:
+    """Whether nothing but tensors, other names and kills uses the storage."""
+    whole = context.points_to.regions_of(storage.var)
+    return all(
+        isinstance(point.instruction, AllocTensor | Alias | Kill)
+        for point in context.analysis.cfg.points
+        for variable in point.uses
+        if context.points_to.regions_of(variable) & whole
+    )
+
+
+def _shape_argument(call: ast.Call) -> ast.Call | None:
+    """The `R.shape([…])` that a storage's size is given as."""
+    given = [call.args[0]] if call.args else [k.value for k in call.keywords if k.arg in ("size", "shape")]
+    match given:
+        case [ast.Call(func=ast.Attribute(attr="shape"), args=[ast.List()]) as shape]:
+            return shape
+    return None
+
+
+def _largest_end(tensors: Sequence[AllocTensor], prover: FunctionProver) -> Expr | None:
+    """The largest end in bytes, without those that another is proved to reach; None where one is unknown."""
+    ends: list[Expr] = []
+    for tensor in tensors:
+        if tensor.shape is None:
+            return None
+        end = tensor.offset + product(tensor.shape) * tensor.dtype.itemsize
+        if not any(prover.always(le(end, other)) for other in ends):
+            ends = [*(other for other in ends if not prover.always(le(other, end))), end]
+    return maximum(*ends) if ends else None
+
+
+def _in_elements(storage: AllocStorage, size: Expr) -> Expr:
+    """R.vm.alloc_storage counts elements of its dtype."""
+    return ceildiv(size, storage.dtype.itemsize) if storage.dtype else size
+
+
+def _reason(tensors: Sequence[AllocTensor], storage: AllocStorage) -> str:
+    counted = {name for t in tensors for extent in t.shape or () for name in extent.symbols}
+    if storage.dialect == "memory" and counted and any(t.dtype.itemsize > 1 for t in tensors):
+        names = ", ".join(sorted(counted))
+        return f"storage is in bytes, {names} count{'s' * (len(counted) == 1)} elements"
+    return "reserve what its tensors need"
+
+
+# the names that rules give them; `remove-suppression` belongs to comments, and so to suppressions.py
+FIXERS: Mapping[str, Callable[[Finding, FunctionProver, UserScript], Fix | None]] = {
+    "grow-storage": _grow_storage,
+    "insert-assertion": _insert_assertion,
+    "remove-kill": _remove_kill,
+}

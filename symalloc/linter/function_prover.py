@@ -1,0 +1,177 @@
+"""Proves the constraints of one function: over which points each is asked, and what is known there.
+
+A verdict is sought with as few facts as possible: first what holds on entry, then what asserts, casts and
+tests say, then what kernels check.  So a definite verdict does not hang on a check that is itself at fault,
+and the report can say which constraints hold only thanks to a check at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from symalloc.analysis.facts import Facts, FunctionFacts
+from symalloc.program.model import Function, Origin, Var
+from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.condition import FALSE, Condition, ge, le
+from symalloc.size.expr import Expr, symbol
+
+LARGEST_EXTENT = 2**22
+"""The largest value of a symbol where inputs are taken to be ordinary."""
+LARGEST_INPUT = 2**32
+"""Bytes of the largest parameter tensor where inputs are taken to be ordinary."""
+_BY_SIGHT = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="constant")
+
+
+class FunctionDomains:
+    """Makes the domains of one function, each once: the prover remembers by domain.
+
+    A symbol that is an extent is at least 0, a scalar is any int64.  Assumptions about symbols that the
+    function does not have are left out.  A `sized` domain holds ordinary inputs only: no extent of 0 (an
+    empty parameter limits no other extent), no symbol above `LARGEST_EXTENT`, no parameter above
+    `LARGEST_INPUT` bytes.  `bounds` are the declared bounds by symbol, which no domain takes for granted.
+    """
+
+    def __init__(self, function: Function, facts: FunctionFacts, assume: Sequence[Condition]) -> None:
+        scalars = (name for name, origin in function.symbols.items() if origin is Origin.SCALAR)
+        lower = dict.fromkeys(scalars, INT64_MIN)
+        known = function.symbols.keys()
+        given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
+        self.entry = Domain(lower=lower, assumptions=(*given, *facts.entry))
+        self.bounds = _declared_bounds(function)
+        self._sized = self._ordinary(function)
+        self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...]], Domain] = {}
+
+    def _ordinary(self, function: Function) -> Domain:
+        inputs = (t.nbytes for p in function.params for t in _tensors(p))
+        limits = [le(nbytes, LARGEST_INPUT) for nbytes in inputs if nbytes is not None]
+        domain = self.entry.assuming(c for c in dict.fromkeys(limits) if c.as_bool is None)
+        lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT)
+        return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
+
+    def over(
+        self,
+        facts: Facts | None = None,
+        *,
+        calls: bool = False,
+        sized: bool = False,
+        divisors: tuple[Expr, ...] = (),
+    ) -> Domain:
+        """The inputs where `facts` (those of kernels only with `calls`) hold; `divisors` are at least 1."""
+        if facts is None and not divisors:
+            return self._sized if sized else self.entry
+        key = (facts, calls, sized, divisors)
+        domain = self._made.get(key)
+        if domain is None:
+            guards = facts.guards if facts is not None else ()
+            checks = facts.calls if facts is not None and calls else ()
+            usable = (ge(divisor, 1) for divisor in divisors)
+            domain = self._made[key] = self.over(sized=sized).assuming((*guards, *checks, *usable))
+        return domain
+
+
+class FunctionProver:
+    """Proves the constraints of one function."""
+
+    def __init__(self, prover: Prover, domains: FunctionDomains) -> None:
+        self.prover, self.domains = prover, domains
+
+    def decide(
+        self, constraint: Condition, facts: Facts, *, sized: bool = False, divisors: tuple[Expr, ...] = ()
+    ) -> Proof:
+        """The verdict on `constraint` where `facts` are known; `guarded` where it takes a check at run time.
+
+        `divisors` are taken to be at least 1: the program stops at a division by 0 before anything else goes
+        wrong, and that a divisor can be 0 is a finding of its own.
+        """
+        if constraint.as_bool is True:
+            return _BY_SIGHT
+        over = self.domains.over
+        proof = self._ask(constraint, over(sized=sized, divisors=divisors))
+        if facts.guards and not proof.holds:
+            proof = self._ask(constraint, over(facts, sized=sized, divisors=divisors))
+            if proof.verdict is Verdict.ALWAYS_VALID:
+                return replace(proof, guarded=True)
+        if sized and proof.verdict is Verdict.VACUOUS:  # what is given asks for inputs that are not ordinary
+            return self.decide(constraint, facts, divisors=divisors)
+        if facts.calls and proof.verdict is Verdict.RUNTIME_CHECK:
+            checked = self._ask(constraint, over(facts, calls=True, sized=sized, divisors=divisors))
+            if checked.verdict is Verdict.ALWAYS_VALID:
+                return replace(checked, guarded=True)
+            if checked.verdict is not Verdict.VACUOUS:
+                return checked
+        return proof
+
+    def explain(self, constraint: Condition, decided: Proof) -> tuple[Proof, bool]:
+        """Prove what does not always hold, with points; and tell whether only empty tensors break it.
+
+        The counterexample has extents of at least 1 where there is such a one.  A constraint that no
+        non-empty shape satisfies is `always-invalid` here; its witness is a point with an empty tensor.
+        """
+        domain = _domain_of(decided)
+        proof = self.prover.prove(constraint, domain)
+        if proof.verdict is not Verdict.RUNTIME_CHECK:
+            return proof, False
+        inner = self.prover.prove(constraint, non_empty(domain))
+        if inner.verdict is Verdict.ALWAYS_INVALID:
+            return replace(inner, witness=proof.witness, domain=domain), False
+        return replace(proof, counterexample=inner.counterexample or proof.counterexample), inner.holds
+
+    def always(self, condition: Condition) -> bool:
+        """Whether `condition` is proved for all inputs of the function."""
+        return self._ask(condition, self.domains.entry).holds
+
+    def reachable(self, facts: Facts) -> bool:
+        """Whether control can get to where `facts` hold; True where that is not known."""
+        if not facts.guards:
+            return True
+        return self._ask(FALSE, self.domains.over(facts)).verdict is not Verdict.VACUOUS
+
+    def needed_bounds(self, constraint: Condition, decided: Proof) -> tuple[str, ...]:
+        """The symbols whose declared bounds make `constraint` hold: one where one will do; none where they
+        do not.
+        """
+        bounds, domain = self.domains.bounds, _domain_of(decided)
+        names = [name for name in bounds if name in constraint.symbols]
+        for candidate in [*((name,) for name in names), tuple(names)] if names else []:
+            bounded = domain.assuming(c for name in candidate for c in bounds[name])
+            if self._ask(constraint, bounded).verdict is Verdict.ALWAYS_VALID:
+                return candidate
+        return ()
+
+    def _ask(self, constraint: Condition, domain: Domain) -> Proof:
+        return self.prover.prove(constraint, domain, explain=False)
+
+
+def non_empty(domain: Domain) -> Domain:
+    """The points of `domain` at which every extent is at least 1; scalars keep their bounds."""
+    return replace(domain, default_lower=max(1, domain.default_lower))
+
+
+def _domain_of(proof: Proof) -> Domain:
+    return Domain() if proof.domain is None else proof.domain
+
+
+def _declared_bounds(function: Function) -> Mapping[str, tuple[Condition, ...]]:
+    """The declared bounds of each symbol; a lower bound counts only beside an upper one, as in TVM."""
+    found: dict[str, tuple[Condition, ...]] = {}
+    for name, upper in function.declared_upper.items():
+        lower = function.declared_lower.get(name)
+        least = () if lower is None else (ge(symbol(name), lower),)
+        found[name] = (le(symbol(name), upper), *least)
+    return found
+
+
+def _tensors(param: Var) -> list[TensorType]:
+    found: list[TensorType] = []
+    pending: list[Type] = [param.type]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, TensorType):
+            found.append(kind)
+        elif isinstance(kind, TupleType):
+            pending.extend(kind.fields)
+    return found
