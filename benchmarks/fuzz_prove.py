@@ -155,24 +155,24 @@ def _question(rng: random.Random) -> Question:
     )
 
 
-def _readable(rng: random.Random) -> Question:
+def readable_question(rng: random.Random) -> Question:
     """A question whose divisors are not constants below one, which the reader refuses."""
     while True:
         question = _question(rng)
         try:
             for text in (question.constraint, *question.assumptions):
-                parse_condition(_plain(text))
+                parse_condition(plain(text))
         except SizeSyntaxError:
             continue
         return question
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     return text.replace("[", "(").replace("]", ")")
 
 
-def _domain(question: Question) -> Domain:
-    assumptions = tuple(parse_condition(_plain(a)) for a in question.assumptions)
+def domain_of(question: Question) -> Domain:
+    assumptions = tuple(parse_condition(plain(a)) for a in question.assumptions)
     return Domain(lower=question.lower, upper=question.upper, assumptions=assumptions)
 
 
@@ -215,7 +215,7 @@ def _is_point(
 ) -> bool:
     full = {**{n: question.lower[n] for n in NAMES}, **point}
     inside = all(question.lower[n] <= v <= question.upper[n] for n, v in point.items())
-    relevant = [a for a in question.assumptions if parse_condition(_plain(a)).symbols <= set(point)]
+    relevant = [a for a in question.assumptions if parse_condition(plain(a)).symbols <= set(point)]
     return inside and all(_function(a)(full) for a in relevant) and claim(full) is truth
 
 
@@ -223,10 +223,10 @@ def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
     """z3's objection to a definite verdict."""
     if proof.verdict not in (Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID):
         return None
-    claim = parse_condition(_plain(question.constraint))
+    claim = parse_condition(plain(question.constraint))
     wrong = fails if proof.verdict is Verdict.ALWAYS_VALID else holds
     box = Box(question.lower, question.upper)
-    given = [holds(a, lambda _: False) for a in _domain(question).assumptions]
+    given = [holds(a, lambda _: False) for a in domain_of(question).assumptions]
     solver.begin()
     answer = solver.ask((*given, wrong(claim, lambda _: False)), box)
     return None if answer.point is None else f"z3 objects with {answer.point}"
@@ -248,9 +248,9 @@ def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
     seconds: list[float] = []
     start = perf_counter()
     for index in range(count):
-        question = _readable(rng)
+        question = readable_question(rng)
         before = perf_counter()
-        proof = prover.prove(parse_condition(_plain(question.constraint)), _domain(question))
+        proof = prover.prove(parse_condition(plain(question.constraint)), domain_of(question))
         seconds.append(perf_counter() - before)
         verdicts["unknown" if proof.unknown else proof.verdict.value] += 1
         problems = list(_check(question, proof, 26 if question.complete else 5))
@@ -272,9 +272,9 @@ def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
 
 
 def _print(question: Question, proof: Proof, problem: str) -> None:
-    given = ", ".join(map(_plain, question.assumptions))
+    given = ", ".join(map(plain, question.assumptions))
     bounds = ", ".join(f"{n} in [{question.lower[n]}, {question.upper[n]}]" for n in NAMES)
-    print(f"{_plain(question.constraint)}   given [{given}]   {bounds}")
+    print(f"{plain(question.constraint)}   given [{given}]   {bounds}")
     print(f"    {proof.verdict} by {proof.decided_by}: {problem}", flush=True)
 
 

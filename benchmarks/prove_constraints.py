@@ -16,7 +16,7 @@ import click
 from symalloc.prover.batch import Question, Row, answer, read_questions, summary
 from symalloc.prover.prover import Prover
 
-OWN = Path(__file__).parent.parent / "tests" / "prove" / "data" / "constraints.json"
+OWN = Path(__file__).parent.parent / "tests" / "prover" / "data" / "constraints.json"
 
 
 def _run(questions: Sequence[Question]) -> tuple[list[Row], int]:

@@ -2,98 +2,58 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Mapping
-from functools import lru_cache
+import operator
+from collections.abc import Callable, Mapping
 
-from symalloc.rulebook.language import Quantity, compile_quantity
-from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
 from symalloc.size.expr import Expr
-from symalloc.size.units import Unit
 
-__all__ = ["consequence"]
-
-_OPPOSITE: dict[type[ast.cmpop], str] = {
-    ast.LtE: ">",
-    ast.Lt: ">=",
-    ast.GtE: "<",
-    ast.Gt: "<=",
-    ast.Eq: "!=",
-    ast.NotEq: "==",
+Point = Mapping[str, int]
+_MEANING: dict[str, tuple[Callable[[int, int], bool], str]] = {  # and the comparison that holds instead
+    "<=": (operator.le, ">"),
+    "<": (operator.lt, ">="),
+    ">=": (operator.ge, "<"),
+    ">": (operator.gt, "<="),
+    "==": (operator.eq, "!="),
+    "!=": (operator.ne, "=="),
 }
 
 
-def consequence(
-    constraint: str, site: str, quantities: Mapping[str, Expr], point: Mapping[str, int]
-) -> str | None:
-    """Both sides of `constraint` at `point`, with the comparison that holds instead.
+def consequence(clause: Clause, quantities: Mapping[str, Expr], point: Point) -> str | None:
+    """Both sides of `clause` at `point`, with the comparison that holds instead.
 
-    None where a quantity has no value there, or the constraint holds.
+    None where a quantity has no value there, or the clause holds.
     """
     try:
-        return _broken(ast.parse(constraint, mode="eval").body, site, quantities, point)
+        return _broken(clause, quantities, point)
     except (KeyError, ZeroDivisionError):
         return None
 
 
-def _broken(
-    node: ast.expr, site: str, quantities: Mapping[str, Expr], point: Mapping[str, int]
-) -> str | None:
-    match node:
-        case ast.BoolOp(op=ast.And(), values=parts):
-            found = (_broken(part, site, quantities, point) for part in parts)
-            return next((text for text in found if text is not None), None)
-        case ast.BoolOp(op=ast.Or(), values=parts):
-            telling = [part for part in parts if not _tests_zero(part)] or parts
-            texts = [_broken(part, site, quantities, point) for part in telling]
-            return None if None in texts else " and ".join(text for text in texts if text is not None)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            for first, operator, second in zip([left, *others], ops, others, strict=False):
-                text = _compared(first, operator, second, site, quantities, point)
-                if text is not None:
-                    return text
-    return None
+def _broken(clause: Clause, quantities: Mapping[str, Expr], point: Point) -> str | None:
+    if isinstance(clause, Comparison):
+        return _compared(clause, quantities, point)
+    if clause.every:
+        found = (_broken(part, quantities, point) for part in clause.parts)
+        return next((text for text in found if text is not None), None)
+    telling = [part for part in clause.parts if not _tests_zero(part)] or clause.parts
+    texts = [_broken(part, quantities, point) for part in telling]
+    return None if None in texts else " and ".join(text for text in texts if text is not None)
 
 
-def _compared(
-    left: ast.expr,
-    operator: ast.cmpop,
-    right: ast.expr,
-    site: str,
-    quantities: Mapping[str, Expr],
-    point: Mapping[str, int],
-) -> str | None:
-    first, second = _quantity(ast.unparse(left), site), _quantity(ast.unparse(right), site)
-    a, b = (side.compute(quantities).evaluate(point) for side in (first, second))
-    if _holds(operator, a, b):
-        return None
-    unit = " B" if Unit.BYTES in (first.unit, second.unit) else ""
-    return f"{a}{unit} {_OPPOSITE[type(operator)]} {b}{unit}"
+def _compared(clause: Comparison, quantities: Mapping[str, Expr], point: Point) -> str | None:
+    a, b = (_value(side, quantities, point) for side in (clause.left, clause.right))
+    holds, opposite = _MEANING[clause.operator]
+    unit = " B" if Unit.BYTES in (clause.left.unit, clause.right.unit) else ""
+    return None if holds(a, b) else f"{a}{unit} {opposite} {b}{unit}"
 
 
-@lru_cache(maxsize=256)
-def _quantity(text: str, site: str) -> Quantity:
-    return compile_quantity(text, SITE_KINDS[site].quantities)
+def _value(side: Quantity, quantities: Mapping[str, Expr], point: Point) -> int:
+    return side.expr.evaluate({name: quantities[name].evaluate(point) for name in side.expr.symbols})
 
 
-def _holds(operator: ast.cmpop, a: int, b: int) -> bool:
-    match operator:
-        case ast.LtE():
-            return a <= b
-        case ast.Lt():
-            return a < b
-        case ast.GtE():
-            return a >= b
-        case ast.Gt():
-            return a > b
-        case ast.Eq():
-            return a == b
-    return a != b
-
-
-def _tests_zero(node: ast.expr) -> bool:
-    """Whether the part only sets the empty tensor apart: nobody needs to read that 80 is not 0."""
-    match node:
-        case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=0)]):
-            return True
-    return False
+def _tests_zero(clause: Clause) -> bool:
+    """True if the part only sets the empty tensor apart: nobody needs to read that 80 is not 0."""
+    if isinstance(clause, Clauses):
+        return len(clause.parts) == 1 and _tests_zero(clause.parts[0])
+    return clause.operator == "==" and clause.right.expr == 0

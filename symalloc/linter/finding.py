@@ -131,9 +131,9 @@ class Finding:
         site, point, proof = self.site, self.counterexample, self.proof
         values: dict[str, Value] = {**site.quantities, **site.texts, "function": self.context.function.name}
         values |= {"reason": self.reason, "counterexample": point, "precondition": self.precondition}
-        if point is not None and self.rule.constraint is not None:
+        if point is not None and self.rule.clauses is not None:
             known = {n: e.substitute(self.context.facts.definitions) for n, e in site.quantities.items()}
-            values["consequence"] = consequence(self.rule.constraint, site.kind, known, point)
+            values["consequence"] = consequence(self.rule.clauses, known, point)
         lazy_texts = site.lazy_texts if isinstance(site, ConstraintSite) else None
         if lazy_texts is not None and proof is not None and proof.domain is not None:
             values.update(lazy_texts(prover, proof.domain))

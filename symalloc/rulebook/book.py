@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from symalloc.rulebook.error import RuleError
-from symalloc.rulebook.language import nearest
 from symalloc.rulebook.reader import read_rule
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.size.parse import nearest
 
 __all__ = ["Rule", "RuleError", "Rulebook", "load_rules", "shipped_rules"]
 

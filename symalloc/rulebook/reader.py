@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from symalloc.rulebook.error import RuleError
-from symalloc.rulebook.language import Constraint, LanguageError, compile_constraint, nearest
+from symalloc.rulebook.language import Constraint, compile_constraint
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.schema import RuleFile, SeverityName, line_of, read_rule_file
 from symalloc.rulebook.sites import SITE_KINDS, SiteKind
 from symalloc.rulebook.template import IN_ADVICE, compile_template
+from symalloc.size.parse import SizeSyntaxError, nearest
 
 __all__ = ["read_rule"]
 
@@ -118,5 +119,5 @@ def _templates(raw: RuleFile) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def _compiled(path: Path, name: str, build: Callable[[], _T]) -> _T:
     try:
         return build()
-    except LanguageError as error:
-        raise _error(path, name, error.problem, error.suggestion) from None
+    except SizeSyntaxError as error:
+        raise _error(path, name, str(error), error.suggestion) from None

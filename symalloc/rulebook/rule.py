@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from symalloc.rulebook.language import Constraint
+from symalloc.rulebook.language import Clause, Constraint
 from symalloc.rulebook.schema import BadExample, GoodExample, SeverityName
 from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, compile_template
 from symalloc.size.condition import Condition
@@ -60,11 +60,16 @@ class Rule:
         """The quantities that the constraint uses; empty for a relation."""
         return self._compiled.names if self._compiled else frozenset()
 
+    @property
+    def clauses(self) -> Clause | None:
+        """The comparisons of the constraint, as they were written; None for a relation."""
+        return self._compiled.clauses if self._compiled else None
+
     def condition(self, quantities: Mapping[str, Expr]) -> Condition:
         """What must hold at the site; raises KeyError where `quantities` lacks one of `needs`."""
         if self._compiled is None:
             raise TypeError(f"{self.id} asks for a relation, not for a constraint")
-        return self._compiled.build(quantities)
+        return self._compiled.at(quantities)
 
     def render(self, template: str, values: Mapping[str, Value]) -> str:
         """`template` with its names replaced; raises MissingValueError where one has no value."""

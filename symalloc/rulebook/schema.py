@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from symalloc.rulebook.error import RuleError
-from symalloc.rulebook.language import nearest
+from symalloc.size.parse import nearest
 
 __all__ = ["BadExample", "Expectation", "GoodExample", "RuleFile", "SeverityName", "read_rule_file"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from symalloc.size.units import Unit
+from symalloc.rulebook.language import Unit
 
 __all__ = ["SITE_KINDS", "SiteKind"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from symalloc.rulebook.language import LanguageError, Quantity, compile_quantity, nearest
+from symalloc.rulebook.language import Quantity, Unit, compile_quantity
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, constant
-from symalloc.size.units import Unit
+from symalloc.size.parse import SizeSyntaxError, nearest
 
 __all__ = ["EVERYWHERE", "IN_ADVICE", "MissingValueError", "Template", "Value", "compile_template"]
 
@@ -44,7 +44,7 @@ class _Slot:
         if self.quantity is None or self.text in values:
             value = values.get(self.text)
         else:
-            value = self.quantity.compute(_expressions(self.quantity.names, values))
+            value = self.quantity.at(_expressions(self.quantity.expr.symbols, values))
         if value is None:
             raise MissingValueError(self.text)
         return _written(value, None if self.bare or self.quantity is None else self.quantity.unit)
@@ -63,12 +63,12 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def compile_template(text: str, site: str, extra: tuple[str, ...] = ()) -> Template:
-    """`text` as a template over the names of `site`, `EVERYWHERE` and `extra`; raises LanguageError."""
+    """`text` as a template over the names of `site`, `EVERYWHERE` and `extra`; raises SizeSyntaxError."""
     pieces: list[str | _Slot] = []
     try:
         parsed = list(string.Formatter().parse(text))
     except ValueError as error:
-        raise LanguageError(f"{error}; write {{{{ and }}}} for braces") from None
+        raise SizeSyntaxError(text, 0, f"{error}; write {{{{ and }}}} for braces") from None
     for literal, field, style, _ in parsed:
         if literal:
             pieces.append(literal)
@@ -79,7 +79,8 @@ def compile_template(text: str, site: str, extra: tuple[str, ...] = ()) -> Templ
 
 def _slot(text: str, style: str, site: str, extra: tuple[str, ...]) -> _Slot:
     if style not in ("", "code"):
-        raise LanguageError(f"unknown style `{style}` in `{{{text}:{style}}}`; only `code` is known", "code")
+        problem = f"unknown style `{style}`; only `code` is known"
+        raise SizeSyntaxError(f"{{{text}:{style}}}", len(text) + 2, problem, "code")
     kind = SITE_KINDS[site]
     unit = kind.quantities.get(text)
     if unit is None and text in (*kind.texts, *EVERYWHERE, *extra):
@@ -87,7 +88,7 @@ def _slot(text: str, style: str, site: str, extra: tuple[str, ...]) -> _Slot:
     if text.replace(".", "").isidentifier() and unit is None:
         known = [*kind.quantities, *kind.texts, *EVERYWHERE, *extra]
         problem = f"unknown name `{text}`; a {site} site offers {', '.join(known)}"
-        raise LanguageError(problem, nearest(text, known))
+        raise SizeSyntaxError(text, 0, problem, nearest(text, known))
     return _Slot(text, compile_quantity(text, kind.quantities), style == "code")
 
 

@@ -484,6 +484,9 @@ def _scaled(expr: Expr, factor: int) -> Expr:
 
 def _changed(monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mapping[Monomial, int]:
     """The terms of `monomial` after `change`."""
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        alone = change(monomial[0][0])
+        return {monomial: 1} if alone is None else alone.terms
     kept: list[tuple[Atom, int]] = []
     term: Expr | None = None
     for factor in monomial:

@@ -1,4 +1,4 @@
-"""Reads size expressions and conditions from Python syntax.
+"""The parser of size expressions and conditions, in Python's syntax.
 
 Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `min(..)`, `max(..)`,
 `ceildiv(a, b)`, `round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.
@@ -11,7 +11,8 @@ the condition that is read keeps the obligation (`k >= 1`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from symalloc.size import condition as cond
@@ -19,40 +20,48 @@ from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
 
-__all__ = ["SizeSyntaxError", "parse_condition", "parse_expr", "symbols_in"]
-
 MAX_EXPONENT = 4096
 MAX_LENGTH = 20_000
 
 
 class SizeSyntaxError(ValueError):
-    """The text is not a size expression.  `text`, `column` (from 0) and `problem` say what is wrong where."""
+    """The text is not a size expression.
 
-    def __init__(self, text: str, column: int, problem: str) -> None:
+    `text`, `column` (from 0) and `problem` say what is wrong where, `suggestion` what was probably meant.
+    """
+
+    def __init__(self, text: str, column: int, problem: str, suggestion: str | None = None) -> None:
         super().__init__(f"{problem}, at column {column + 1} of `{text}`")
-        self.text, self.column, self.problem = text, column, problem
+        self.text, self.column, self.problem, self.suggestion = text, column, problem, suggestion
 
 
 @lru_cache(maxsize=4096)
 def parse_expr(text: str) -> Expr:
     """The expression that `text` writes; raises SizeSyntaxError."""
-    return _Reader(text).expr(_body(text))
+    return SizeParser(text).expr(parse_body(text))
 
 
 @lru_cache(maxsize=4096)
 def parse_condition(text: str) -> Condition:
     """The condition that `text` writes; raises SizeSyntaxError."""
-    return _Reader(text).condition(_body(text))
+    return SizeParser(text).condition(parse_body(text))
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The entry of `known` that `word` was probably meant to be, or None."""
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return found[0] if found else None
 
 
 def symbols_in(text: str) -> frozenset[str]:
     """The names that `text` writes, also those that arithmetic cancels; raises SizeSyntaxError."""
-    tree = _body(text)
+    tree = parse_body(text)
     called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - called
 
 
-def _body(text: str) -> ast.expr:
+def parse_body(text: str) -> ast.expr:
+    """The syntax tree of `text`; raises SizeSyntaxError."""
     if len(text) > MAX_LENGTH:
         raise SizeSyntaxError(text[:40] + "…", 0, f"longer than {MAX_LENGTH} characters")
     try:
@@ -83,70 +92,92 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
 }
 
 
-class _Reader:
+class SizeParser:
+    """Builds expressions and conditions from a syntax tree.
+
+    A language with other names, or with units, overrides `name`, `expr` and `compare`.
+    """
+
     def __init__(self, text: str) -> None:
         self.text = text
-        self.divisors: dict[Expr, None] = {}  # of the comparison being read, constants aside
+        self._divisors: dict[Expr, None] = {}  # of the comparison being read, constants aside
 
-    def fail(self, node: ast.expr, problem: str) -> SizeSyntaxError:
+    def fail(self, node: ast.expr, problem: str, suggestion: str | None = None) -> SizeSyntaxError:
+        """The error that `node` is not what it should be."""
         indent = len(self.text) - len(self.text.lstrip())
-        return SizeSyntaxError(self.text, node.col_offset + indent, problem)
+        return SizeSyntaxError(self.text, node.col_offset + indent, problem, suggestion)
+
+    def name(self, node: ast.Name | ast.Attribute) -> Expr:
+        """The expression that a name stands for."""
+        if isinstance(node, ast.Attribute):
+            raise self.fail(node, "not a size expression")
+        return symbol(node.id)
+
+    def compare(
+        self, operator: ast.cmpop, left: tuple[ast.expr, Expr], right: tuple[ast.expr, Expr]
+    ) -> Condition:
+        """The comparison of two sides, each with the node that writes it."""
+        build = _COMPARISONS.get(type(operator))
+        if build is None:
+            raise self.fail(left[0], "only == != < <= > >= compare sizes")
+        return build(left[1], right[1])
 
     def expr(self, node: ast.expr) -> Expr:
+        """The size that `node` writes."""
         match node:
             case ast.Constant(value=bool()):
                 raise self.fail(node, "a truth value where a size is expected")
             case ast.Constant(value=int(value)):
                 return constant(value)
-            case ast.Name(id=name):
-                return symbol(name)
+            case ast.Name() | ast.Attribute():
+                return self.name(node)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -self.expr(operand)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.expr(operand)
             case ast.BinOp(op=ast.Pow(), left=left, right=right):
-                return self.power(node, self.expr(left), self.expr(right))
+                return self._power(node, self.expr(left), self.expr(right))
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
-                return self.arithmetic(node, operator, self.expr(left), self.expr(right))
+                return self._arithmetic(node, operator, self.expr(left), self.expr(right))
             case ast.BinOp(op=ast.Div()):
                 raise self.fail(node.right, "`/` is not a size operation; use `//`")
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.choice(self.condition(test), body, orelse)
+                return self._choice(self.condition(test), body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self.call(node, name, [self.expr(a) for a in args])
+                return self._call(node, name, [self.expr(a) for a in args])
             case ast.Compare() | ast.BoolOp():
                 raise self.fail(node, "a condition where a size is expected")
         raise self.fail(node, "not a size expression")
 
-    def arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
+    def _arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
         if isinstance(operator, ast.FloorDiv | ast.Mod):
             divisor = right.as_constant
             if divisor is None:
-                self.divisors[right] = None
+                self._divisors[right] = None
             elif divisor < 1:
                 raise self.fail(node, "division by zero" if divisor == 0 else "division by a negative number")
         return _ARITHMETIC[type(operator)](left, right)
 
-    def choice(self, test: Condition, body: ast.expr, orelse: ast.expr) -> Expr:
+    def _choice(self, test: Condition, body: ast.expr, orelse: ast.expr) -> Expr:
         """`body if test else orelse`; the branch that a constant test drops carries no obligation."""
-        outside = dict(self.divisors)
+        outside = dict(self._divisors)
         then = self.expr(body)
         if test.as_bool is False:
-            self.divisors = outside
-        outside = dict(self.divisors)
+            self._divisors = outside
+        outside = dict(self._divisors)
         otherwise = self.expr(orelse)
         if test.as_bool is True:
-            self.divisors = outside
+            self._divisors = outside
         return select(test, then, otherwise)
 
-    def power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
+    def _power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
         value = exponent.as_constant
         if value is None or not 0 <= value <= (MAX_EXPONENT if base.as_constant is not None else 16):
             raise self.fail(node, "an exponent must be a small constant")
         known = base.as_constant
         return constant(known**value) if known is not None else base**value
 
-    def call(self, node: ast.expr, name: str, arguments: list[Expr]) -> Expr:
+    def _call(self, node: ast.expr, name: str, arguments: list[Expr]) -> Expr:
         match name.lower(), arguments:
             case "min", [_, *_]:
                 return minimum(*arguments)
@@ -159,9 +190,14 @@ class _Reader:
                 if step is None or step < 1:
                     raise self.fail(node, "round_up needs a positive constant multiple")
                 return round_up(value, step)
-        raise self.fail(node, f"`{name}` with {len(arguments)} arguments is not a size function")
+        known = ("ceildiv", "max", "min", "round_up")
+        problem = (
+            f"`{name}` with {len(arguments)} arguments is not a size function; known are {', '.join(known)}"
+        )
+        raise self.fail(node, problem, nearest(name, known))
 
     def condition(self, node: ast.expr, *, negated: bool = False) -> Condition:
+        """The condition that `node` writes, or its negation."""
         match node:
             case ast.Constant(value=bool(value)):
                 return cond.TRUE if value is not negated else cond.FALSE
@@ -172,19 +208,14 @@ class _Reader:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.condition(operand, negated=not negated)
             case ast.Compare():
-                return self.comparison(node, negated=negated)
+                return self._comparison(node, negated=negated)
         raise self.fail(node, "a size where a condition is expected, such as `4*m <= 16`")
 
-    def comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
-        outside, self.divisors = self.divisors, {}
-        sides = [self.expr(side) for side in (node.left, *node.comparators)]
-        parts = []
-        for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            build = _COMPARISONS.get(type(operator))
-            if build is None:
-                raise self.fail(node, "not a comparison of sizes")
-            parts.append(build(left, right))
-        read, self.divisors = self.divisors, outside
+    def _comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
+        outside, self._divisors = self._divisors, {}
+        sides = [(side, self.expr(side)) for side in (node.left, *node.comparators)]
+        parts = [self.compare(o, a, b) for o, a, b in zip(node.ops, sides, sides[1:], strict=False)]
+        read, self._divisors = self._divisors, outside
         compared = cond.conjunction(parts)
         if not read:
             return cond.negate(compared) if negated else compared

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symalloc.rulebook.language import LanguageError, compile_constraint, compile_quantity
-from symalloc.size import parse_condition, parse_expr
-from symalloc.size.units import Unit
+from symalloc.rulebook.language import Unit, compile_constraint, compile_quantity
+from symalloc.size import SizeSyntaxError, parse_condition, parse_expr
 
 QUANTITIES = {
     "offset": Unit.BYTES,
@@ -47,14 +46,14 @@ VALUES = {
 )
 def test_a_constraint_builds_the_condition_it_writes(text: str, expected: str) -> None:
     constraint = compile_constraint(text, QUANTITIES)
-    assert constraint.build(VALUES) == parse_condition(expected)
+    assert constraint.at(VALUES) == parse_condition(expected)
 
 
 def test_a_constraint_knows_the_quantities_it_needs() -> None:
     constraint = compile_constraint("offset + nbytes <= storage.size or offset == 0", QUANTITIES)
     assert constraint.names == {"offset", "nbytes", "storage.size"}
     with pytest.raises(KeyError, match="nbytes"):
-        constraint.build({"offset": parse_expr("n"), "storage.size": parse_expr("1")})
+        constraint.at({"offset": parse_expr("n"), "storage.size": parse_expr("1")})
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_a_constraint_knows_the_quantities_it_needs() -> None:
     ],
 )
 def test_units_are_kept_apart(text: str, problem: str) -> None:
-    with pytest.raises(LanguageError) as error:
+    with pytest.raises(SizeSyntaxError) as error:
         compile_constraint(text, QUANTITIES)
     assert problem in str(error.value)
 
@@ -92,33 +91,35 @@ def test_units_are_kept_apart(text: str, problem: str) -> None:
     [
         ("ofset >= 0", "unknown name `ofset`; this site offers offset, nbytes"),
         ("storage.sise >= 0", "unknown name `storage.sise`"),
-        ("__import__('os').system('true') == 0", "not part of the constraint language"),
-        ("exec(offset) == 0", "unknown function `exec`"),
-        ("ceil(offset) == 0", "unknown function `ceil`; known are max, min, round_up"),
-        ("(lambda: 1)() == 1", "not part of the constraint language"),
-        ("[offset][0] == 1", "not part of the constraint language"),
-        ("offset", "is a size where a condition is expected"),
-        ("offset + (nbytes <= 3)", "is a size where a condition is expected"),
-        ("offset + (nbytes <= 3) == 4", "is a condition where a size is expected"),
+        ("__import__('os').system('true') == 0", "not a size expression"),
+        ("exec(offset) == 0", "`exec` with 1 arguments is not a size function"),
+        (
+            "ceil(offset) == 0",
+            "is not a size function; known are ceildiv, max, min, round_up",
+        ),
+        ("(lambda: 1)() == 1", "not a size expression"),
+        ("[offset][0] == 1", "not a size expression"),
+        ("offset", "a size where a condition is expected"),
+        ("offset + (nbytes <= 3)", "a size where a condition is expected"),
+        ("offset + (nbytes <= 3) == 4", "a condition where a size is expected"),
         ("offset in nbytes", "only == != < <= > >= compare sizes"),
-        ("offset <=", "cannot be parsed"),
-        ("", "cannot be parsed"),
+        ("offset <=", "syntax error"),
+        ("", "syntax error"),
         ("offset / 2 >= 0", "use `//`"),
-        ("offset & 63 == 0", "not part of the constraint language"),
-        ("offset // 0 == 0", "divides by zero"),
-        ("offset % (2 - 2) == 0", "divides by zero"),
-        ("offset ** 2 >= 0", "a power needs two integers"),
-        ("2 ** 65 >= offset", "a power needs two integers"),
-        ("round_up(offset, nbytes) >= 0", "round_up needs a positive integer"),
-        ("round_up(offset, 0) >= 0", "round_up needs a positive integer"),
-        ("round_up(offset) >= 0", "`round_up` takes two arguments"),
-        ("max(offset) >= 0", "`max` takes two or more arguments"),
-        ("offset >= 1.5", "not part of the constraint language"),
-        ("offset == True", "not part of the constraint language"),
+        ("offset & 63 == 0", "not a size expression"),
+        ("offset // 0 == 0", "division by zero"),
+        ("offset % (2 - 2) == 0", "division by zero"),
+        ("offset ** 2 >= 0", "cannot raise bytes to a power"),
+        ("2 ** 5000 >= offset", "an exponent must be a small constant"),
+        ("round_up(offset, nbytes) >= 0", "round_up needs a positive constant multiple"),
+        ("round_up(offset, 0) >= 0", "round_up needs a positive constant multiple"),
+        ("round_up(offset) >= 0", "`round_up` with 1 arguments is not a size function"),
+        ("offset >= 1.5", "not a size expression"),
+        ("offset == True", "a truth value where a size is expected"),
     ],
 )
 def test_what_is_not_in_the_language_is_refused(text: str, problem: str) -> None:
-    with pytest.raises(LanguageError) as error:
+    with pytest.raises(SizeSyntaxError) as error:
         compile_constraint(text, QUANTITIES)
     assert problem in str(error.value)
 
@@ -128,7 +129,7 @@ def test_what_is_not_in_the_language_is_refused(text: str, problem: str) -> None
     [("ofset >= 0", "offset"), ("storage.sise >= 0", "storage.size"), ("mx(1, 2) == 1", "max")],
 )
 def test_the_nearest_name_is_suggested(text: str, suggestion: str) -> None:
-    with pytest.raises(LanguageError) as error:
+    with pytest.raises(SizeSyntaxError) as error:
         compile_constraint(text, QUANTITIES)
     assert error.value.suggestion == suggestion
 
@@ -176,6 +177,6 @@ def test_a_constraint_means_what_python_means_by_it(
         "offset": parse_expr("offset"),
         "storage.size": parse_expr("size"),
     }
-    condition = compile_constraint(text, QUANTITIES).build(symbols)
+    condition = compile_constraint(text, QUANTITIES).at(symbols)
     expected = eval(text.replace("storage.size", "size"), {"max": max}, binding)
     assert condition.evaluate(binding) is expected

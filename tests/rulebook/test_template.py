@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.rulebook.language import LanguageError
 from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, compile_template
-from symalloc.size import parse_condition, parse_expr
+from symalloc.size import SizeSyntaxError, parse_condition, parse_expr
 
 SITE = "tensor-on-storage"
 VALUES: dict[str, Value] = {
@@ -66,11 +65,11 @@ def test_a_name_without_a_value_is_not_rendered(template: str) -> None:
         ("{precondition}", "unknown name `precondition`", None),
         ("{tensor", "write {{ and }} for braces", None),
         ("tensor}", "write {{ and }} for braces", None),
-        ("{}", "cannot be parsed", None),
+        ("{}", "syntax error", None),
     ],
 )
 def test_a_faulty_template_is_refused(template: str, problem: str, suggestion: str | None) -> None:
-    with pytest.raises(LanguageError) as error:
+    with pytest.raises(SizeSyntaxError) as error:
         compile_template(template, SITE)
     assert problem in str(error.value)
     assert error.value.suggestion == suggestion

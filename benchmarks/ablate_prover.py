@@ -1,0 +1,156 @@
+"""Measure what each layer of the prover is worth: decided questions and times with and without it.
+
+Three sets of questions: random ones (`fuzz_prove`), a file of constraints, and all that linting and planning
+the models of `tests/models/zoo` asks.  A layer is worth its lines where something stays undecided or takes
+longer without it.
+
+    python -m benchmarks.ablate_prover [FILE] [--count N] [--no-zoo]
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import click
+
+from benchmarks.fuzz_prove import domain_of, plain, readable_question
+from benchmarks.prove_constraints import OWN
+from symalloc.prover.batch import read_questions
+from symalloc.prover.budget import Budget
+from symalloc.prover.domain import Domain
+from symalloc.prover.domain_cache import content_key
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof
+from symalloc.size.condition import Condition
+from symalloc.size.parse import parse_condition
+
+_EVERYTHING = Domain()
+Asked: TypeAlias = tuple[Condition, Domain, bool]
+_QUERY, _REFUTE, _SEARCH = "symalloc.prover.query", "symalloc.prover.refute", "symalloc.prover.point_search"
+
+
+def _nothing(*_args: object, **_options: object) -> None:
+    return None
+
+
+def _false(*_args: object, **_options: object) -> bool:
+    return False
+
+
+def _none(*_args: object, **_options: object) -> tuple[()]:
+    return ()
+
+
+def _same(first: Any, *_args: object, **_options: object) -> Any:
+    return first
+
+
+# layer -> what stands in for it
+LAYERS: dict[str, dict[str, Callable[..., object]]] = {
+    "bounds": {f"{_QUERY}._by_bounds": _nothing},
+    "univariate": {f"{_QUERY}.solve_exactly": _nothing},
+    "refutation": {f"{_QUERY}._by_refutation": _nothing, f"{_QUERY}._by_residues": _nothing},
+    "products": {f"{_REFUTE}.contradiction": _false},
+    "ordered quotients": {f"{_REFUTE}._ordered_quotients": _none},
+    "common factors": {f"{_REFUTE}._without_factor": lambda fact, _box: [fact]},
+    "equations": {f"{_REFUTE}.impossible": _false, f"{_SEARCH}.divisor_points": _none},
+    "residues": {f"{_QUERY}.refute_by_residues": _nothing},
+    "operands": {f"{_QUERY}.holds_by_operands": _false},
+    "search": {f"{_QUERY}.search": _nothing},
+}
+
+
+@contextmanager
+def without(layer: str) -> Iterator[None]:
+    """The prover without `layer`."""
+    patches = [patch(name, stand_in) for name, stand_in in LAYERS.get(layer, {}).items()]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def measured(questions: Sequence[Asked], budget: Budget) -> tuple[int, int, list[float]]:
+    """How many of `questions` are decided, how many z3 was asked, and the ascending seconds of each."""
+    prover, decided, seconds = Prover(budget), 0, []
+    for constraint, domain, explain in questions:
+        start = perf_counter()
+        proof = prover.prove(constraint, domain, explain=explain)
+        seconds.append(perf_counter() - start)
+        decided += not proof.unknown
+    return decided, prover.solver.asked, sorted(seconds)
+
+
+def from_fuzz(count: int) -> list[Asked]:
+    """Random questions."""
+    rng = random.Random(0)
+    questions = (readable_question(rng) for _ in range(count))
+    return [(parse_condition(plain(q.constraint)), domain_of(q), True) for q in questions]
+
+
+def from_file(file: Path) -> list[Asked]:
+    """The questions of a file of constraints."""
+    return [(q.constraint, q.domain, True) for q in read_questions(file.read_text(encoding="utf-8"))]
+
+
+def from_zoo() -> list[Asked]:
+    """What linting and planning the zoo's models asks, each question once."""
+    import symalloc
+    from tests.models.zoo import MODELS
+
+    asked: dict[tuple[object, ...], Asked] = {}
+    prove = Prover.prove
+
+    def recorded(
+        self: Prover, constraint: Condition, domain: Domain = _EVERYTHING, *, explain: bool = True
+    ) -> Proof:
+        key = (constraint.key, content_key(domain), explain)
+        asked.setdefault(key, (constraint, domain, explain))
+        return prove(self, constraint, domain, explain=explain)
+
+    with patch.object(Prover, "prove", recorded):
+        for model in MODELS.values():
+            if not model.needs or importlib.util.find_spec(model.needs) is not None:
+                module = model.build()
+                symalloc.lint(module)
+                with suppress(RuntimeError):  # TVM cannot lower each plan of each model
+                    symalloc.plan(module)
+    return list(asked.values())
+
+
+def row(name: str, found: tuple[int, int, list[float]]) -> str:
+    """One line of the table."""
+    decided, asked, seconds = found
+    middle, high = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.99)]
+    return f"{name:22}{decided:9}{asked:7}{1e3 * middle:10.3f}{1e3 * high:10.2f}{sum(seconds):10.2f}"
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), default=OWN)
+@click.option("--count", default=3_000, show_default=True, help="How many random constraints.")
+@click.option("--zoo/--no-zoo", default=True, help="Ask what linting and planning the zoo asks (needs TVM).")
+def main(file: Path, count: int, zoo: bool) -> None:
+    """Print the table."""
+    sets = {"fuzz": from_fuzz(count), "file": from_file(file)} | ({"zoo": from_zoo()} if zoo else {})
+    for name, questions in sets.items():
+        print(f"\n{name}: {len(questions)} questions")
+        print(f"{'without':22}{'decided':>9}{'to z3':>7}{'p50 ms':>10}{'p99 ms':>10}{'total s':>10}")
+        measured(questions, Budget())  # so that imports are not counted
+        for layer in ("-", *LAYERS):
+            with without(layer):
+                print(row(layer, measured(questions, Budget())), flush=True)
+        print(row("z3", measured(questions, Budget(z3_steps=0))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
