@@ -118,12 +118,10 @@ ScopeStatistics AllocationTracker::ReadScope(int64_t id) {
   return found == scopes_.end() ? ScopeStatistics{} : found->second;
 }
 
-ScopeStatistics AllocationTracker::CloseScope(int64_t id) {
-  ScopeStatistics closed = ReadScope(id);
+void AllocationTracker::CloseScope(int64_t id) {
   std::lock_guard<std::mutex> lock(mutex_);
   scopes_.erase(id);
   Settle();
-  return closed;
 }
 
 std::vector<Tagged> AllocationTracker::AllTagged() {

@@ -74,7 +74,7 @@ class AllocationTracker {
   // `live`: bytes that the pool has handed out now.
   int64_t OpenScope(int64_t live);
   ScopeStatistics ReadScope(int64_t id);
-  ScopeStatistics CloseScope(int64_t id);
+  void CloseScope(int64_t id);
 
   // The live blocks that have a tag.
   std::vector<Tagged> AllTagged();

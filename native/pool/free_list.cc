@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pool/rounding.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "pool/fault_handler.h"
-#include "pool/pool.h"
-#include "pool/rounding.h"
+#include "pool/options.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "pool/pool.h"
+#include "pool/options.h"
 
 namespace symalloc {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "pool/rounding.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 

@@ -31,7 +31,7 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, PageRecycler* recycler) {
   int64_t first = offset >> shift_;
   int64_t last = (offset + nbytes + page_ - 1) >> shift_;
   if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
-  if (!recycler->empty()) {
+  if (recycler != nullptr && !recycler->empty()) {
     Fill(first, last, recycler);
   } else if (huge_ && missing == (last - first) << shift_) {
     AskForHugePages(base_ + (first << shift_), missing);

@@ -15,7 +15,7 @@ class PageTable {
 
   int64_t Missing(int64_t offset, int64_t nbytes) const;
 
-  // Backs what is missing of [offset, offset + nbytes), with pages of `recycler` as far as they go.
+  // Backs what is missing of [offset, offset + nbytes), with pages of `recycler`, if any, as far as they go.
   void Commit(int64_t offset, int64_t nbytes, PageRecycler* recycler);
 
   // Gives back pages wholly in [start, end), the highest first, until `nbytes` are given back or none is

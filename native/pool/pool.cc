@@ -3,84 +3,43 @@
 #include <algorithm>
 #include <utility>
 
-#include "pool/os_memory.h"
+#include "pool/out_of_memory_report.h"
 #include "pool/pool_registry.h"
-#include "pool/rounding.h"
 
 namespace symalloc {
 
-namespace {
-
-constexpr int64_t kLeastCapacity = 1 << 26;
-constexpr int64_t kLeastSoft = 2 << 20;  // bytes
-constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
-
-}  // namespace
-
-int64_t Pool::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler) {
-  int64_t given = 0;
-  free_list.Downwards([&](int64_t start, int64_t end) {
-    if (given >= nbytes) return false;
-    given += pages.Decommit(start, end, nbytes - given, recycler);
-    return true;
-  });
-  return given;
-}
-
 Pool::Pool(const Options& options, std::mutex* held_too)
-    : options_(options),
-      id_(PoolRegistry::Global().NewId()),
+    : id_(PoolRegistry::Global().NewId()),
+      separate_escaping_(options.separate_escaping),
+      huge_(options.huge),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
+      bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * std::min(options.bin_capacity, options.capacity)),
-      range_count_(options.separate_escaping ? 2 : 1),
+      page_(options.page),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
-      held_at_fork_{tracker_.mutex(), &mutex_} {
-  // a process may have been given less address space than a machine has
-  while (!ReserveRanges()) {
-    options_.capacity /= 2;
-    if (options_.capacity < kLeastCapacity) {
-      throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool");
-    }
-  }
+      held_at_fork_{tracker_.mutex(), &mutex_},
+      ranges_(options) {
   if (held_too != nullptr) held_at_fork_.push_back(held_too);
   if (guard_ != nullptr) held_at_fork_.push_back(guard_->mutex());
   PoolRegistry::Global().Add(id_, this);
 }
 
-bool Pool::ReserveRanges() {
-  while (most_aligned_ > kHugePage && most_aligned_ > options_.capacity / 8) most_aligned_ /= 2;
-  for (int i = 0; i < range_count_; ++i) {
-    char* base = ReserveAddresses(options_.capacity, most_aligned_);
-    if (base == nullptr) {
-      for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
-      ranges_.clear();
-      return false;
-    }
-    bases_[i] = base;
-    ranges_.push_back(std::make_unique<Range>(base, options_));
-  }
-  return true;
-}
-
-Pool::~Pool() {
-  PoolRegistry::Global().Remove(id_);
-  for (auto& range : ranges_) ReleaseAddresses(range->base, options_.capacity);
-}
+Pool::~Pool() { PoolRegistry::Global().Remove(id_); }
 
 void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
-  if (nbytes < 0 || nbytes > options_.capacity) {
+  if (nbytes < 0 || nbytes > ranges_.capacity()) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
-  if (align > most_aligned_) {
+  if (align > ranges_.most_aligned()) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
   align = std::max(align, kGrain);
+  int which = escapes && separate_escaping_;
   if (guard_ == nullptr && align == kGrain) {
-    if (void* block = TakeLarge(cache(), nbytes, escapes && options_.separate_escaping)) return block;
+    if (void* block = TakeLarge(cache(), nbytes, which)) return block;
   }
   void* block = RetryingAfterOom(nbytes, [&] {
-    if (guard_ != nullptr) return AllocGuarded(nbytes, align);
-    return Place(cache(), escapes && options_.separate_escaping, nbytes, align);
+    return guard_ != nullptr ? AllocGuarded(nbytes, align) : Place(cache(), which, nbytes, align);
   });
   if (watermarks_.due()) CallWatermarks();
   return block;
@@ -90,31 +49,25 @@ void Pool::FreeUnbinned(ThreadCache* cache, void* block, int64_t nbytes, int whi
   if (JoinLarge(cache, block, nbytes, which)) return;
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
-  if (cache == nullptr) {
-    ReleaseLocked(block, size);
-    ++retired_frees_;
-    retired_live_ -= nbytes;
-    return;
-  }
-  SizeBins& bins = cache->bins[which];
-  if (size > large_block_capacity_) {
+  if (cache == nullptr || size > large_block_capacity_) {
     ReleaseLocked(block, size);
   } else if (size > bin_largest_) {
     KeepLocked(&cache->large_blocks[which], block, size);
   } else {
-    if (bins.held() + size > options_.bin_capacity) FlushLocked(&bins);
+    SizeBins& bins = cache->bins[which];
+    if (bins.held() + size > bin_capacity_) {
+      bins.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+    }
     bins.Put(block, size);
   }
-  cache->CountFree(nbytes);
+  caches_.CountFree(cache, nbytes);
 }
 
 // Keeps a block in place of the large blocks that are kept.
-void Pool::KeepLocked(LargeBlockCache* piece, void* block, int64_t size) {
-  FlushLocked(piece);
-  Range& range = *ranges_[RangeOf(block)];
-  int64_t offset = static_cast<char*>(block) - range.base;
-  if (offset + size > options_.capacity || range.free_list.Overlaps(offset, size)) throw BadFree(kFreeAlready);
-  piece->Join(block, size, large_block_capacity_);
+void Pool::KeepLocked(LargeBlockCache* large, void* block, int64_t size) {
+  large->Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+  ranges_.CheckAllocated(block, size);
+  large->Join(block, size, large_block_capacity_);
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -123,8 +76,8 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
   int64_t backed = Guard::Backed(nbytes, align);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (options_.limit >= 0 && used_ + backed > options_.limit) {
-      throw OutOfMemory(OutOfMemoryReport{backed, options_.limit, used_, 0, used_, backed, 0, 4096}.Text());
+    if (ranges_.limit >= 0 && used_ + backed > ranges_.limit) {
+      throw OutOfMemory(OutOfMemoryReport{backed, ranges_.limit, used_, 0, used_, backed, 0, 4096}.Text());
     }
     NoteUsed(backed);
   }
@@ -135,10 +88,8 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
     throw OutOfMemory("the system has no " + std::to_string(backed) +
                       " bytes left, or takes no more mappings; guard mode needs two for each block");
   }
-  peak_used_ = std::max(peak_used_, used_);
-  recent_.Raise({used_, used_});
-  ++retired_allocs_;
-  retired_live_ += nbytes;
+  peaks_.Note(NowLocked());
+  caches_.CountAlloc(nullptr, nbytes);
   return block;
 }
 
@@ -149,8 +100,7 @@ void Pool::FreeGuarded(void* block, int64_t nbytes) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     NoteUsed(-backed);
-    ++retired_frees_;
-    retired_live_ -= nbytes;
+    caches_.CountFree(nullptr, nbytes);
   }
   if (watermarks_.due()) CallWatermarks();
   if (!damage.empty()) throw Overrun(damage);
@@ -158,144 +108,111 @@ void Pool::FreeGuarded(void* block, int64_t nbytes) {
 
 int64_t Pool::Trim() {
   ThreadCache* mine = cache();
-  int64_t given = 0;
+  int64_t given;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     FlushLocked(mine);
     FlushOthersLocked(mine);
-    for (auto& range : ranges_) given += range->DecommitFree(range->pages.reserved(), nullptr);
+    given = ranges_.Trim();
   }
   if (watermarks_.due()) CallWatermarks();
   return given;
 }
 
-int64_t Pool::Address(const void* block) const {
-  int which = RangeOf(block);
-  if (which < 0) throw BadFree("what is asked for is no block of this pool");
-  return which * options_.capacity + (static_cast<const char*>(block) - ranges_[which]->base);
-}
-
 void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
-  Range& range = *ranges_[which];
-  PageRecycler recycler(options_.huge);
-  int64_t offset = TakeFree(cache, which, size, align, &recycler);
-  if (offset == FreeList::kNone && FlushOthersLocked(cache)) offset = TakeFree(cache, which, size, align, &recycler);
-  if (offset == FreeList::kNone) {
-    recycler.GiveBack();
-    offset = Tightest(&range, size, align);
-    range.free_list.Take(offset, size);
-    range.pages.Commit(offset, size, &recycler);
+  PageRecycler recycler(huge_);
+  char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache));
+  if (block == nullptr) {
+    FlushLocked(cache);
+    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), &recycler);
   }
+  if (block == nullptr && FlushOthersLocked(cache)) {
+    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), &recycler);
+  }
+  if (block == nullptr) block = TakeTightest(which, size, align, &recycler);
   NoteUsed(size);
   int64_t in_use = InUse(cache);
-  peak_used_ = std::max(peak_used_, in_use);
-  recent_.Raise({in_use, ReservedLocked()});
-  if (cache != nullptr) {
-    cache->CountAlloc(nbytes);
-  } else {
-    ++retired_allocs_;
-    retired_live_ += nbytes;
-  }
-  return range.base + offset;
+  ranges_.peak_used = std::max(ranges_.peak_used, in_use);
+  peaks_.Note({in_use, ranges_.reserved()});
+  caches_.CountAlloc(cache, nbytes);
+  return block;
 }
 
-// Takes the lowest free place, and backs what is missing there; kNone where there is none,
-// or the limit would be broken.
-int64_t Pool::TakeFree(ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
-  Range& range = *ranges_[which];
-  int64_t offset = range.free_list.Find(size, align);
-  int64_t missing = offset == FreeList::kNone ? 0 : range.pages.Missing(offset, size);
-  if (offset == FreeList::kNone || Over(missing, size, InUse(cache))) {
-    FlushLocked(cache);
-    offset = range.free_list.Find(size, align);
-    if (offset == FreeList::kNone) return offset;
-    missing = range.pages.Missing(offset, size);
-  }
-  range.free_list.Take(offset, size);
-  if (missing == 0) return offset;
-  if (!MakeRoom(which, missing, size, InUse(cache), recycler)) {
-    range.free_list.Put(offset, size);
-    return FreeList::kNone;
-  }
-  range.pages.Commit(offset, size, recycler);
-  return offset;
-}
-
-// Bytes in use: those that wait in the bins of this thread are not.
-int64_t Pool::InUse(const ThreadCache* cache) const {
-  return cache == nullptr ? used_ : used_ - cache->held();
-}
-
-// Whether backing `missing` bytes more, if any, breaks a limit.
-bool Pool::Over(int64_t missing, int64_t size, int64_t in_use) const {
-  if (missing == 0) return false;
-  int64_t soft = SoftLimit(size, in_use);
-  int64_t reserved = ReservedLocked() + missing;
-  return (soft >= 0 && reserved > soft) || (options_.limit >= 0 && reserved > options_.limit);
-}
-
-// Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
-bool Pool::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, PageRecycler* recycler) {
-  int64_t soft = SoftLimit(size, in_use);
-  if (soft >= 0) GiveBack(which, ReservedLocked() + missing - soft, recycler);
-  if (options_.limit < 0) return true;
-  GiveBack(which, ReservedLocked() + missing - options_.limit, recycler);
-  return ReservedLocked() + missing <= options_.limit;
-}
-
-// Where a block costs the fewest pages once all free pages are given back: at the lower or the upper end of a
-// free interval, whose inner pages are all missing.
-int64_t Pool::Tightest(Range* range, int64_t size, int64_t align) {
-  if (range->free_list.Find(size, align) == FreeList::kNone) {
-    throw OutOfMemory(NoAddressSpace(size, range->LargestFree(), options_.capacity));
-  }
-  for (auto& each : ranges_) each->DecommitFree(each->pages.reserved(), nullptr);
-  int64_t best = FreeList::kNone, least = 0;
-  range->free_list.Downwards([&](int64_t start, int64_t end) {
-    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
-      if (end - start < size || offset < start || offset + size > end) continue;
-      int64_t missing = range->pages.Missing(offset, size);
-      if (best == FreeList::kNone || missing <= least) {
-        best = offset;
-        least = missing;
-      }
-    }
-    return true;
-  });
-  if (ReservedLocked() + least <= options_.limit) return best;
-  throw OutOfMemory(ReportOn(*range, size, least).Text());
-}
-
-int64_t Pool::SoftLimit(int64_t size, int64_t in_use) const {
-  if (options_.soft_denominator == 0) return options_.soft_numerator;
-  if (options_.soft_numerator < 0) return -1;
-  __int128 used = std::max(peak_used_, in_use + size);
-  return std::max(static_cast<int64_t>(options_.soft_numerator * used / options_.soft_denominator), kLeastSoft);
-}
-
-void Pool::GiveBack(int which, int64_t nbytes, PageRecycler* recycler) {
-  for (size_t i = 0; i < ranges_.size() && nbytes > 0; ++i) {
-    size_t chosen = i == 0 ? which : i - (i <= static_cast<size_t>(which));
-    nbytes -= ranges_[chosen]->DecommitFree(nbytes, recycler);
-  }
+// All caches are empty; whatever can be given back is.
+char* Pool::TakeTightest(int which, int64_t size, int64_t align, PageRecycler* recycler) {
+  recycler->GiveBack();
+  PagedRanges::Place best = ranges_.Tightest(which, size, align);
+  if (ranges_.reserved() + best.missing <= ranges_.limit) return ranges_.TakeAt(which, best.offset, size, recycler);
+  int64_t in_bins = caches_.held();
+  throw OutOfMemory(OutOfMemoryReport{size, ranges_.limit, used_ - in_bins, in_bins, ranges_.reserved(), best.missing,
+                                      ranges_.LargestBacked(which), page_}
+                        .Text());
 }
 
 void Pool::ReleaseLocked(void* block, int64_t size) {
-  Range& range = *ranges_[RangeOf(block)];
-  int64_t offset = static_cast<char*>(block) - range.base;
-  if (offset + size > options_.capacity || !range.free_list.Put(offset, size)) {
-    throw BadFree(kFreeAlready);
-  }
+  ranges_.Free(block, size);
   NoteUsed(-size);
 }
 
-int64_t Pool::ReservedLocked() const {
-  if (guard_ != nullptr) return used_;
-  int64_t reserved = 0;
-  for (auto& range : ranges_) reserved += range->pages.reserved();
-  return reserved;
+void Pool::FlushLocked(ThreadCache* cache) {
+  if (cache != nullptr) cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+}
+
+bool Pool::FlushOthersLocked(const ThreadCache* mine) {
+  return caches_.FlushOthers(mine, [this](void* block, int64_t size) { ReleaseLocked(block, size); });
+}
+
+Statistics Pool::statistics() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Statistics s;
+  ThreadCaches::Counts counts = caches_.counts();
+  s.live = counts.live;
+  s.allocs = counts.allocs;
+  s.frees = counts.frees;
+  s.threads = caches_.threads();
+  s.used = used_;
+  s.reserved = ReservedLocked();
+  s.peak_used = peaks_.peak().used;
+  s.peak_reserved = peaks_.peak().reserved;
+  s.refused = refused_;
+  ranges_.CountPaging(&s);
+  return s;
+}
+
+void Pool::ResetPeak() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  peaks_.Reset(NowLocked());
+}
+
+int64_t Pool::OpenScope() {
+  int64_t id = tracker_.OpenScope(statistics().live);
+  std::lock_guard<std::mutex> lock(mutex_);
+  peaks_.OpenScope(id, NowLocked());
+  return id;
+}
+
+std::pair<ScopeStatistics, Peak> Pool::ReadScope(int64_t id) {
+  ScopeStatistics statistics = tracker_.ReadScope(id);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {statistics, peaks_.ReadScope(id, NowLocked())};
+}
+
+void Pool::CloseScope(int64_t id) {
+  tracker_.CloseScope(id);
+  std::lock_guard<std::mutex> lock(mutex_);
+  peaks_.CloseScope(id);
+}
+
+void Pool::Tag(void* block, int64_t nbytes, std::string_view tag) {
+  if (guard_ != nullptr) guard_->Name(block, std::string(tag));
+  tracker_.Tag(block, nbytes, tag);
+}
+
+std::vector<int64_t> Pool::Layout() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ranges_.Layout();
 }
 
 }  // namespace symalloc

@@ -19,12 +19,12 @@ struct InCallback {
 
 void Pool::SetLimit(int64_t limit) {
   std::lock_guard<std::mutex> lock(mutex_);
-  options_.limit = limit;
+  ranges_.limit = limit;
 }
 
 int64_t Pool::limit() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return options_.limit;
+  return ranges_.limit;
 }
 
 int64_t Pool::AddWatermark(Watermark watermark) {

@@ -5,7 +5,7 @@ namespace symalloc {
 
 [[gnu::always_inline]] inline void* Pool::TakeBinned(ThreadCache* cache, int64_t nbytes, int which) {
   int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return nullptr;
+  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
   void* block = cache->bins[which].Take(size);
   if (block != nullptr) cache->CountAlloc(nbytes);
   cache->section.Leave();
@@ -14,9 +14,9 @@ namespace symalloc {
 
 [[gnu::always_inline]] inline bool Pool::PutBinned(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return false;
+  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return false;
   SizeBins& bins = cache->bins[which];
-  bool fits = bins.held() + size <= options_.bin_capacity;
+  bool fits = bins.held() + size <= bin_capacity_;
   if (fits) {
     bins.Put(block, size);
     cache->CountFree(nbytes);
@@ -27,14 +27,14 @@ namespace symalloc {
 
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
   if (__builtin_expect(Binned(nbytes, align) && recent.pool_id == id_ && !tracker_.on(), 1)) {
-    void* block = TakeBinned(recent.cache, nbytes, escapes && options_.separate_escaping);
+    void* block = TakeBinned(recent.cache, nbytes, escapes && separate_escaping_);
     if (__builtin_expect(block != nullptr, 1)) return block;
   }
   return AllocSlowly(nbytes, align, escapes, tag);
 }
 
 void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  void* block = Binned(nbytes, align) ? TakeBinned(cache(), nbytes, escapes && options_.separate_escaping) : nullptr;
+  void* block = Binned(nbytes, align) ? TakeBinned(cache(), nbytes, escapes && separate_escaping_) : nullptr;
   if (block == nullptr) block = AllocUnbinned(nbytes, align, escapes);
   if (tracker_.on()) tracker_.Allocated(block, nbytes, escapes, tag);
   return block;
@@ -42,7 +42,7 @@ void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string
 
 void Pool::Free(void* block, int64_t nbytes) {
   if (__builtin_expect(Binned(nbytes, kGrain) && recent.pool_id == id_ && !tracker_.on(), 1)) {
-    int which = RangeOf(block);
+    int which = ranges_.RangeOf(block);
     bool sound = which >= 0 && reinterpret_cast<int64_t>(block) % kGrain == 0;
     if (__builtin_expect(sound && PutBinned(recent.cache, block, nbytes, which), 1)) {
       if (__builtin_expect(watermarks_.due(), 0)) CallWatermarks();
@@ -54,8 +54,8 @@ void Pool::Free(void* block, int64_t nbytes) {
 
 void Pool::FreeSlowly(void* block, int64_t nbytes) {
   if (guard_ != nullptr) return FreeGuarded(block, nbytes);
-  int which = RangeOf(block);
-  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > options_.capacity) {
+  int which = ranges_.RangeOf(block);
+  if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > ranges_.capacity()) {
     throw BadFree("what is freed is no block of this pool");
   }
   if (tracker_.on()) tracker_.Freed(block, nbytes);
@@ -66,7 +66,7 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
 
 void* Pool::TakeLarge(ThreadCache* cache, int64_t nbytes, int which) {
   int64_t size = Rounded(nbytes);
-  if (size <= bin_largest_ || cache == nullptr || !cache->section.Enter(closed_)) return nullptr;
+  if (size <= bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
   void* block = cache->large_blocks[which].Take(size);
   if (block != nullptr) cache->CountAlloc(nbytes);
   cache->section.Leave();
@@ -75,7 +75,7 @@ void* Pool::TakeLarge(ThreadCache* cache, int64_t nbytes, int which) {
 
 bool Pool::JoinLarge(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   int64_t size = Rounded(nbytes);
-  if (cache == nullptr || size <= bin_largest_ || !cache->section.Enter(closed_)) return false;
+  if (cache == nullptr || size <= bin_largest_ || !cache->section.Enter(caches_.closed())) return false;
   bool joined = cache->large_blocks[which].Join(block, size, large_block_capacity_);
   if (joined) cache->CountFree(nbytes);
   cache->section.Leave();

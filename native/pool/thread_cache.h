@@ -1,18 +1,138 @@
-// The cache of one thread for one pool.
+// The cache of one thread for one pool: symalloc/pool/core/thread_cache.py is the reference.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <new>
 
 #include "pool/barrier.h"
-#include "pool/size_bins.h"
-#include "pool/large_block_cache.h"
-#include "pool/split_counter.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 
-// The bins and large blocks belong to their thread while it is inside `section`, else to whoever holds the pool's mutex:
-// others than that thread close the door first.  The counts are written by their thread alone, and read by any.
+// A sum that one thread at a time changes, and any may read.
+// Additions and removals are counted separately: one number would have to be stored and read again twice for each
+// block that comes and goes, which takes longer than all the rest.
+class SplitCounter {
+ public:
+  void Add(int64_t amount) { Raise(&in_, amount); }
+  void Remove(int64_t amount) { Raise(&out_, amount); }
+
+  // Too much rather than too little where another thread changes it meanwhile.
+  int64_t left() const {
+    uint64_t out = out_.load(std::memory_order_acquire);
+    return static_cast<int64_t>(in_.load(std::memory_order_relaxed) - out);
+  }
+
+ private:
+  static void Raise(std::atomic<uint64_t>* sum, int64_t amount) {
+    sum->store(sum->load(std::memory_order_relaxed) + static_cast<uint64_t>(amount), std::memory_order_relaxed);
+  }
+
+  std::atomic<uint64_t> in_{0}, out_{0};  // they may wrap
+};
+
+// Small free blocks by exact size.
+// The block freed last of each size is known by itself, so that a block that comes and goes is not touched; the
+// others hold the pointer to the next one.
+class SizeBins {
+ public:
+  void* Take(int64_t nbytes) {
+    Bin& bin = bins_[nbytes / kGrain];
+    void* block = bin.last;
+    if (block != nullptr) {
+      bin.last = nullptr;
+    } else if (bin.others != nullptr) {
+      block = bin.others;
+      bin.others = bin.others->next;
+    } else {
+      return nullptr;
+    }
+    held_.Remove(nbytes);
+    return block;
+  }
+
+  void Put(void* block, int64_t nbytes) {
+    Bin& bin = bins_[nbytes / kGrain];
+    if (bin.last != nullptr) bin.others = new (bin.last) Node{bin.others};
+    bin.last = block;
+    held_.Add(nbytes);
+  }
+
+  // Any thread may ask.
+  int64_t held() const { return held_.left(); }
+
+  // Calls release(block, nbytes) for every block and forgets it.
+  template <typename Release>
+  void Flush(Release release) {
+    if (held() == 0) return;
+    for (size_t i = 1; i < bins_.size(); ++i) {
+      if (bins_[i].last == nullptr && bins_[i].others == nullptr) continue;
+      int64_t nbytes = static_cast<int64_t>(i) * kGrain;
+      while (void* block = Take(nbytes)) release(block, nbytes);
+      if (held() == 0) return;
+    }
+  }
+
+ private:
+  struct Node {
+    Node* next;
+  };
+
+  struct Bin {
+    void* last = nullptr;
+    Node* others = nullptr;
+  };
+
+  SplitCounter held_;  // bytes
+  std::array<Bin, kBinLargest / kGrain + 1> bins_{};
+};
+
+// One piece of free memory.  It spares large blocks the lock and the free list.
+class LargeBlockCache {
+ public:
+  // The front of the piece, where it is large enough; nullptr: it is not.
+  void* Take(int64_t nbytes) {
+    int64_t size = this->size();
+    if (size < nbytes) return nullptr;
+    char* block = start_;
+    start_ += nbytes;
+    SetSize(size - nbytes);
+    return block;
+  }
+
+  // Makes a block a part of the piece; false where they do not touch, or would be more than `most` bytes.
+  bool Join(void* block, int64_t nbytes, int64_t most) {
+    int64_t size = this->size();
+    char* start = static_cast<char*>(block);
+    if (size + nbytes > most || (size > 0 && start_ + size != start && start + nbytes != start_)) return false;
+    if (size == 0 || start < start_) start_ = start;
+    SetSize(size + nbytes);
+    return true;
+  }
+
+  // Calls release(start, nbytes), where there is anything, and forgets it.
+  template <typename Release>
+  void Flush(Release release) {
+    int64_t size = this->size();
+    if (size == 0) return;
+    SetSize(0);
+    release(start_, size);
+  }
+
+  // Bytes; any thread may ask.
+  int64_t size() const { return size_.load(std::memory_order_relaxed); }
+
+ private:
+  void SetSize(int64_t size) { size_.store(size, std::memory_order_relaxed); }
+
+  char* start_ = nullptr;
+  std::atomic<int64_t> size_{0};  // written by one thread at a time
+};
+
+// Bins and large blocks belong to their thread while it is inside `section`, else to whoever holds the pool's
+// mutex: others than that thread close the door first.  The counts are written by their thread alone, and read by any.
 struct ThreadCache {
   Section section;
   SizeBins bins[2];
@@ -22,6 +142,13 @@ struct ThreadCache {
 
   // Bytes that wait in the bins and large-block caches.
   int64_t held() const { return bins[0].held() + bins[1].held() + large_blocks[0].size() + large_blocks[1].size(); }
+
+  // Calls release(block, nbytes) for everything and forgets it.
+  template <typename Release>
+  void Flush(Release release) {
+    for (SizeBins& each : bins) each.Flush(release);
+    for (LargeBlockCache& each : large_blocks) each.Flush(release);
+  }
 
   void CountAlloc(int64_t nbytes) {
     Increment(&allocs);

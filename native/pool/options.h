@@ -1,0 +1,47 @@
+// Options, statistics and errors of a pool.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "pool/sizes.h"
+
+namespace symalloc {
+
+struct Options {
+  // a soft limit of numerator / denominator times what is in use at most; denominator 0: of `numerator`
+  // bytes; numerator -1: none
+  int64_t soft_numerator = 11;
+  int64_t soft_denominator = 10;
+  int64_t limit = -1;  // bytes; -1: none
+  int64_t page = 64 << 10;
+  int64_t bin_largest = kBinLargest;
+  int64_t bin_capacity = 2 << 20;  // bytes that a thread caches in bins; twice as many in large blocks
+  int64_t capacity = int64_t{1} << 40;
+  bool separate_escaping = false;
+  bool huge = true;
+  bool guard = false;
+};
+
+struct Statistics {
+  int64_t live = 0;       // bytes asked for and not freed
+  int64_t allocs = 0;
+  int64_t frees = 0;
+  int64_t used = 0;       // bytes that the ranges have handed out, to callers or to caches
+  int64_t peak_used = 0;  // without what waited in the cache of the thread that took more
+  int64_t reserved = 0;   // bytes backed
+  int64_t peak_reserved = 0;
+  int64_t refused = 0;    // allocations that did not fit
+  int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
+  int64_t threads = 0;
+};
+
+struct OutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct BadFree : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+}  // namespace symalloc

@@ -1,0 +1,223 @@
+#include "pool/paged_ranges.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "pool/os_memory.h"
+#include "pool/out_of_memory_report.h"
+#include "pool/sizes.h"
+
+namespace symalloc {
+
+namespace {
+
+constexpr int64_t kLeastCapacity = 1 << 26;
+constexpr int64_t kLeastSoft = 2 << 20;  // bytes
+constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
+
+int64_t LargestFree(const FreeList& free_list) {
+  int64_t largest = 0;
+  free_list.Downwards([&](int64_t start, int64_t end) {
+    largest = std::max(largest, end - start);
+    return true;
+  });
+  return largest;
+}
+
+}  // namespace
+
+int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler) {
+  int64_t given = 0;
+  free_list.Downwards([&](int64_t start, int64_t end) {
+    if (given >= nbytes) return false;
+    given += pages.Decommit(start, end, nbytes - given, recycler);
+    return true;
+  });
+  return given;
+}
+
+PagedRanges::PagedRanges(const Options& options)
+    : limit(options.limit),
+      soft_numerator_(options.soft_numerator),
+      soft_denominator_(options.soft_denominator),
+      page_(options.page),
+      capacity_(options.capacity),
+      count_(options.separate_escaping ? 2 : 1) {
+  // a process may have been given less address space than a machine has
+  while (!Reserve(options)) {
+    capacity_ /= 2;
+    if (capacity_ < kLeastCapacity) {
+      throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool");
+    }
+  }
+}
+
+PagedRanges::~PagedRanges() { ReleaseAll(); }
+
+bool PagedRanges::Reserve(const Options& options) {
+  while (most_aligned_ > kHugePage && most_aligned_ > capacity_ / 8) most_aligned_ /= 2;
+  for (int i = 0; i < count_; ++i) {
+    bases_[i] = ReserveAddresses(capacity_, most_aligned_);
+    if (bases_[i] == nullptr) {
+      ReleaseAll();
+      return false;
+    }
+    ranges_.emplace_back(bases_[i], capacity_, options);
+  }
+  return true;
+}
+
+void PagedRanges::ReleaseAll() {
+  for (Range& range : ranges_) ReleaseAddresses(range.base, capacity_);
+  ranges_.clear();
+}
+
+int64_t PagedRanges::Address(const void* block) const {
+  int which = RangeOf(block);
+  if (which < 0) throw BadFree("what is asked for is no block of this pool");
+  return which * capacity_ + (static_cast<const char*>(block) - bases_[which]);
+}
+
+char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use) {
+  Range& range = ranges_[which];
+  int64_t offset = range.free_list.Find(size, align);
+  if (offset == kNone || Over(range.pages.Missing(offset, size), size, in_use)) return nullptr;
+  return TakeAt(which, offset, size, nullptr);
+}
+
+char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
+  Range& range = ranges_[which];
+  int64_t offset = range.free_list.Find(size, align);
+  if (offset == kNone) return nullptr;
+  int64_t missing = range.pages.Missing(offset, size);
+  range.free_list.Take(offset, size);
+  if (missing == 0) return range.base + offset;
+  if (!MakeRoom(which, missing, size, in_use, recycler)) {
+    range.free_list.Put(offset, size);
+    return nullptr;
+  }
+  range.pages.Commit(offset, size, recycler);
+  return range.base + offset;
+}
+
+PagedRanges::Place PagedRanges::Tightest(int which, int64_t size, int64_t align) {
+  Range& range = ranges_[which];
+  if (range.free_list.Find(size, align) == kNone) {
+    throw OutOfMemory(NoAddressSpace(size, LargestFree(range.free_list), capacity_));
+  }
+  Trim();
+  Place best;
+  // the pages in the middle of a free interval are all missing
+  range.free_list.Downwards([&](int64_t start, int64_t end) {
+    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
+      if (end - start < size || offset < start || offset + size > end) continue;
+      int64_t missing = range.pages.Missing(offset, size);
+      if (best.offset == kNone || missing <= best.missing) best = {offset, missing};
+    }
+    return true;
+  });
+  return best;
+}
+
+char* PagedRanges::TakeAt(int which, int64_t offset, int64_t size, PageRecycler* recycler) {
+  Range& range = ranges_[which];
+  range.free_list.Take(offset, size);
+  range.pages.Commit(offset, size, recycler);
+  return range.base + offset;
+}
+
+void PagedRanges::CheckAllocated(const void* block, int64_t size) const {
+  const Range& range = ranges_[RangeOf(block)];
+  int64_t offset = static_cast<const char*>(block) - range.base;
+  if (offset + size > capacity_ || range.free_list.Overlaps(offset, size)) throw BadFree(kFreeAlready);
+}
+
+void PagedRanges::Free(const void* block, int64_t size) {
+  Range& range = ranges_[RangeOf(block)];
+  int64_t offset = static_cast<const char*>(block) - range.base;
+  if (offset + size > capacity_ || !range.free_list.Put(offset, size)) throw BadFree(kFreeAlready);
+}
+
+int64_t PagedRanges::Trim() {
+  int64_t given = 0;
+  for (Range& range : ranges_) given += range.DecommitFree(range.pages.reserved(), nullptr);
+  return given;
+}
+
+int64_t PagedRanges::reserved() const {
+  int64_t reserved = 0;
+  for (const Range& range : ranges_) reserved += range.pages.reserved();
+  return reserved;
+}
+
+void PagedRanges::CountPaging(Statistics* statistics) const {
+  for (const Range& range : ranges_) {
+    statistics->commits += range.pages.commits;
+    statistics->committed += range.pages.committed;
+    statistics->decommits += range.pages.decommits;
+    statistics->decommitted += range.pages.decommitted;
+  }
+}
+
+int64_t PagedRanges::LargestBacked(int which) const {
+  const Range& range = ranges_[which];
+  int64_t largest = 0;
+  range.free_list.Downwards([&](int64_t start, int64_t end) {
+    int64_t first = std::min(RoundUp(start, page_), end), last = std::max(end & -page_, start);
+    for (auto [from, to] : {std::pair(start, first), std::pair(last, end)}) {
+      if (to > from && range.pages.Missing(from, to - from) == 0) largest = std::max(largest, to - from);
+    }
+    return true;
+  });
+  return largest;
+}
+
+std::vector<int64_t> PagedRanges::Layout() const {
+  std::vector<int64_t> layout;
+  for (const Range& range : ranges_) {
+    std::vector<int64_t> intervals, runs;
+    range.free_list.Downwards([&](int64_t start, int64_t end) {
+      intervals.insert(intervals.end(), {start, end});
+      return true;
+    });
+    range.pages.Runs([&](int64_t start, int64_t end) { runs.insert(runs.end(), {start, end}); });
+    for (const auto* each : {&intervals, &runs}) layout.push_back(static_cast<int64_t>(each->size()) / 2);
+    for (const auto* each : {&intervals, &runs}) layout.insert(layout.end(), each->begin(), each->end());
+  }
+  return layout;
+}
+
+// -1: none.
+int64_t PagedRanges::SoftLimit(int64_t size, int64_t in_use) const {
+  if (soft_denominator_ == 0) return soft_numerator_;
+  if (soft_numerator_ < 0) return -1;
+  __int128 used = std::max(peak_used, in_use + size);
+  return std::max(static_cast<int64_t>(soft_numerator_ * used / soft_denominator_), kLeastSoft);
+}
+
+// Whether backing `missing` bytes more, if any, breaks a limit.
+bool PagedRanges::Over(int64_t missing, int64_t size, int64_t in_use) const {
+  if (missing == 0) return false;
+  int64_t soft = SoftLimit(size, in_use);
+  int64_t backed = reserved() + missing;
+  return (soft >= 0 && backed > soft) || (limit >= 0 && backed > limit);
+}
+
+// Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
+bool PagedRanges::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, PageRecycler* recycler) {
+  int64_t soft = SoftLimit(size, in_use);
+  if (soft >= 0) GiveBack(which, reserved() + missing - soft, recycler);
+  if (limit < 0) return true;
+  GiveBack(which, reserved() + missing - limit, recycler);
+  return reserved() + missing <= limit;
+}
+
+// Gives back as many bytes of free pages as there are, those of range `which` first.
+void PagedRanges::GiveBack(int which, int64_t nbytes, PageRecycler* recycler) {
+  for (int i = 0; i < count_ && nbytes > 0; ++i) {
+    nbytes -= ranges_[i == 0 ? which : 1 - which].DecommitFree(nbytes, recycler);
+  }
+}
+
+}  // namespace symalloc

@@ -1,0 +1,107 @@
+// The address ranges of a pool, and the policy of backing their pages: symalloc/pool/core/reference_pool.py is the
+// reference for every decision.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pool/free_list.h"
+#include "pool/options.h"
+#include "pool/page_recycler.h"
+#include "pool/page_table.h"
+
+namespace symalloc {
+
+// Offsets and sizes are bytes.  All but `capacity`, `RangeOf` and `Address` is guarded by the pool's mutex.
+class PagedRanges {
+ public:
+  static constexpr int64_t kNone = FreeList::kNone;
+
+  // Throws OutOfMemory where there is no address space.  A range may get less than `options.capacity`.
+  explicit PagedRanges(const Options& options);
+  ~PagedRanges();
+  PagedRanges(const PagedRanges&) = delete;
+  PagedRanges& operator=(const PagedRanges&) = delete;
+
+  int64_t capacity() const { return capacity_; }
+  int64_t most_aligned() const { return most_aligned_; }
+
+  // The range that `block` lies in, or -1.
+  int RangeOf(const void* block) const {
+    for (int i = 0; i < count_; ++i) {
+      uint64_t offset = reinterpret_cast<uint64_t>(block) - reinterpret_cast<uint64_t>(bases_[i]);
+      if (offset < static_cast<uint64_t>(capacity_)) return i;
+    }
+    return -1;
+  }
+
+  // range * capacity + offset: an address of the reference.  Throws BadFree.
+  int64_t Address(const void* block) const;
+
+  // Takes the lowest free place of a range and backs what is missing there; nullptr where there is none, or that
+  // breaks a limit.  `in_use`: bytes that are handed out and wait in no cache of the thread that asks.
+  char* TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use);
+
+  // The same, but free pages are given back to make room; nullptr where even that breaks the hard limit.  `recycler`
+  // gets what was given back and not used.
+  char* TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler);
+
+  // A place for a block, and the bytes of pages that it lacks.
+  struct Place {
+    int64_t offset = kNone;
+    int64_t missing = 0;
+  };
+
+  // Where a block costs the fewest pages, once all free pages are given back.  Throws OutOfMemory where no free place
+  // is large enough.
+  Place Tightest(int which, int64_t size, int64_t align);
+  char* TakeAt(int which, int64_t offset, int64_t size, PageRecycler* recycler);
+
+  // Both throw BadFree where part of the block is free already.
+  void Free(const void* block, int64_t size);
+  void CheckAllocated(const void* block, int64_t size) const;
+
+  // Gives back all free pages; their bytes.
+  int64_t Trim();
+
+  // Bytes backed.
+  int64_t reserved() const;
+  void CountPaging(Statistics* statistics) const;
+
+  // The largest free piece that lies in a backed page, all wholly free pages having been given back.
+  int64_t LargestBacked(int which) const;
+
+  // For each range: the number of its free intervals and of its runs of backed pages, then start and end of each.
+  std::vector<int64_t> Layout() const;
+
+  int64_t limit;          // bytes, -1: none
+  int64_t peak_used = 0;  // which the soft limit follows
+
+ private:
+  struct Range {
+    Range(char* base, int64_t capacity, const Options& options)
+        : base(base), free_list(capacity), pages(base, options.page, options.huge) {}
+    int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler);
+
+    char* base;
+    FreeList free_list;
+    PageTable pages;
+  };
+
+  bool Reserve(const Options& options);
+  void ReleaseAll();
+  int64_t SoftLimit(int64_t size, int64_t in_use) const;
+  bool Over(int64_t missing, int64_t size, int64_t in_use) const;
+  bool MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, PageRecycler* recycler);
+  void GiveBack(int which, int64_t nbytes, PageRecycler* recycler);
+
+  const int64_t soft_numerator_, soft_denominator_, page_;
+  int64_t capacity_;
+  int64_t most_aligned_ = int64_t{1} << 30;  // less where the capacity is small
+  int count_;
+  char* bases_[2];
+  std::vector<Range> ranges_;
+};
+
+}  // namespace symalloc

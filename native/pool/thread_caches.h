@@ -1,0 +1,68 @@
+// The caches of all threads of one pool, and the counts of its allocations and frees.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pool/thread_cache.h"
+
+namespace symalloc {
+
+// All but `closed` is guarded by the pool's mutex.
+class ThreadCaches {
+ public:
+  struct Counts {
+    int64_t allocs = 0, frees = 0;
+    int64_t live = 0;  // bytes asked for
+
+    void Add(const ThreadCache& cache);
+  };
+
+  ThreadCache* Add(std::unique_ptr<ThreadCache> cache);
+
+  // Keeps the counts of a cache, which is empty, and destroys it.
+  void Remove(const ThreadCache* cache);
+
+  // Counts for a thread's cache; nullptr: for a thread that has none.
+  void CountAlloc(ThreadCache* cache, int64_t nbytes);
+  void CountFree(ThreadCache* cache, int64_t nbytes);
+  Counts counts() const;
+
+  int64_t threads() const { return static_cast<int64_t>(caches_.size()); }
+
+  // Bytes that wait in all caches.
+  int64_t held() const;
+
+  // Somebody who holds the mutex is at the caches of others.
+  const std::atomic<bool>& closed() const { return closed_; }
+
+  // Nobody else is at any cache once this returns, until `Open`.
+  void Close();
+  void Open() { closed_.store(false, std::memory_order_release); }
+
+  // Empties all caches but `mine`; false where nothing was in them.
+  template <typename Release>
+  bool FlushOthers(const ThreadCache* mine, Release release) {
+    auto holds = [mine](auto& each) { return each.get() != mine && each->held() > 0; };
+    if (std::none_of(caches_.begin(), caches_.end(), holds)) return false;
+    struct Opener {
+      ~Opener() { caches->Open(); }
+      ThreadCaches* caches;
+    } opener{this};
+    Close();
+    for (auto& each : caches_) {
+      if (each.get() != mine) each->Flush(release);
+    }
+    return true;
+  }
+
+ private:
+  std::atomic<bool> closed_{false};
+  std::vector<std::unique_ptr<ThreadCache>> caches_;
+  Counts others_;  // of threads that have ended, or have no cache
+};
+
+}  // namespace symalloc
