@@ -2,7 +2,6 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <tvm/ffi/container/shape.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bindings/vm_layout.h"
 #include "pool/pool.h"
 
 namespace bench {
@@ -38,27 +38,10 @@ struct Malloc final : Allocator {
   void Free(void* block, int64_t) override { free(block); }
 };
 
-// As tvm::runtime::memory::Buffer and Allocator of tvm 0.27.
-struct TvmBuffer {
-  void* data;
-  size_t size;
-  DLDevice device;
-  int type;
-};
-
-struct TvmAllocator {
-  virtual ~TvmAllocator() = default;
-  virtual TvmBuffer Alloc(DLDevice, size_t nbytes, size_t alignment, DLDataType) = 0;
-  virtual TvmBuffer Alloc(DLDevice, tvm::ffi::Shape, DLDataType, const std::string&) = 0;
-  virtual void* CreateView(const TvmBuffer&, tvm::ffi::Shape, DLDataType, const std::string&) = 0;
-  virtual void FreeView(DLDevice, void*) = 0;
-  virtual void Free(const TvmBuffer&) = 0;
-};
-
 // Type 1 is TVM's naive allocator, 2 its pooled one.
 struct Tvm final : Allocator {
   Tvm(const char* library, int type) : type(type) {
-    using Get = TvmAllocator* (*)(DLDevice, int);
+    using Get = symalloc::VmAllocator* (*)(DLDevice, int);
     void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) throw std::runtime_error(dlerror());
     auto get = reinterpret_cast<Get>(
@@ -70,10 +53,10 @@ struct Tvm final : Allocator {
   void Free(void* block, int64_t nbytes) override {
     // the pooled allocator looks for the size in whole pages
     size_t size = type == 2 ? (nbytes + 4095) / 4096 * 4096 : nbytes;
-    tvm->Free(TvmBuffer{block, size, kCpu, type});
+    tvm->Free(symalloc::VmBuffer{block, size, kCpu, type});
   }
   static constexpr DLDevice kCpu{kDLCPU, 0};
-  TvmAllocator* tvm;
+  symalloc::VmAllocator* tvm;
   int type;
 };
 

@@ -1,10 +1,21 @@
 // The functions of the pool for tvm-ffi, under "symalloc.pool."; symalloc/native/functions.pyi has their types.
+#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/dtype.h>
+#include <tvm/ffi/error.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "bindings/pool_object.h"
+#include "bindings/tensor_placement.h"
 #include "bindings/vm_hook.h"
 
 namespace symalloc {
@@ -67,6 +78,174 @@ ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
           {"threads", s.threads}};
 }
 
+// The functions that Python calls most have the pool bound to them: an argument less is quicker, and so are arguments
+// that are there only where they say something.
+
+constexpr int64_t kAlignment = 64;
+constexpr int kMostAxes = 64;
+
+void CheckCount(int32_t count, bool right, const char* wanted) {
+  if (right) return;
+  throw ffi::Error("TypeError", "expected " + std::string(wanted) + ", not " + std::to_string(count) + " arguments", "");
+}
+
+// A handle; of (bytes) or (bytes, alignment, escapes, tag).
+int64_t Alloc(PoolObj* pool, const ffi::AnyView* arguments, int32_t count) {
+  CheckCount(count, count == 1 || count == 4, "bytes, or bytes, alignment, escapes and tag");
+  int64_t nbytes = arguments[0].cast<int64_t>();
+  int64_t align = count == 1 ? kAlignment : arguments[1].cast<int64_t>();
+  bool escapes = count == 1 ? false : arguments[2].cast<bool>();
+  std::string tag = count == 1 ? "" : std::string(arguments[3].cast<ffi::String>());
+  return Translated([&] {
+    void* block = pool->Alloc(nbytes, align, escapes, tag);
+    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
+    return pool->handles.Add(block, nbytes, std::move(tag));
+  });
+}
+
+void Free(PoolObj* pool, int64_t handle) {
+  Translated([&] {
+    Held gone;
+    if (pool->handles.Release(handle, &gone)) pool->pool.Free(gone.block, gone.nbytes);
+  });
+}
+
+// Memory of a tensor without a tag.
+struct Untagged {
+  PoolRef pool;
+
+  void AllocData(DLTensor* tensor) {
+    int64_t nbytes = static_cast<int64_t>(ffi::GetDataSize(*tensor));
+    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, ""); });
+  }
+  void FreeData(DLTensor* tensor) {
+    FreeQuietly(&pool->pool, tensor->data, static_cast<int64_t>(ffi::GetDataSize(*tensor)));
+  }
+};
+
+// A tensor; of (dtype, extent, extent, …), or of those and a tag in the end.
+ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count) {
+  auto tag = count > 1 ? arguments[count - 1].as<ffi::String>() : std::nullopt;
+  int32_t axes = count - (tag.has_value() ? 2 : 1);
+  CheckCount(count, axes >= 0 && axes <= kMostAxes, "a dtype, at most 64 extents, perhaps a tag");
+  std::array<int64_t, kMostAxes> extents;
+  for (int32_t i = 0; i < axes; ++i) extents[i] = arguments[i + 1].cast<int64_t>();
+  ffi::ShapeView shape(extents.data(), static_cast<size_t>(axes));
+  auto dtype = arguments[0].cast<DLDataType>();
+  if (Bytes(shape, dtype) < 0) {
+    throw ffi::Error("BoundsError", "a tensor, " + Text(shape, dtype) +
+                                        ", has a negative extent, or more bytes than 64 bits can count", "");
+  }
+  DLDevice cpu{kDLCPU, 0};
+  if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(Untagged{pool}, shape, dtype, cpu);
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, std::string(*tag)}, shape, dtype, cpu);
+}
+
+ffi::Function BindAlloc(PoolRef pool) {
+  return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
+    *result = Alloc(const_cast<PoolObj*>(pool.get()), arguments, count);
+  });
+}
+
+ffi::Function BindFree(PoolRef pool) {
+  return ffi::Function::FromTyped([pool](int64_t handle) { Free(const_cast<PoolObj*>(pool.get()), handle); });
+}
+
+ffi::Function BindEmpty(PoolRef pool) {
+  return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
+    *result = Empty(pool, arguments, count);
+  });
+}
+
+// Observing the pool.
+
+// Runs a callback of another language: what it throws becomes an error that names its kind.
+template <typename Body>
+auto Called(Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const ffi::Error& error) {
+    throw std::runtime_error(std::string(error.kind()) + ": " + std::string(error.message()));
+  }
+}
+
+template <typename T>
+ffi::Bytes AsBytes(const std::vector<T>& values) {
+  return ffi::Bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+// [tag, address of the block, bytes, …] of the blocks that handles or names are known of.
+ffi::Array<ffi::Any> Holders(PoolRef pool) {
+  ffi::Array<ffi::Any> holders;
+  for (const Tagged& held : pool->Holders()) {
+    holders.push_back(ffi::String(held.tag));
+    holders.push_back(reinterpret_cast<int64_t>(held.block));
+    holders.push_back(held.nbytes);
+  }
+  return holders;
+}
+
+void Record(PoolRef pool, bool on) {
+  if (on) {
+    pool->pool.tracker().StartRecording();
+  } else {
+    pool->pool.tracker().StopRecording();
+  }
+}
+
+// Six int64 for each event, as Recording::Event; then block, tag, block, tag, …
+ffi::Array<ffi::Any> Recorded(PoolRef pool) {
+  Recording recording = pool->pool.tracker().Recorded();
+  ffi::Array<ffi::Any> answer{AsBytes(recording.events)};
+  for (const auto& [block, tag] : recording.tags) {
+    answer.push_back(block);
+    answer.push_back(ffi::String(tag));
+  }
+  return answer;
+}
+
+int64_t BeginCall(PoolRef pool) { return pool->pool.tracker().BeginCall(); }
+void EndCall(PoolRef pool, int64_t call) { pool->pool.tracker().EndCall(call); }
+
+int64_t OpenScope(PoolRef pool) { return pool->pool.OpenScope(); }
+void CloseScope(PoolRef pool, int64_t id) { pool->pool.CloseScope(id); }
+
+// live, peak live, peak used, peak reserved; then tag, allocs, allocated, frees, freed, left, peak, …
+ffi::Array<ffi::Any> ReadScope(PoolRef pool, int64_t id) {
+  auto [scope, peak] = pool->pool.ReadScope(id);
+  ffi::Array<ffi::Any> answer{scope.live, scope.peak_live, peak.used, peak.reserved};
+  for (const auto& [tag, count] : scope.tags) {
+    answer.push_back(ffi::String(tag));
+    for (int64_t value : {count.allocs, count.allocated, count.frees, count.freed, count.left, count.peak}) {
+      answer.push_back(value);
+    }
+  }
+  return answer;
+}
+
+void ResetPeak(PoolRef pool) { pool->pool.ResetPeak(); }
+
+ffi::Bytes Layout(PoolRef pool) { return AsBytes(pool->pool.Layout()); }
+
+int64_t Limit(PoolRef pool) { return pool->pool.limit(); }
+void SetLimit(PoolRef pool, int64_t limit) { pool->pool.SetLimit(limit); }
+
+int64_t AddWatermark(PoolRef pool, bool high, int64_t at, int64_t rearm, ffi::Function callback) {
+  Watermark watermark{0, high, at, rearm, [callback](int64_t in_use) { Called([&] { callback(in_use); }); }};
+  return pool->pool.AddWatermark(std::move(watermark));
+}
+void RemoveWatermark(PoolRef pool, int64_t id) { pool->pool.RemoveWatermark(id); }
+
+void OnOom(PoolRef pool, ffi::Function callback, int64_t retries) {
+  auto ask = [callback](int64_t nbytes, int64_t tries, const std::string& why) {
+    return Called([&] { return callback(nbytes, tries, ffi::String(why)).cast<bool>(); });
+  };
+  pool->pool.SetOnOom(ask, retries);
+}
+void ClearOnOom(PoolRef pool) { pool->pool.SetOnOom(nullptr, 0); }
+
+void ClearCallbacks(PoolRef pool) { pool->pool.ClearCallbacks(); }
+
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
@@ -80,7 +259,27 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
-      .def("symalloc.pool.vm_type", VmType);
+      .def("symalloc.pool.vm_type", VmType)
+      .def("symalloc.pool.bind_alloc", BindAlloc)
+      .def("symalloc.pool.bind_free", BindFree)
+      .def("symalloc.pool.bind_empty", BindEmpty)
+      .def("symalloc.pool.holders", Holders)
+      .def("symalloc.pool.record", Record)
+      .def("symalloc.pool.recorded", Recorded)
+      .def("symalloc.pool.begin_call", BeginCall)
+      .def("symalloc.pool.end_call", EndCall)
+      .def("symalloc.pool.open_scope", OpenScope)
+      .def("symalloc.pool.read_scope", ReadScope)
+      .def("symalloc.pool.close_scope", CloseScope)
+      .def("symalloc.pool.reset_peak", ResetPeak)
+      .def("symalloc.pool.layout", Layout)
+      .def("symalloc.pool.limit", Limit)
+      .def("symalloc.pool.set_limit", SetLimit)
+      .def("symalloc.pool.add_watermark", AddWatermark)
+      .def("symalloc.pool.remove_watermark", RemoveWatermark)
+      .def("symalloc.pool.on_oom", OnOom)
+      .def("symalloc.pool.clear_on_oom", ClearOnOom)
+      .def("symalloc.pool.clear_callbacks", ClearCallbacks);
 }
 
 }  // namespace symalloc

@@ -16,9 +16,7 @@
 
 #include "bindings/tensor_placement.h"
 #include "bindings/vm_layout.h"
-#include "bindings/vm_shape_heap.h"
-#include "bindings/vm_allocation_hint.h"
-#include "bindings/vm_tensor.h"
+#include "bindings/vm_builtins.h"
 
 namespace symalloc {
 
@@ -126,7 +124,7 @@ int64_t VmType(PoolRef pool) {
     hook.before = ffi::Function::GetGlobal(kAllocators);
     ffi::Function::SetGlobal(kAllocators, ffi::Function::FromTyped(make), true);
     CheckTensors();
-    NameStorages();
+    RegisterHintedStorages();
     KeepShapeHeaps();
   }
   for (size_t i = 0; i < hook.pools.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/function.h>
 #include <tvm/ffi/object.h>
 
 #include <cstddef>

@@ -16,6 +16,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * std::min(options.bin_capacity, options.capacity)),
       page_(options.page),
+      cached_below_(options.guard ? 0 : std::max(bin_largest_, large_block_capacity_) + 1),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{tracker_.mutex(), &mutex_},
       ranges_(options) {
@@ -26,7 +27,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
 
 Pool::~Pool() { PoolRegistry::Global().Remove(id_); }
 
-void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
+void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
   if (nbytes < 0 || nbytes > ranges_.capacity()) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
@@ -34,19 +35,15 @@ void* Pool::AllocUnbinned(int64_t nbytes, int64_t align, bool escapes) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
   align = std::max(align, kGrain);
-  int which = escapes && separate_escaping_;
-  if (guard_ == nullptr && align == kGrain) {
-    if (void* block = TakeLarge(cache(), nbytes, which)) return block;
-  }
   void* block = RetryingAfterOom(nbytes, [&] {
-    return guard_ != nullptr ? AllocGuarded(nbytes, align) : Place(cache(), which, nbytes, align);
+    if (guard_ != nullptr) return AllocGuarded(nbytes, align);
+    return Place(cache(), escapes && separate_escaping_, nbytes, align);
   });
   if (watermarks_.due()) CallWatermarks();
   return block;
 }
 
-void Pool::FreeUnbinned(ThreadCache* cache, void* block, int64_t nbytes, int which) {
-  if (JoinLarge(cache, block, nbytes, which)) return;
+void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
   if (cache == nullptr || size > large_block_capacity_) {

@@ -99,19 +99,17 @@ class Pool {
   void UnlockAll();
   void* AllocGuarded(int64_t nbytes, int64_t align);
   void FreeGuarded(void* block, int64_t nbytes);
-  void* TakeBinned(ThreadCache* cache, int64_t nbytes, int which);
-  bool PutBinned(ThreadCache* cache, void* block, int64_t nbytes, int which);
-  void* TakeLarge(ThreadCache* cache, int64_t nbytes, int which);
-  bool JoinLarge(ThreadCache* cache, void* block, int64_t nbytes, int which);
-  // Whether a bin may hold such a block.
-  bool Binned(int64_t nbytes, int64_t align) const {
-    return static_cast<uint64_t>(nbytes) <= static_cast<uint64_t>(bin_largest_) && align <= kGrain && guard_ == nullptr;
+  void* TakeCached(ThreadCache* cache, int64_t nbytes, int which);
+  bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
+  // Whether a thread may cache such a block.
+  bool Cacheable(int64_t nbytes, int64_t align) const {
+    return static_cast<uint64_t>(nbytes) < cached_below_ && align <= kGrain;
   }
   // Out of line and called last, so that the quick way saves no registers.
   [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
   [[gnu::noinline]] void FreeSlowly(void* block, int64_t nbytes);
-  void* AllocUnbinned(int64_t nbytes, int64_t align, bool escapes);
-  void FreeUnbinned(ThreadCache* cache, void* block, int64_t nbytes, int which);
+  void* AllocUncached(int64_t nbytes, int64_t align, bool escapes);
+  void FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   ThreadCache* cache() {
     if (__builtin_expect(recent.pool_id == id_, 1)) return recent.cache;
     return FindCache();
@@ -151,6 +149,7 @@ class Pool {
   const bool separate_escaping_, huge_;
   const int64_t bin_largest_, bin_capacity_, large_block_capacity_;  // bytes
   const int64_t page_;
+  const uint64_t cached_below_;  // bytes of a block; 0 in guard mode
 
   std::unique_ptr<Guard> guard_;
   AllocationTracker tracker_;

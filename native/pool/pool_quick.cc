@@ -3,48 +3,51 @@
 
 namespace symalloc {
 
-[[gnu::always_inline]] inline void* Pool::TakeBinned(ThreadCache* cache, int64_t nbytes, int which) {
+[[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
+  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
   int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
-  void* block = cache->bins[which].Take(size);
+  void* block = size > bin_largest_ ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
   if (block != nullptr) cache->CountAlloc(nbytes);
   cache->section.Leave();
   return block;
 }
 
-[[gnu::always_inline]] inline bool Pool::PutBinned(ThreadCache* cache, void* block, int64_t nbytes, int which) {
+[[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
+  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return false;
   int64_t size = Rounded(nbytes);
-  if (size > bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return false;
-  SizeBins& bins = cache->bins[which];
-  bool fits = bins.held() + size <= bin_capacity_;
-  if (fits) {
-    bins.Put(block, size);
-    cache->CountFree(nbytes);
+  bool kept;
+  if (size > bin_largest_) {
+    kept = cache->large_blocks[which].Join(block, size, large_block_capacity_);
+  } else {
+    SizeBins& bins = cache->bins[which];
+    kept = bins.held() + size <= bin_capacity_;
+    if (kept) bins.Put(block, size);
   }
+  if (kept) cache->CountFree(nbytes);
   cache->section.Leave();
-  return fits;
+  return kept;
 }
 
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  if (__builtin_expect(Binned(nbytes, align) && recent.pool_id == id_ && !tracker_.on(), 1)) {
-    void* block = TakeBinned(recent.cache, nbytes, escapes && separate_escaping_);
+  if (__builtin_expect(Cacheable(nbytes, align) && recent.pool_id == id_ && !tracker_.on(), 1)) {
+    void* block = TakeCached(recent.cache, nbytes, escapes && separate_escaping_);
     if (__builtin_expect(block != nullptr, 1)) return block;
   }
   return AllocSlowly(nbytes, align, escapes, tag);
 }
 
 void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  void* block = Binned(nbytes, align) ? TakeBinned(cache(), nbytes, escapes && separate_escaping_) : nullptr;
-  if (block == nullptr) block = AllocUnbinned(nbytes, align, escapes);
+  void* block = Cacheable(nbytes, align) ? TakeCached(cache(), nbytes, escapes && separate_escaping_) : nullptr;
+  if (block == nullptr) block = AllocUncached(nbytes, align, escapes);
   if (tracker_.on()) tracker_.Allocated(block, nbytes, escapes, tag);
   return block;
 }
 
 void Pool::Free(void* block, int64_t nbytes) {
-  if (__builtin_expect(Binned(nbytes, kGrain) && recent.pool_id == id_ && !tracker_.on(), 1)) {
+  if (__builtin_expect(Cacheable(nbytes, kGrain) && recent.pool_id == id_ && !tracker_.on(), 1)) {
     int which = ranges_.RangeOf(block);
     bool sound = which >= 0 && reinterpret_cast<int64_t>(block) % kGrain == 0;
-    if (__builtin_expect(sound && PutBinned(recent.cache, block, nbytes, which), 1)) {
+    if (__builtin_expect(sound && PutCached(recent.cache, block, nbytes, which), 1)) {
       if (__builtin_expect(watermarks_.due(), 0)) CallWatermarks();
       return;
     }
@@ -60,26 +63,8 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
   }
   if (tracker_.on()) tracker_.Freed(block, nbytes);
   ThreadCache* mine = cache();
-  if (!PutBinned(mine, block, nbytes, which)) FreeUnbinned(mine, block, nbytes, which);
+  if (!PutCached(mine, block, nbytes, which)) FreeUncached(mine, block, nbytes, which);
   if (watermarks_.due()) CallWatermarks();
-}
-
-void* Pool::TakeLarge(ThreadCache* cache, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (size <= bin_largest_ || cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
-  void* block = cache->large_blocks[which].Take(size);
-  if (block != nullptr) cache->CountAlloc(nbytes);
-  cache->section.Leave();
-  return block;
-}
-
-bool Pool::JoinLarge(ThreadCache* cache, void* block, int64_t nbytes, int which) {
-  int64_t size = Rounded(nbytes);
-  if (cache == nullptr || size <= bin_largest_ || !cache->section.Enter(caches_.closed())) return false;
-  bool joined = cache->large_blocks[which].Join(block, size, large_block_capacity_);
-  if (joined) cache->CountFree(nbytes);
-  cache->section.Leave();
-  return joined;
 }
 
 }  // namespace symalloc

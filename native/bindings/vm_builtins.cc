@@ -1,0 +1,160 @@
+// Builtins of TVM's virtual machine that the pool replaces, for machines made from then on.
+#include "bindings/vm_builtins.h"
+
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "bindings/tensor_placement.h"
+#include "bindings/vm_hook.h"
+#include "bindings/vm_layout.h"
+
+namespace symalloc {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+constexpr const char* kAllocStorage = "vm.builtin.alloc_storage";
+constexpr const char* kNamedStorage = "symalloc.pool.alloc_storage";
+constexpr int32_t kStorageArguments = 5;  // machine, shape, device index, dtype, scope
+
+thread_local const AllocationHint* current = nullptr;
+
+struct AllocHintedStorage {
+  ffi::Function stock;
+
+  void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
+    if (count < kStorageArguments + 2) {
+      stock.CallPacked(args, count, result);
+      return;
+    }
+    AllocationHint hint{std::string(args[kStorageArguments].cast<ffi::String>()), args[kStorageArguments + 1].cast<bool>()};
+    struct Scope {
+      explicit Scope(const AllocationHint* hint) { current = hint; }
+      ~Scope() { current = nullptr; }
+    } scope(&hint);
+    stock.CallPacked(args, kStorageArguments, result);
+  }
+};
+
+constexpr const char* kAllocTensor = "vm.builtin.alloc_tensor";
+// the same, with the tensor's name as one more argument
+constexpr const char* kNamedTensor = "symalloc.pool.alloc_tensor";
+
+// TVM checks that a tensor on a storage ends within it, in unsigned arithmetic: a negative offset, and a byte count
+// beyond 64 bits, pass.  This one checks exactly.
+struct PlaceOnStorage {
+  ffi::Function stock;
+
+  // (storage, offset, shape, dtype[, name])
+  void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
+    const VmStorage* storage = count >= 4 ? OfPool(args[0]) : nullptr;
+    auto* shape = storage != nullptr ? args[2].as<ffi::ShapeObj>() : nullptr;
+    if (shape == nullptr) {
+      stock.CallPacked(args, count > 4 ? 4 : count, result);
+      return;
+    }
+    const VmBuffer& buffer = storage->buffer;
+    BackingMemory ground{buffer.data, static_cast<int64_t>(buffer.size), buffer.device, PoolOf(storage->allocator), args[0]};
+    TensorRequest asked{args[1].cast<int64_t>(), {shape->data, shape->size}, args[3].cast<DLDataType>(), nullptr};
+    if (count > 4) asked.name = &args[4];
+    *result = PlaceTensor(ground, asked);
+  }
+
+  // The storage that is `value`, where a pool has served it; else nullptr.
+  static const VmStorage* OfPool(const ffi::AnyView& value) {
+    const VmStorage* storage = AsStorage(value);
+    return storage != nullptr && IsPoolType(storage->buffer.alloc_type) ? storage : nullptr;
+  }
+};
+
+constexpr const char* kAllocShapeHeap = "vm.builtin.alloc_shape_heap";
+constexpr size_t kMostKept = 64;  // heaps a thread
+
+// Not of the pool: a heap that is kept would look like a leak there.
+struct Cells {
+  void AllocData(DLTensor* tensor) {
+    tensor->data = std::aligned_alloc(64, (ffi::GetDataSize(*tensor) + 63) / 64 * 64);
+    if (tensor->data == nullptr) throw ffi::Error("MemoryError", "no memory is left for a shape heap", "");
+  }
+  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+};
+
+struct Kept {
+  void* machine;
+  int64_t cells;
+  ffi::Tensor heap;
+};
+
+struct Heaps {
+  std::vector<Kept> kept;
+  size_t next = 0;  // to be replaced when all places are taken
+
+  // A heap that nobody holds but we; nullptr where there is none.
+  const ffi::Tensor* Unused(void* machine, int64_t cells) const {
+    for (const Kept& each : kept) {
+      if (each.machine == machine && each.cells == cells && each.heap.use_count() == 1) return &each.heap;
+    }
+    return nullptr;
+  }
+
+  void Keep(Kept fresh) {
+    if (kept.size() < kMostKept) {
+      kept.push_back(std::move(fresh));
+    } else {
+      kept[next++ % kMostKept] = std::move(fresh);
+    }
+  }
+};
+
+thread_local Heaps heaps;
+
+struct ShapeHeapOf {
+  ffi::Function stock;
+
+  // (machine, cells)
+  void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
+    void* machine = args[0].cast<void*>();
+    int64_t cells = args[1].cast<int64_t>();
+    if (const ffi::Tensor* unused = heaps.Unused(machine, cells)) {
+      *result = *unused;
+      return;
+    }
+    stock.CallPacked(args, count, result);
+    // only the machine knows its allocator: what it has made says whether that is a pool
+    ffi::Tensor made = result->cast<ffi::Tensor>();
+    if (!PoolOwns(made.data_ptr())) return;
+    ffi::Tensor heap = ffi::Tensor::FromNDAlloc(Cells{}, {cells}, DLDataType{kDLInt, 64, 1}, DLDevice{kDLCPU, 0});
+    *result = heap;
+    heaps.Keep(Kept{machine, cells, std::move(heap)});
+  }
+};
+
+}  // namespace
+
+const AllocationHint* CurrentHint() { return current; }
+
+void RegisterHintedStorages() {
+  AllocHintedStorage hinted{ffi::Function::GetGlobalRequired(kAllocStorage)};
+  ffi::Function::SetGlobal(kNamedStorage, ffi::Function::FromPacked(hinted), true);
+}
+
+void CheckTensors() {
+  PlaceOnStorage place{ffi::Function::GetGlobalRequired(kAllocTensor)};
+  for (const char* name : {kAllocTensor, kNamedTensor}) {
+    ffi::Function::SetGlobal(name, ffi::Function::FromPacked(place), true);
+  }
+}
+
+void KeepShapeHeaps() {
+  ShapeHeapOf heap_of{ffi::Function::GetGlobalRequired(kAllocShapeHeap)};
+  ffi::Function::SetGlobal(kAllocShapeHeap, ffi::Function::FromPacked(heap_of), true);
+}
+
+}  // namespace symalloc

@@ -1,0 +1,26 @@
+// Builtins of TVM's virtual machine that the pool replaces, for machines made from then on.
+#pragma once
+
+#include <string>
+
+namespace symalloc {
+
+// A program's hint for the storage that it allocates.
+struct AllocationHint {
+  std::string tag;
+  bool escapes = false;  // its tensors may outlive the call
+};
+
+// The hint for the storage that the calling thread allocates now; nullptr: none.
+const AllocationHint* CurrentHint();
+
+// Registers `symalloc.pool.alloc_storage`: TVM's function with a hint as two more arguments.
+void RegisterHintedStorages();
+
+// Checks every tensor on a storage of a pool, exactly; those on other storages are left to TVM.
+void CheckTensors();
+
+// Has machines on a pool keep their shape heaps, the tensors that hold sizes during a call, from call to call.
+void KeepShapeHeaps();
+
+}  // namespace symalloc
