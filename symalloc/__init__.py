@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from symalloc.pool.observing.leaks import LeakWarning
     from symalloc.pool.observing.prometheus import prometheus_text
     from symalloc.prover.verdict import Proof, Verdict
+    from symalloc.relax.passes.externalize_storage import ExternalizeStorage, register_pool
     from symalloc.relax.passes.name_tensors import NameTensors
     from symalloc.relax.passes.plan_pass import PlanMemory
-    from symalloc.relax.passes.take_storages import TakeStorages, serve
     from symalloc.relax.run.memory_cfg import HookError, memory_cfg
     from symalloc.report.pool_use import pool_report
 
@@ -43,6 +43,7 @@ __all__ = [
     "BadFreeError",
     "BoundsError",
     "Diagnostic",
+    "ExternalizeStorage",
     "Fix",
     "HookError",
     "LeakWarning",
@@ -57,7 +58,6 @@ __all__ = [
     "Report",
     "Severity",
     "SymallocError",
-    "TakeStorages",
     "UsageError",
     "Verdict",
     "VerifyMemory",
@@ -70,14 +70,15 @@ __all__ = [
     "pool_report",
     "prometheus_text",
     "prove",
+    "register_pool",
     "run",
-    "serve",
 ]
 
 _HOMES = {  # the module, and the name there where that is another
     "BadFreeError": "symalloc.pool.core.pool_errors",
     "BoundsError": "symalloc.pool.core.pool_errors",
     "Diagnostic": "symalloc.linter.diagnostic",
+    "ExternalizeStorage": "symalloc.relax.passes.externalize_storage",
     "Fix": "symalloc.linter.diagnostic",
     "HookError": "symalloc.relax.run.memory_cfg",
     "LeakWarning": "symalloc.pool.observing.leaks",
@@ -92,7 +93,6 @@ _HOMES = {  # the module, and the name there where that is another
     "Report": "symalloc.linter.diagnostic",
     "Severity": "symalloc.linter.diagnostic",
     "SymallocError": "symalloc.errors",
-    "TakeStorages": "symalloc.relax.passes.take_storages",
     "UsageError": "symalloc.errors",
     "Verdict": "symalloc.prover.verdict",
     "VerifyMemory": "symalloc.instrument",
@@ -104,8 +104,8 @@ _HOMES = {  # the module, and the name there where that is another
     "pool_report": "symalloc.report.pool_use",
     "prometheus_text": "symalloc.pool.observing.prometheus",
     "prove": "symalloc.api",
+    "register_pool": "symalloc.relax.passes.externalize_storage",
     "run": "symalloc.api",
-    "serve": "symalloc.relax.passes.take_storages",
 }
 
 

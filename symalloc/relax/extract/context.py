@@ -234,7 +234,7 @@ class Context:
             try:
                 known.append(self.operand(node))
             except NotASizeError:
-                continue
+                known += self.not_understood(head, what, node.fields).reads if type(node) is ir.Tuple else ()
         return NotUnderstood(**head, what=what, reads=tuple(known))
 
     def known_extents(self, var: Var) -> tuple[Expr, ...] | None:

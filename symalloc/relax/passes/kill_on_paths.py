@@ -9,38 +9,43 @@ without an If keep the kills that TVM gave them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import reduce
+from operator import or_
+from typing import Literal, NamedTuple, TypeAlias
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op
 
-from symalloc.relax.emit.emit_function import VIEW
-from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
-from symalloc.relax.passes.vm_lines import (
-    ALLOC_STORAGE,
-    ALLOC_TENSOR,
-    KILL,
-    RESHAPE,
-    WITH_MACHINE,
-    Blocks,
-    Line,
-    allocates,
-    flat,
-    read_lines,
+from symalloc.analysis.dataflow import DataflowProblem, backward
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.regions import members, pointees_of
+from symalloc.program.control_flow import PointKind
+from symalloc.program.model import (
+    Alias,
+    AllocTensor,
+    Assert,
+    CallPacked,
+    If,
+    Instruction,
+    Kill,
+    MakeTuple,
+    MatchCast,
+    TakeField,
+    Var,
+    View,
 )
+from symalloc.program.tvm_functions import packed_function
+from symalloc.relax.extract import extract
+from symalloc.relax.ir_types import BindingNode, Node, VarNode
+from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
-_KILL = Op.get(KILL)
-# what gives its argument another handle, and takes no memory
-_HANDED_ON = frozenset({ALLOC_TENSOR, RESHAPE, VIEW, "vm.builtin.ensure_zero_offset"})
+_KILL = Op.get("relax.vm.kill_object")
+_WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
-
-Vars: TypeAlias = frozenset[int]
-"""Variables by their addresses."""
-
-_NONE: Vars = frozenset()
+_ALLOCATES_NOTHING = frozenset({Alias, AllocTensor, Assert, If, Kill, MakeTuple, MatchCast, TakeField})
 
 
 @tvm.transform.module_pass(opt_level=0, name="KillOnPaths")
@@ -49,261 +54,212 @@ class KillOnPaths:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with other kills in the functions that branch; what it computes is the same."""
-        changed = module.clone()
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-                blocks = read_lines(function.body)
-                if any(line.sides for line in flat(blocks)):
-                    changed.update_func(variable, _rewritten(function, blocks))
-        return changed
+        functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
+        if not any(map(_branches, functions)):
+            return module
+        analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
+
+        def rewritten(name: str, function: relax.Function) -> relax.Function | None:
+            return _KillWriter.of(analyses[name]).function(function) if _branches(function) else None
+
+        return map_functions(module, rewritten)
 
 
-def _rewritten(function: relax.Function, blocks: Blocks) -> relax.Function:
-    holds = _Holdings.of(blocks)
-    early = _Early(holds=holds)
-    early.sequence(function.body, blocks, _Behind())
-    writer = _Writer(holds=holds, early=frozenset(early.found))
-    body, _ = writer.sequence(function.body, blocks, _Behind())
-    return relax.Function(
-        function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
+def _branches(function: relax.Function) -> bool:
+    body = function.body
+    return isinstance(body, relax.SeqExpr) and any(
+        isinstance(binding.value, relax.If) for block in body.blocks for binding in block.bindings
     )
+
+
+# -- where handles end ---------------------------------------------------------------------------------------
+
+
+class _Ahead(NamedTuple):
+    """What holds behind a point: the variables that are used, and whether memory may be taken."""
+
+    live: frozenset[Var] = frozenset()
+    allocates: bool = False
+
+
+class _Liveness(DataflowProblem[_Ahead]):
+    """Liveness of variables, for which kills are no uses."""
+
+    def transfer(self, point: int, state: _Ahead) -> _Ahead:
+        at = self.cfg.points[point]
+        instruction = at.instruction
+        if at.kind is not PointKind.INSTRUCTION or instruction is None:
+            return _Ahead(state.live.union(at.uses), state.allocates)
+        if isinstance(instruction, Kill):
+            return state
+        live = (state.live - {instruction.var}).union(at.uses)
+        return _Ahead(live, state.allocates or _allocates(instruction))
+
+    def edge(self, branch: int, state: _Ahead, *, then: bool) -> _Ahead:
+        del then
+        bound = self.cfg.points[branch].instruction
+        return state if bound is None else _Ahead(state.live - {bound.var}, state.allocates)
+
+    def join(self, branch: int, then: _Ahead, otherwise: _Ahead) -> _Ahead:
+        del branch
+        return _Ahead(then.live | otherwise.live, then.allocates or otherwise.allocates)
+
+
+def _allocates(instruction: Instruction) -> bool:
+    """Whether an instruction by itself may take memory; a kernel may, for its scratch."""
+    if isinstance(instruction, CallPacked):
+        return packed_function(instruction.name).allocates
+    if isinstance(instruction, View):
+        return instruction.kind != "reshape"
+    return type(instruction) not in _ALLOCATES_NOTHING
+
+
+_Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
+_Place: TypeAlias = tuple[Var, _Where]
+"""Behind an instruction, at the start of a block of an If, or behind what such a block yields."""
+
+
+class _End(NamedTuple):
+    """The variables that end at a place, and what holds behind it."""
+
+    place: _Place
+    variables: Collection[Var]
+    ahead: _Ahead
+
+
+def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
+    cfg = analysis.cfg
+    states = backward(_Liveness(cfg), _Ahead())
+    for index, point in enumerate(cfg.points):
+        instruction = point.instruction
+        if instruction is None or isinstance(instruction, Kill):
+            continue
+        var, behind = instruction.var, states.after[index]
+        if point.kind is PointKind.INSTRUCTION:
+            yield _End((var, "behind"), {var, *point.uses} - behind.live, behind)
+        elif point.kind is PointKind.BRANCH:
+            middle, join = cfg.joins[index]
+            needed, behind = states.before[index].live, states.before[join + 1]
+            yield _End((var, "behind"), {var} - behind.live, behind)
+            then, otherwise = states.before[index + 1], states.before[middle + 1]
+            yield _End((var, "then"), needed - then.live, then)
+            yield _End((var, "else"), needed - otherwise.live, otherwise)
+            yield _End((var, "yielded by then"), {*cfg.points[middle].uses} - behind.live, behind)
+            yield _End((var, "yielded by else"), {*cfg.points[join].uses} - behind.live, behind)
 
 
 # -- what each variable holds --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Holdings:
-    """For each variable the allocations that it may hold, by the variables that they were bound to first; of
-    a tuple those of each field, too.  With the variables themselves, and their order in the text.  Parameters
-    hold nothing: their memory is the caller's.
+def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, int]:
+    """By variable the allocations that it may hold, as a set of roots; what callers own is left out.
+
+    So is what a builtin of the machine makes, such as the heap of shapes: it is read in places that name no
+    variable of it.
+    """
+    points_to = analysis.points_to
+    regions = points_to.regions
+    ours = [not regions[r.root].external and not _is_of_machine(regions[r.root].instruction) for r in regions]
+    found = {}
+    for var, value in points_to.values.items():
+        must, may = pointees_of(value)
+        held = 0
+        for index in members(points_to.resolve(must | may)):
+            held |= ours[index] << regions[index].root
+        found[var] = held
+    return found
+
+
+def _is_of_machine(instruction: Instruction | None) -> bool:
+    handle: BindingNode | None = None if instruction is None else instruction.handle  # type: ignore[assignment]
+    return handle is not None and isinstance(handle.value, Call) and handle.value.op == _WITH_MACHINE
+
+
+# -- the kills -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _KillWriter(BindingRewriter):
+    """Writes one function.
+
+    `kills` holds the variables to drop at each place; the Ifs in `wrapped` yield tuples, so that no register
+    of a branch holds what they yield.  `variables` are TVM's, as far as they are bound already.
     """
 
-    of_var: dict[int, Vars] = field(default_factory=dict)
-    fields: dict[int, tuple[Vars, ...]] = field(default_factory=dict)
-    variables: dict[int, Node] = field(default_factory=dict)
-    order: dict[int, int] = field(default_factory=dict)
+    instructions: Mapping[int, Instruction]
+    kills: Mapping[_Place, list[Var]]
+    wrapped: Collection[Var]
+    variables: dict[Var, VarNode] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, blocks: Blocks) -> _Holdings:
-        found = cls()
-        for line in flat(blocks):
-            var = line.binding.var
-            handle = var.__chandle__()
-            found.fields[handle] = found.parts(line.value)
-            held = found.value(line)
-            if held:
-                found.of_var[handle] = held
-                found.variables[handle] = var
-                found.order[handle] = line.place
-        return found
+    def of(cls, analysis: FunctionAnalysis) -> _KillWriter:
+        """Plan the kills of what may be freed while, on some path, memory may still be taken."""
+        holds, numbers = _holdings(analysis), analysis.cfg.numbers
 
-    def among(self, handles: Iterable[int]) -> Vars:
-        return _NONE.union(*(self.of_var.get(h, _NONE) for h in handles))
+        def held_by(variables: Collection[Var]) -> int:
+            return reduce(or_, (holds.get(var, 0) for var in variables), 0)
 
-    def value(self, line: Line) -> Vars:
-        """What the variable of a line holds."""
-        if type(line.value) is not Call or line.name in _HANDED_ON:
-            return self.handed_on(line.value)
-        fresh = frozenset({line.binding.var.__chandle__()})
-        if line.name == ALLOC_STORAGE:
-            return fresh
-        if line.name == WITH_MACHINE or not _may_hold(line.binding.var.ty):
-            return _NONE  # the heap of shapes is read in places that name no variable of it
-        return self.handed_on(line.value) | fresh
+        ends = [end for end in _ends(analysis) if end.ahead.allocates]
+        early = 0
+        for end in ends:
+            held = held_by(end.variables) & ~early
+            early |= held & ~held_by(end.ahead.live) if held else 0
+        kills = {
+            end.place: sorted((v for v in end.variables if holds.get(v, 0) & early), key=numbers.__getitem__)
+            for end in ends
+        }
+        ifs = (end.place[0] for end in ends if end.place[1] == "yielded by then")
+        return cls(
+            instructions=by_binding(analysis.cfg),
+            kills=kills,
+            wrapped=frozenset(var for var in ifs if holds.get(var, 0) & early),
+        )
 
-    def handed_on(self, value: Node) -> Vars:
-        """What an expression holds of what its operands do."""
-        if type(value) is relax.If:
-            return self.handed_on(value.true_branch.body) | self.handed_on(value.false_branch.body)
-        if type(value) is relax.TupleGetItem:
-            parts = self.parts(value.tuple_value)
-            return parts[value.index] if parts else self.among(_used(value.tuple_value))
-        return self.among(_used(value))
+    def function(self, function: relax.Function) -> relax.Function:
+        """The function with the kills in it."""
+        return with_body(function, self.sequence(function.body))
 
-    def parts(self, value: Node) -> tuple[Vars, ...]:
-        """What each field of a tuple holds; none where the fields are not seen."""
-        if type(value) is relax.Tuple:
-            return tuple(self.handed_on(part) for part in elements(value.fields))
-        if type(value) is relax.Var:
-            return self.fields.get(value.__chandle__(), ())
-        if type(value) is not relax.If:
-            return ()
-        sides = (self.parts(value.true_branch.body), self.parts(value.false_branch.body))
-        return tuple(map(frozenset.union, *sides)) if all(sides) else ()
+    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
+        """A binding with the kills behind it; TVM's own kills go."""
+        instruction = self.instructions[binding.var.__chandle__()]
+        if isinstance(instruction, Kill):
+            return []
+        var = instruction.var
+        self.variables[var] = binding.var
+        written = self.chosen(binding, var) if isinstance(instruction, If) else [binding]
+        return [*written, *self.dropped((var, "behind"))]
 
-
-def _may_hold(type_: TypeNode) -> bool:
-    """Whether a value of this type may hold a tensor."""
-    if isinstance(type_, relax.TupleType):
-        return any(map(_may_hold, type_.fields))
-    return not isinstance(type_, relax.ShapeType | tvm.ir.PrimType)
-
-
-def _used(value: Node) -> Vars:
-    """The variables that an expression, itself no If, refers to."""
-    if type(value) is relax.Var:
-        return frozenset({value.__chandle__()})
-    if type(value) is Call:
-        return _NONE.union(*map(_used, elements(value.args)))
-    if type(value) is relax.Tuple:
-        return _NONE.union(*map(_used, elements(value.fields)))
-    if type(value) is relax.TupleGetItem:
-        return _used(value.tuple_value)
-    return _NONE
-
-
-# -- liveness, backwards -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Behind:
-    """What holds behind a point: the variables that are used, and whether memory may be taken."""
-
-    live: Vars = _NONE
-    allocates: bool = False
-
-    def either(self, other: _Behind) -> _Behind:
-        return _Behind(self.live | other.live, self.allocates or other.allocates)
-
-    def using(self, handles: Vars) -> _Behind:
-        return _Behind(self.live | handles, self.allocates)
-
-    def without(self, var: VarNode) -> _Behind:
-        return _Behind(self.live - {var.__chandle__()}, self.allocates)
-
-
-def _in_front(line: Line, behind: _Behind) -> _Behind:
-    """Of a line that is no If."""
-    live = behind.without(line.binding.var).live | _used(line.value)
-    return _Behind(live, behind.allocates or allocates(line))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Early:
-    """Finds the allocations that die on some path while memory may still be taken."""
-
-    holds: _Holdings
-    found: set[int] = field(default_factory=set)
-
-    def sequence(self, seq: relax.SeqExpr, blocks: Blocks, behind: _Behind) -> _Behind:
-        now = behind.using(_used(seq.body))
-        for block in reversed(blocks):
-            for line in reversed(block):
-                now = self.line(line, now)
-        return now
-
-    def line(self, line: Line, behind: _Behind) -> _Behind:
-        if line.name == KILL:
-            return behind
-        if not line.sides:
-            self.dying(_used(line.value) | {line.binding.var.__chandle__()}, behind)
-            return _in_front(line, behind)
-        self.dying(frozenset({line.binding.var.__chandle__()}), behind)
-        value, within = line.value, behind.without(line.binding.var)
-        fronts = [
-            self.sequence(side, blocks, within)
-            for side, blocks in zip((value.true_branch, value.false_branch), line.sides, strict=True)
-        ]
-        front = fronts[0].either(fronts[1]).using(_used(value.cond))
-        for side, one in zip((value.true_branch, value.false_branch), fronts, strict=True):
-            self.dying(front.live - one.live, one)
-            self.dying(_used(side.body), behind)
-        return front
-
-    def dying(self, handles: Vars, behind: _Behind) -> None:
-        """Notes what `handles` hold and nothing behind them does."""
-        if behind.allocates:
-            self.found |= self.holds.among(handles - behind.live) - self.holds.among(behind.live)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Writer:
-    """Writes the kills of what is held of the allocations `early`."""
-
-    holds: _Holdings
-    early: Vars
-    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
-
-    def sequence(self, seq: relax.SeqExpr, blocks: Blocks, behind: _Behind) -> tuple[relax.SeqExpr, _Behind]:
-        """The new body, and what holds in front of it."""
-        now = behind.using(_used(seq.body))
-        written: list[relax.BindingBlock] = []
-        for block in reversed(blocks):
-            lines: list[relax.Binding] = []
-            for line in reversed(block):
-                bindings, now = self.line(line, now)
-                lines += reversed(bindings)
-            written.append(relax.BindingBlock(lines[::-1]))
-        return self.builder.normalize(relax.SeqExpr(written[::-1], seq.body)), now
-
-    def line(self, line: Line, behind: _Behind) -> tuple[list[relax.Binding], _Behind]:
-        """A line with the kills behind it."""
-        if line.name == KILL:
-            return [], behind
-        if line.sides:
-            return self.branches(line, behind)
-        ended = _used(line.value) | {line.binding.var.__chandle__()}
-        return [line.binding, *self.kills(ended, behind)], _in_front(line, behind)
-
-    def kills(self, handles: Vars, behind: _Behind) -> Iterator[relax.VarBinding]:
-        """The kills of those of `handles` that nothing behind uses, where that may free memory."""
-        if behind.allocates:
-            ended = (h for h in handles - behind.live if self.holds.of_var.get(h, _NONE) & self.early)
-            yield from map(self.kill, sorted(ended, key=self.holds.order.__getitem__))
-
-    def kill(self, handle: int) -> relax.VarBinding:
-        return self.bind("_", Call(_KILL, [self.holds.variables[handle]]))
-
-    def bind(self, name: str, value: Node) -> relax.VarBinding:
-        value = self.builder.normalize(value)
-        return relax.VarBinding(relax.Var(name, value.ty), value)
+    def dropped(self, place: _Place) -> list[relax.VarBinding]:
+        """The kills at a place."""
+        return [self.bind("_", Call(_KILL, [self.variables[var]])) for var in self.kills.get(place, ())]
 
     # -- branches --------------------------------------------------------------------------------------------
 
-    def branches(self, line: Line, behind: _Behind) -> tuple[list[relax.Binding], _Behind]:
-        value, var = line.value, line.binding.var
-        wrapped = behind.allocates and bool(self.holds.of_var.get(var.__chandle__(), _NONE) & self.early)
-        within = behind.without(var)
-        sides = [
-            self.side(side, blocks, within, wrapped=wrapped)
-            for side, blocks in zip((value.true_branch, value.false_branch), line.sides, strict=True)
-        ]
-        front = sides[0][1].either(sides[1][1]).using(_used(value.cond))
-        bodies = [self.entered(body, front.live - own.live, own) for body, own in sides]
-        chosen = relax.If(value.cond, *bodies, value.span)
-        ended = list(self.kills(frozenset({var.__chandle__()}), behind))
-        if not wrapped:
-            return [relax.VarBinding(var, self.builder.normalize(chosen)), *ended], front
+    def chosen(self, binding: BindingNode, var: Var) -> list[relax.Binding]:
+        value = binding.value
+        then = self.side(value.true_branch, var, "then", "yielded by then")
+        otherwise = self.side(value.false_branch, var, "else", "yielded by else")
+        chosen = relax.If(value.cond, then, otherwise, value.span)
+        if var not in self.wrapped:
+            return [relax.VarBinding(binding.var, self.builder.normalize(chosen))]
         carried = self.bind(f"{var.name}_carried", chosen)
-        taken = relax.VarBinding(var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
+        taken = relax.VarBinding(binding.var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
         emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
-        return [carried, taken, self.bind("_", emptied), *ended], front
+        return [carried, taken, self.bind("_", emptied)]
 
-    def side(
-        self, seq: relax.SeqExpr, blocks: Blocks, behind: _Behind, *, wrapped: bool
-    ) -> tuple[relax.SeqExpr, _Behind]:
-        """A branch; `wrapped` in a tuple what it yields, so that no register of its own holds that."""
-        body, front = self.sequence(seq, blocks, behind)
-        if not wrapped:
-            return body, front
-        bindings, carried = self.carried(seq.body, behind)
-        extended = [*body.blocks, relax.BindingBlock(bindings)]
-        return self.builder.normalize(relax.SeqExpr(extended, carried)), front
+    def side(self, seq: relax.SeqExpr, var: Var, start: _Where, end: _Where) -> relax.SeqExpr:
+        """A branch, which first drops what only the other one, or the condition, needs."""
+        body = self.sequence(seq, self.dropped((var, start)))
+        if var not in self.wrapped:
+            return body
+        bindings, carried = self.carried(seq.body, self.dropped((var, end)))
+        return self.builder.normalize(relax.SeqExpr([*body.blocks, relax.BindingBlock(bindings)], carried))
 
-    def carried(self, value: Node, behind: _Behind) -> tuple[list[relax.Binding], relax.Var]:
+    def carried(self, value: Node, dropped: list[relax.Binding]) -> tuple[list[relax.Binding], relax.Var]:
         """The bindings that put `value` into a tuple, and that tuple's variable."""
-        ended = list(self.kills(_used(value), behind))
         if not isinstance(value, relax.Tuple):
             carried = self.bind("carried", relax.Tuple([value]))
-            return [carried, *ended], carried.var
+            return [carried, *dropped], carried.var
         fields = self.bind("yielded", value)  # within the other tuple its register would have no name
         carried = self.bind("carried", relax.Tuple([fields.var]))
-        return [fields, *ended, carried, self.bind("_", Call(_KILL, [fields.var]))], carried.var
-
-    def entered(self, body: relax.SeqExpr, ended: Vars, own: _Behind) -> relax.SeqExpr:
-        """A branch that first drops what only the other one, or the condition, needs."""
-        kills = list(self.kills(ended, own))
-        if not kills:
-            return body
-        return self.builder.normalize(relax.SeqExpr([relax.BindingBlock(kills), *body.blocks], body.body))
+        return [fields, *dropped, carried, self.bind("_", Call(_KILL, [fields.var]))], carried.var

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.ir import Call, Op, StringImm
 
 from symalloc.relax.ir_types import BindingNode, CallNode, Node
-from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
+from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages
 
 NAMED_TENSOR = "symalloc.pool.alloc_tensor"
 NAMED_STORAGE = relax.ExternFunc("symalloc.pool.alloc_storage")
@@ -29,7 +29,7 @@ class NameTensors:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its tensors named; nothing else changes."""
-        return rewritten(module, _Namer)
+        return rewrite_storages(module, _Namer)
 
 
 class _Namer(StorageRewriter):
@@ -47,8 +47,7 @@ class _Namer(StorageRewriter):
 
     def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var = binding.var
-        name = self.known.names.get(var, var.name)
-        args = [*call.args[:4], StringImm(f"{self.name}.{name}")]
+        args = [*call.args[:4], StringImm(self.tag(var))]
         if self.late:
             named = Call(relax.ExternFunc(NAMED_TENSOR), args, ty_args=[call.ty])
         else:

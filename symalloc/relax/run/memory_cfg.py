@@ -20,7 +20,7 @@ from symalloc.relax.tvm_error import error_text
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
 LONGEST = 120  # seconds for an unknown version to be tried out
-ELSEWHERE = "the pool works with {known}; what TakeStorages makes of a program runs elsewhere, too"
+ELSEWHERE = "the pool works with {known}; what ExternalizeStorage makes of a program runs elsewhere, too"
 
 
 class HookError(RuntimeError):

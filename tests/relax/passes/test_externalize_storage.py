@@ -15,9 +15,9 @@ from tvm.relax import transform
 from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.externalize_storage import ExternalizeStorage, register_pool
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.passes.take_storages import TakeStorages, serve
 from tests.pool.library import need_native
 
 FOLDER = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ def _machine(module: Any) -> relax.VirtualMachine:
 
 
 def _taking(module: Any) -> relax.VirtualMachine:
-    return _machine(TakeStorages(NAME)(transform.LowerAllocTensor()(module)))
+    return _machine(ExternalizeStorage(NAME)(transform.LowerAllocTensor()(module)))
 
 
 @pytest.mark.parametrize("planned", (False, True))
@@ -46,7 +46,7 @@ def test_results_are_those_of_the_stock_allocator(planned: bool, guard: bool) ->
     module = lower(load_one(FOLDER / "modules_to_plan.py", module="Branches"), "llvm")
     module = PlanMemory()(module) if planned else module
     pool = InstrumentedPool(guard=guard)
-    serve(pool, NAME)
+    register_pool(pool, NAME)
     ours, stock = _taking(module), _machine(module)
     for n in (0, 1, 5, 33):
         x = tvm.runtime.tensor(np.random.default_rng(n).standard_normal((n, 8)).astype("float32"))
@@ -61,7 +61,7 @@ def test_results_are_those_of_the_stock_allocator(planned: bool, guard: bool) ->
 def test_a_planned_call_takes_its_arena_and_its_output() -> None:
     module = lower(load_one(FOLDER / "modules_to_plan.py", module="Chain"), "llvm")
     pool = InstrumentedPool()
-    serve(pool, NAME)
+    register_pool(pool, NAME)
     machine = _taking(PlanMemory()(module))
     result = machine["main"](tvm.runtime.tensor(np.ones((5, 8), "float32")))
     assert pool.statistics().allocs == 2
@@ -71,12 +71,12 @@ def test_a_planned_call_takes_its_arena_and_its_output() -> None:
 
 
 def test_bounds_are_exact_and_limits_hold() -> None:
-    serve(InstrumentedPool(), NAME)
-    machine = _machine(TakeStorages(NAME)(load_one(ISSUE)))
+    register_pool(InstrumentedPool(), NAME)
+    machine = _machine(ExternalizeStorage(NAME)(load_one(ISSUE)))
     assert len(machine["main"](tvm.runtime.tensor(np.zeros(4, "float32"))).numpy()) == 4
     with pytest.raises(BoundsError, match=r"tensor `main.alloc`, float32\[5\], needs 20 bytes at offset 0"):
         machine["main"](tvm.runtime.tensor(np.zeros(5, "float32")))
-    serve(InstrumentedPool(limit=2**16), NAME)
+    register_pool(InstrumentedPool(limit=2**16), NAME)
     chain = _taking(lower(load_one(FOLDER / "modules_to_plan.py", module="Chain"), "llvm"))
     with pytest.raises(OutOfMemoryError, match=r"main\.a float32"):
         chain["main"](tvm.runtime.tensor(np.ones((1000, 8), "float32")))
@@ -95,7 +95,7 @@ def test_bounds_are_exact_and_limits_hold() -> None:
     ),
 )
 def test_what_lies_outside_is_refused(offset: int, shape: tuple[int, ...], problem: str) -> None:
-    serve(InstrumentedPool(), NAME)
+    register_pool(InstrumentedPool(), NAME)
     memory = tvm_ffi.get_global_func(NAME)(tvm_ffi.Shape((16,)), "memory", False)
     place = tvm_ffi.get_global_func(f"{NAME}.place")
     assert place(memory, 0, tvm_ffi.Shape((4, 4)), tvm_ffi.dtype("uint8"), "inside").shape == (4, 4)
@@ -111,13 +111,13 @@ def test_a_function_of_ones_own_will_do() -> None:
         return tvm_ffi.from_dlpack(np.empty((*shape, 64), "uint8"))
 
     tvm_ffi.register_global_func("symalloc.tests.mine", take, override=True)
-    serve(InstrumentedPool(), NAME)
+    register_pool(InstrumentedPool(), NAME)
     place = tvm_ffi.get_global_func(f"{NAME}.place")
     tvm_ffi.register_global_func("symalloc.tests.mine.place", place, override=True)
     module = transform.LowerAllocTensor()(
         lower(load_one(FOLDER / "modules_to_plan.py", module="Chain"), "llvm")
     )
     x = tvm.runtime.tensor(np.ones((3, 8), "float32"))
-    ours = _machine(TakeStorages("symalloc.tests.mine")(module))["main"](x).numpy()
+    ours = _machine(ExternalizeStorage("symalloc.tests.mine")(module))["main"](x).numpy()
     assert np.array_equal(ours, _machine(module)["main"](x).numpy())
     assert taken[-1] == "main.gv2 float32[n, 8] 1" and taken[0].endswith(" 0")

@@ -1,4 +1,4 @@
-"""TakeStorages: a program that takes its memory from a function, by way of tvm-ffi's tensors alone.
+"""ExternalizeStorage: a program that takes its memory from a function, by way of tvm-ffi's tensors alone.
 
 The second way to a pool: no allocator of the virtual machine is replaced, and nothing of TVM's own objects
 need be known.
@@ -6,20 +6,23 @@ need be known.
 
 from __future__ import annotations
 
+from functools import partial
+
 import tvm
 from tvm import relax
 from tvm.ir import Call, StringImm
 
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.native.functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
-from symalloc.relax.passes.storages import StorageRewriter, builtin_arguments, rewritten
+from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages
 
 TAKE = "symalloc.pool.take"
 
 
-def serve(pool: NativePool, name: str = TAKE) -> None:
-    """Registers `pool` as what programs behind `TakeStorages(name)` take their memory from.
+def register_pool(pool: NativePool, name: str = TAKE) -> None:
+    """Registers `pool` as what programs behind `ExternalizeStorage(name)` take their memory from.
 
     It replaces the pool that was registered under `name` before; machines that were made then keep that one.
     The pool lives as long as it is registered.
@@ -27,15 +30,14 @@ def serve(pool: NativePool, name: str = TAKE) -> None:
     pool_functions.serve(pool.object, name)
 
 
-@tvm.transform.module_pass(opt_level=0, name="TakeStorages")
-class TakeStorages:
-    """Has each storage made by the global function `name`, and each tensor on it by `name + ".place"`.
+@tvm.transform.module_pass(opt_level=0, name="ExternalizeStorage")
+class ExternalizeStorage:
+    """Take each storage from the global function `name`, and each tensor on it from `name + ".place"`.
 
     `name(shape, tag, escapes)` gives a tensor of bytes with that shape (`escapes`: 1 where it may outlive the
-    call), `.place(memory, offset, shape, dtype,
-    tag)` a tensor at `offset` bytes of it, which keeps it; `serve` registers both.  Storages of other devices
-    than the first, or of other scopes than `global`, stay.  Stands in front of VMShapeLower, best behind the
-    planner.
+    call), `.place(memory, offset, shape, dtype, tag)` a tensor at `offset` bytes of it, which keeps it;
+    `register_pool` registers both.  Storages of other devices than the first, or of other scopes than
+    `global`, stay.  Stands in front of VMShapeLower, best behind the planner.
     """
 
     def __init__(self, name: str = TAKE) -> None:
@@ -43,14 +45,14 @@ class TakeStorages:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its allocations rewritten; nothing else changes."""
-        return rewritten(module, _Taker, take=self.name)
+        return rewrite_storages(module, partial(_Externalizer, take=self.name))
 
 
-class _Taker(StorageRewriter):
+class _Externalizer(StorageRewriter):
     """Rewrites one function."""
 
-    def __init__(self, name: str, function: relax.Function, take: str) -> None:
-        super().__init__(name, function)
+    def __init__(self, function: relax.Function, analysis: FunctionAnalysis, take: str) -> None:
+        super().__init__(function, analysis)
         self.take = take
         self.taken: set[Node] = set()
 
@@ -66,8 +68,7 @@ class _Taker(StorageRewriter):
         var = binding.var
         if call.args[0] not in self.taken:
             return [binding]
-        name = self.known.names.get(var, var.name)
-        arguments = [*call.args[:4], StringImm(f"{self.name}.{name}")]
+        arguments = [*call.args[:4], StringImm(self.tag(var))]
         return [self._call(var, f"{self.take}.place", arguments, call.ty)]
 
     def _call(self, var: VarNode, function: str, arguments: list[Node], type_: TypeNode) -> Node:
