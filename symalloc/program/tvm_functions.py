@@ -103,6 +103,7 @@ _PACKED_FUNCTIONS: Mapping[str, PackedFunction] = {
     "vm.builtin.null_value": PackedFunction(ownership=Ownership.FRESH, byte_offset="respected"),
     "vm.builtin.paged_attention_kv_cache_create": _FRESH,
     "vm.builtin.read_if_cond": _IGNORES,
+    "vm.builtin.reshape": _CHECKS,
     "vm.builtin.rnn_state_create": _FRESH,
     "vm.builtin.rnn_state_set": _ARGUMENT,
     "vm.builtin.sample_top_p_from_logits": _READS,

@@ -85,7 +85,11 @@ class BindingRewriter:
         blocks = [self.block(block) for block in elements(seq.blocks)]
         if entry:
             blocks.insert(0, relax.BindingBlock(list(entry)))
-        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
+        return self.builder.normalize(relax.SeqExpr(blocks, self.value(seq.body), seq.span))
+
+    def value(self, value: Node) -> Node:
+        """What stands for a condition, or for what a sequence yields."""
+        return value
 
     def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         """A block rebuilt."""
@@ -99,7 +103,7 @@ class BindingRewriter:
         """The binding of an If rebuilt."""
         value = binding.value
         sides = (self.branch(value.true_branch), self.branch(value.false_branch))
-        chosen = relax.If(value.cond, *sides, value.span)
+        chosen = relax.If(self.value(value.cond), *sides, value.span)
         return relax.VarBinding(binding.var, self.builder.normalize(chosen))
 
     def bind(self, name: str, value: Node) -> relax.VarBinding:

@@ -6,7 +6,7 @@ to twice the floor.  TVM's InlinePrivateFunctions does not bind the callee's sym
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import tvm
@@ -15,7 +15,8 @@ from tvm import ir, relax
 from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.analysis.call_graph import callees_first, recursive
-from symalloc.relax.ir_types import CallNode, Node
+from symalloc.relax.ir_types import BindingNode, CallNode, Node
+from symalloc.relax.rewrite import BindingRewriter, referenced, with_body, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -47,13 +48,14 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     rewritten = module.clone()
     for name in callees_first(called):
         if called[name]:
-            functions[name] = inliner.rewritten(functions[name])
+            function = functions[name]
+            functions[name] = with_body(function, inliner.sequence(function.body))
             rewritten.update_func(module.get_global_var(name), functions[name])
     return _without_unused(rewritten, frozenset().union(*called.values()))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Inliner:
+class _Inliner(BindingRewriter):
     """`kept` names functions whose calls stay; `functions` holds those done already in their new form;
     `left` is what remains of the budget, in bindings.
     """
@@ -62,42 +64,16 @@ class _Inliner:
     kept: frozenset[str]
     left: int
     sizes: dict[str, int] = field(default_factory=dict)
-    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
 
-    def rewritten(self, function: relax.Function) -> relax.Function:
-        body = self.sequence(function.body)
-        return relax.Function(
-            function.params,
-            body,
-            function.ret_ty,
-            is_pure=function.is_pure,
-            attrs=function.attrs,
-            span=function.span,
-        )
+    def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        return block if isinstance(block, relax.DataflowBlock) else BindingRewriter.block(self, block)
 
-    def sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [
-            block
-            if isinstance(block, relax.DataflowBlock)
-            else relax.BindingBlock([new for old in block.bindings for new in self.binding(old)])
-            for block in seq.blocks
-        ]
-        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
-
-    def binding(self, binding: relax.Binding) -> Iterator[relax.Binding]:
-        value = binding.value
-        if isinstance(binding, relax.VarBinding) and isinstance(value, relax.If):
-            then, otherwise = self.sequence(value.true_branch), self.sequence(value.false_branch)
-            branch = self.builder.normalize(relax.If(value.cond, then, otherwise, value.span))
-            yield relax.VarBinding(binding.var, branch, binding.span)
-            return
-        inlined = self.inlined(value) if isinstance(binding, relax.VarBinding) else None
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        inlined = self.inlined(binding.value) if isinstance(binding, relax.VarBinding) else None
         if inlined is None:
-            yield binding
-            return
-        for block in inlined.blocks:
-            yield from block.bindings
-        yield relax.VarBinding(binding.var, inlined.body, binding.span)
+            return BindingRewriter.rewrite(self, binding)
+        inside = [b for block in inlined.blocks for b in block.bindings]
+        return [*inside, relax.VarBinding(binding.var, inlined.body, binding.span)]
 
     def inlined(self, call: CallNode) -> relax.SeqExpr | None:
         """What a call does, its arguments put in; None where it stays a call."""
@@ -179,13 +155,9 @@ def _references(function: relax.Function) -> Iterator[str]:
 def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
     """`module` less those of the private functions in `called` that nothing refers to any more."""
     while True:
-        functions = list(module.functions_items())
-        used = {n for _, f in functions if isinstance(f, relax.Function) for n in _references(f)}
-        kept = {
-            v: f
-            for v, f in functions
-            if v.name_hint not in called or v.name_hint in used or "global_symbol" in (f.attrs or ())
-        }
-        if len(kept) == len(functions):
+        unused = called - referenced(module)
+        held = {v.name_hint: f for v, f in module.functions_items()}
+        gone = {n for n in unused if n in held and "global_symbol" not in (held[n].attrs or ())}
+        if not gone:
             return module
-        module = tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
+        module = without(module, gone)

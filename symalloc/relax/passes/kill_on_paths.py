@@ -19,25 +19,15 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, Op
 
-from symalloc.analysis.dataflow import DataflowProblem, backward
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.regions import members, pointees_of
+from symalloc.analysis.live_handles import LiveHandles, live_handles
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
-    Alias,
-    AllocTensor,
-    Assert,
-    CallPacked,
     If,
     Instruction,
     Kill,
-    MakeTuple,
-    MatchCast,
-    TakeField,
     Var,
-    View,
 )
-from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, VarNode
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
@@ -45,7 +35,6 @@ from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, w
 _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
-_ALLOCATES_NOTHING = frozenset({Alias, AllocTensor, Assert, If, Kill, MakeTuple, MatchCast, TakeField})
 
 
 @tvm.transform.module_pass(opt_level=0, name="KillOnPaths")
@@ -75,45 +64,6 @@ def _branches(function: relax.Function) -> bool:
 # -- where handles end ---------------------------------------------------------------------------------------
 
 
-class _Ahead(NamedTuple):
-    """What holds behind a point: the variables that are used, and whether memory may be taken."""
-
-    live: frozenset[Var] = frozenset()
-    allocates: bool = False
-
-
-class _Liveness(DataflowProblem[_Ahead]):
-    """Liveness of variables, for which kills are no uses."""
-
-    def transfer(self, point: int, state: _Ahead) -> _Ahead:
-        at = self.cfg.points[point]
-        instruction = at.instruction
-        if at.kind is not PointKind.INSTRUCTION or instruction is None:
-            return _Ahead(state.live.union(at.uses), state.allocates)
-        if isinstance(instruction, Kill):
-            return state
-        live = (state.live - {instruction.var}).union(at.uses)
-        return _Ahead(live, state.allocates or _allocates(instruction))
-
-    def edge(self, branch: int, state: _Ahead, *, then: bool) -> _Ahead:
-        del then
-        bound = self.cfg.points[branch].instruction
-        return state if bound is None else _Ahead(state.live - {bound.var}, state.allocates)
-
-    def join(self, branch: int, then: _Ahead, otherwise: _Ahead) -> _Ahead:
-        del branch
-        return _Ahead(then.live | otherwise.live, then.allocates or otherwise.allocates)
-
-
-def _allocates(instruction: Instruction) -> bool:
-    """Whether an instruction by itself may take memory; a kernel may, for its scratch."""
-    if isinstance(instruction, CallPacked):
-        return packed_function(instruction.name).allocates
-    if isinstance(instruction, View):
-        return instruction.kind != "reshape"
-    return type(instruction) not in _ALLOCATES_NOTHING
-
-
 _Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
 _Place: TypeAlias = tuple[Var, _Where]
 """Behind an instruction, at the start of a block of an If, or behind what such a block yields."""
@@ -124,12 +74,12 @@ class _End(NamedTuple):
 
     place: _Place
     variables: Collection[Var]
-    ahead: _Ahead
+    ahead: LiveHandles
 
 
 def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
     cfg = analysis.cfg
-    states = backward(_Liveness(cfg), _Ahead())
+    states = live_handles(cfg)
     for index, point in enumerate(cfg.points):
         instruction = point.instruction
         if instruction is None or isinstance(instruction, Kill):
@@ -158,14 +108,12 @@ def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, int]:
     variable of it.
     """
     points_to = analysis.points_to
-    regions = points_to.regions
-    ours = [not regions[r.root].external and not _is_of_machine(regions[r.root].instruction) for r in regions]
     found = {}
-    for var, value in points_to.values.items():
-        must, may = pointees_of(value)
+    for var in points_to.values:
         held = 0
-        for index in members(points_to.resolve(must | may)):
-            held |= ours[index] << regions[index].root
+        for root in points_to.roots(points_to.regions_of(var)):
+            region = points_to.regions[root]
+            held |= (not region.external and not _is_of_machine(region.instruction)) << root
         found[var] = held
     return found
 
@@ -194,7 +142,7 @@ class _KillWriter(BindingRewriter):
     @classmethod
     def of(cls, analysis: FunctionAnalysis) -> _KillWriter:
         """Plan the kills of what may be freed while, on some path, memory may still be taken."""
-        holds, numbers = _holdings(analysis), analysis.cfg.numbers
+        holds, starts = _holdings(analysis), analysis.cfg.starts
 
         def held_by(variables: Collection[Var]) -> int:
             return reduce(or_, (holds.get(var, 0) for var in variables), 0)
@@ -205,7 +153,7 @@ class _KillWriter(BindingRewriter):
             held = held_by(end.variables) & ~early
             early |= held & ~held_by(end.ahead.live) if held else 0
         kills = {
-            end.place: sorted((v for v in end.variables if holds.get(v, 0) & early), key=numbers.__getitem__)
+            end.place: sorted((v for v in end.variables if holds.get(v, 0) & early), key=starts.__getitem__)
             for end in ends
         }
         ifs = (end.place[0] for end in ends if end.place[1] == "yielded by then")

@@ -15,6 +15,7 @@ from tvm.ir import Call, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.ir_types import Node, elements
+from symalloc.relax.rewrite import with_body
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
@@ -78,6 +79,4 @@ def _with_first(function: relax.Function, value: Node) -> relax.Function:
     kind = type(first)
     renewed = kind([relax.VarBinding(old.var, value), *bindings])
     body = relax.SeqExpr([renewed, *blocks], function.body.body)
-    return relax.Function(
-        function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
-    )
+    return with_body(function, body)

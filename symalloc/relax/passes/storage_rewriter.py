@@ -12,7 +12,6 @@ import tvm
 from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, Op
 
-from symalloc.analysis.escapes import escapes
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.program.model import Alias, AllocTensor, Var
 from symalloc.relax.extract import extract
@@ -64,7 +63,7 @@ class StorageRewriter(BindingRewriter, ABC):
                     self.names.setdefault(source, var.name)
                 case AllocTensor(storage=Var() as storage):
                     self.tensors.setdefault(storage, []).append(instruction)
-        self.escaping = {analysis.points_to.regions[root].var for root in escapes(analysis)}
+        self.escaping = {analysis.points_to.regions[root].var for root in analysis.escapes}
 
     @abstractmethod
     def storage(self, binding: BindingNode, call: CallNode) -> list[Node]:

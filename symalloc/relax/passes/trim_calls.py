@@ -1,4 +1,4 @@
-"""TrimCalls: what the virtual machine need not do twice, or not at all.
+"""TrimCalls: leaves out calls that repeat others, and kills that free nothing.
 
 Stands behind VMShapeLower.  There every shape and every scalar is a call that reads the function's shape
 heap, whose cells are written once: a second call with the same cells gives the same value.  Handles of
@@ -8,30 +8,26 @@ allocated between that moment and the end of the function, the end drops them ju
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call
+from tvm.ir import Call, Op
 
+from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
-from symalloc.relax.passes.vm_lines import (
-    ALLOC_STORAGE,
-    ALLOC_TENSOR,
-    KILL,
-    MAKE,
-    MATCH,
-    READS,
-    WITH_MACHINE,
-    Blocks,
-    Line,
-    allocates,
-    flat,
-    read_lines,
-)
+from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
-_STORE = 1  # of what `MATCH` is told to do
+_ALLOC_STORAGE = "relax.vm.alloc_storage"
+_ALLOC_TENSOR = "relax.vm.alloc_tensor"
+_KILL = "relax.vm.kill_object"
+_WITH_MACHINE = "relax.call_builtin_with_ctx"
+_MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
+_MAKE = "vm.builtin.make_prim_value"
+_READS = frozenset({"vm.builtin.make_shape", _MAKE})
+_STORE = 1  # of what `_MATCH` is told to do
 
 
 @tvm.transform.module_pass(opt_level=0, name="TrimCalls")
@@ -40,48 +36,84 @@ class TrimCalls:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with fewer calls; what it computes, and the most it holds, is the same."""
-        trimmed = module.clone()
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-                trimmed.update_func(variable, _trimmed(function))
-        return trimmed
+        return map_functions(module, lambda _, function: _trimmed(function))
 
 
-def _trimmed(function: relax.Function) -> relax.Function:
-    blocks = read_lines(function.body)
-    trimmer = _Trimmer(needless=_needless_kills(flat(blocks)))
-    body = trimmer.sequence(function.body, blocks)
-    return relax.Function(
-        function.params, body, function.ret_ty, function.is_pure, function.attrs, function.span
-    )
+def _trimmed(function: relax.Function) -> relax.Function | None:
+    if not isinstance(function.body, relax.SeqExpr):
+        return None
+    callees = _Callees()
+    blocks = elements(function.body.blocks)
+    bindings = [binding for block in blocks for binding in elements(block.bindings)]
+    trimmer = _Trimmer(callees=callees, needless=_needless_kills(bindings, callees))
+    return with_body(function, trimmer.sequence(function.body))
+
+
+class _Callee(NamedTuple):
+    """The operator or packed function that a value calls ("" for anything else); whether it may take memory.
+
+    A kernel may, for its scratch.
+    """
+
+    name: str
+    allocates: bool
+
+
+@dataclass(slots=True)
+class _Callees:
+    """Tells callees by the address of the node that is called: many calls share one."""
+
+    known: dict[int, _Callee] = field(default_factory=dict)
+
+    def of(self, value: Node) -> _Callee:
+        if type(value) is not Call:
+            return _Callee("", allocates=False)
+        op = value.op
+        handle = op.__chandle__()
+        found = self.known.get(handle)
+        if found is None:
+            found = self.known[handle] = _callee(op)
+        return found
+
+
+def _callee(op: Node) -> _Callee:
+    if isinstance(op, relax.ExternFunc):
+        name = str(op.global_symbol)
+        return _Callee(name, packed_function(name).allocates)
+    name = str(op.name) if isinstance(op, Op) else ""
+    return _Callee(name, name not in (_ALLOC_TENSOR, _KILL))
 
 
 # -- kills ---------------------------------------------------------------------------------------------------
 
 
-def _needless_kills(lines: Iterable[Line]) -> frozenset[int]:
-    """The places of kills that may go: behind the last kill that belongs to their storage nothing is called
-    that could allocate.  None of a function that branches: there KillOnPaths leaves those that count.
+def _needless_kills(bindings: Iterable[BindingNode], callees: _Callees) -> frozenset[int]:
+    """The kills that may go, by the addresses of their variables: behind the last kill that belongs to their
+    storage nothing is called that could allocate.
+
+    None of a function that branches: there KillOnPaths leaves those that count.
     """
     storages: dict[int, int] = {}
     kills: list[tuple[int, int]] = []
     allocations = 0
     last_kill: dict[int, int] = {}  # how many allocations stand in front of it
-    for line in lines:
-        if line.sides:
+    for binding in bindings:
+        value, var = binding.value, binding.var
+        if type(value) is relax.If:
             return frozenset()
-        if line.name == KILL:
-            storage = storages.get(_first(line.value))
+        callee = callees.of(value)
+        if callee.name == _KILL:
+            storage = storages.get(_first(value))
             if storage is not None:
-                kills.append((line.place, storage))
+                kills.append((var.__chandle__(), storage))
                 last_kill[storage] = allocations
-        elif line.name == ALLOC_TENSOR:
-            storages[line.binding.var.__chandle__()] = _first(line.value)
-        elif line.name == ALLOC_STORAGE:
-            storage = line.binding.var.__chandle__()
+        elif callee.name == _ALLOC_TENSOR:
+            storages[var.__chandle__()] = _first(value)
+        elif callee.name == _ALLOC_STORAGE:
+            storage = var.__chandle__()
             storages[storage] = storage
-        allocations += allocates(line)
-    return frozenset(place for place, storage in kills if last_kill[storage] == allocations)
+        allocations += callee.allocates
+    return frozenset(kill for kill, storage in kills if last_kill[storage] == allocations)
 
 
 def _first(call: CallNode) -> int:
@@ -93,71 +125,60 @@ def _first(call: CallNode) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Trimmer:
-    """`known` holds, by builtin and arguments, the variable of each value made so far on this path;
-    `instead` what stands for a variable that is bound no more.
+class _Trimmer(BindingRewriter):
+    """`needless` are the kills that go.  `made` holds, by builtin and arguments, the variable of each value
+    made so far on this path; `instead` what stands for a variable that is bound no more.
     """
 
+    callees: _Callees
     needless: Collection[int]
-    known: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
-    instead: dict[int, Node] = field(default_factory=dict)
-    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+    made: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
+    instead: dict[int, VarNode] = field(default_factory=dict)
 
-    def sequence(self, seq: relax.SeqExpr, blocks: Blocks) -> relax.SeqExpr:
-        written = [relax.BindingBlock(list(self.bindings(block))) for block in blocks]
-        return self.builder.normalize(relax.SeqExpr(written, self.now(seq.body)))
-
-    def now(self, value: Node) -> Node:
+    def value(self, value: Node) -> Node:
         return self.instead.get(value.__chandle__(), value)
 
-    def bindings(self, lines: Sequence[Line]) -> Iterator[relax.Binding]:
-        for line in lines:
-            if line.sides:
-                yield self.branches(line)
-            elif line.place not in self.needless and not (line.name in READS and self.is_known(line)):
-                if line.name == MATCH:
-                    self.note(line.value)
-                yield self.renewed(line) if self.instead and line.name != KILL else line.binding
+    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """One side of an If: what is made there is not known behind it."""
+        outside = self.made
+        self.made = dict(outside)
+        written = self.sequence(seq)
+        self.made = outside
+        return written
 
-    def branches(self, line: Line) -> relax.VarBinding:
-        value, sides = line.value, []
-        for side, blocks in zip((value.true_branch, value.false_branch), line.sides, strict=True):
-            outside = self.known
-            self.known = dict(outside)
-            sides.append(self.sequence(side, blocks))
-            self.known = outside
-        chosen = relax.If(self.now(value.cond), *sides, value.span)
-        return relax.VarBinding(line.binding.var, self.builder.normalize(chosen))
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        value, var = binding.value, binding.var
+        if type(value) is not Call:
+            return BindingRewriter.rewrite(self, binding)
+        name = self.callees.of(value).name
+        if name == _KILL:
+            return [] if var.__chandle__() in self.needless else [binding]
+        if name in _READS and self.is_made(name, var, value):
+            return []
+        if name == _MATCH:
+            self.note(value)
+        return [self.renewed(binding, value, name) if self.instead else binding]
 
-    def is_known(self, line: Line) -> bool:
+    def is_made(self, name: str, var: VarNode, call: CallNode) -> bool:
         """Whether the value of a call that reads the heap was made before; it is the known one from here
         on.
         """
-        key = (line.name, *map(_cell, elements(line.value.args)))
-        made, var = self.known.get(key), line.binding.var
-        if made is None:
-            self.known[key] = var
-        else:
+        key = (name, *map(_cell, elements(call.args)))
+        made = self.made.setdefault(key, var)
+        if made is not var:
             self.instead[var.__chandle__()] = made
-        return made is not None
+        return made is not var
 
-    def renewed(self, line: Line) -> Node:
-        """The binding with what stands now for its arguments."""
-        binding, call = line.binding, line.value
-        if not isinstance(call, Call):
-            return binding
+    def renewed(self, binding: BindingNode, call: CallNode, name: str) -> relax.Binding:
+        """The binding with what stands now for the arguments of its call."""
         arguments = elements(call.args)
-        if line.name == WITH_MACHINE:  # what it is called with stands in a tuple
-            return self.with_machine(binding, call)
-        if self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
+        if name == _WITH_MACHINE:  # what it is called with stands in a tuple
+            function, given = arguments
+            renewed = [function, relax.Tuple(list(map(self.value, elements(given.fields))))]
+        elif self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
             return binding
-        renewed = list(map(self.now, arguments))
-        value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
-        return relax.VarBinding(binding.var, value)
-
-    def with_machine(self, binding: BindingNode, call: CallNode) -> Node:
-        function, given = elements(call.args)
-        renewed = [function, relax.Tuple(list(map(self.now, elements(given.fields))))]
+        else:
+            renewed = list(map(self.value, arguments))
         value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
         return relax.VarBinding(binding.var, value)
 
@@ -165,7 +186,7 @@ class _Trimmer:
         """A scalar that is put into a cell of the heap need not be read from it."""
         value, heap, code, cell, *_ = elements(call.args)
         if code.value == _STORE:
-            self.known.setdefault((MAKE, *map(_cell, (heap, code, cell))), self.now(value))
+            self.made.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.value(value))
 
 
 def _cell(argument: Node) -> int:
