@@ -1,1 +1,1 @@
-"""What can be known of a memory program: one dataflow engine, each analysis once."""
+"""Analyses of the IR: one dataflow driver, each analysis once."""

@@ -119,7 +119,7 @@ class ReuseConflicts:
         return best
 
     def matches(self, first: int, second: int, write: Access, read: Access, base: PathCondition) -> bool:
-        """Whether one path holds both, and `first` is what the two have in common.
+        """True if one path holds both, and `first` is what the two have in common.
 
         A whole that `second` is part of as well is written and read through its parts at will.
         """
@@ -128,7 +128,7 @@ class ReuseConflicts:
         return (direct or whole) and feasible(base | write.path | read.path)
 
     def rewritten(self, first: int, point: int, read: Access, path: PathCondition) -> bool:
-        """Whether a point between `point` and `read` writes all of `first` anew, on every such path."""
+        """True if a point between `point` and `read` writes all of `first` anew, on every such path."""
         regions = members(self.points_to.ancestors[first])
         between = (other for r in regions for other in self.accesses.must_defs.get(r, ()))
         return any(point < other < read.point and self.paths[other] <= path for other in between)
@@ -159,7 +159,7 @@ class ReuseConflicts:
             yield ReuseConflict(wanted, writes, writer, reader, not uncertain)
 
     def on_one_path(self, one: int, other: int) -> bool:
-        """Whether some path touches both roots."""
+        """True if some path touches both roots."""
         return any(feasible(a.path | b.path) for a in self.accesses_to(one) for b in self.accesses_to(other))
 
     def capturing(self, root: int) -> Iterator[int]:

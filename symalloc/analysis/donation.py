@@ -1,4 +1,4 @@
-"""Inputs that a caller donates, each to carry an output: how they are asked for, and what the names mean."""
+"""Donated inputs, each to carry an output: their notation, and the inputs and outputs that the names mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.operands import type_of
-from symalloc.program.types import TupleType, Type
+from symalloc.program.types import Type, type_leaves
 
 WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
 
@@ -75,7 +75,7 @@ class Leaf:
 
 
 def function_meant(donation: Donation, public: Sequence[str]) -> str | None:
-    """Which of the `public` functions a donation speaks of; None where that is not clear."""
+    """The one of the `public` functions that a donation speaks of; None where that is not clear."""
     if donation.function is not None:
         return donation.function if donation.function in public else None
     return "main" if "main" in public else public[0] if len(public) == 1 else None
@@ -91,7 +91,7 @@ def inputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
 
 
 def donated(function: Function, donations: Iterable[Donation]) -> frozenset[int]:
-    """Which leaves of the parameters of `function`, counted in order, `donations` to it name."""
+    """The leaves of the parameters of `function`, counted in order, that `donations` to it name."""
     names = {d.input for d in donations}
     return frozenset(i for i, (_, _, name, _) in enumerate(_parameters(function)) if name in names)
 
@@ -99,7 +99,7 @@ def donated(function: Function, donations: Iterable[Donation]) -> frozenset[int]
 def _parameters(function: Function) -> Iterator[tuple[int, tuple[int, ...], str, Type]]:
     """The leaves of the parameters: parameter, path, name, type."""
     for index, param in enumerate(function.params):
-        for path, kind in _leaves(param.type):
+        for path, kind in type_leaves(param.type):
             yield index, path, ".".join((param.name, *map(str, path))), kind
 
 
@@ -115,16 +115,8 @@ def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
             type=leaf,
             cell=cell,
         )
-        for (path, leaf), cell in zip(_leaves(kind), align(points_to.result, kind), strict=True)
+        for (path, leaf), cell in zip(type_leaves(kind), align(points_to.result, kind), strict=True)
     )
-
-
-def _leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Type]]:
-    if not isinstance(kind, TupleType):
-        yield path, kind
-        return
-    for index, field in enumerate(kind.fields):
-        yield from _leaves(field, (*path, index))
 
 
 def _names(value: Operand, path: tuple[int, ...], makers: Mapping[Var, Instruction]) -> Iterator[str]:

@@ -127,7 +127,7 @@ class _EffectReader:
         return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs)
 
     def is_whole(self, must: RegionSet, argument: Operand) -> bool:
-        """Whether `must` is one region, as large as the tensor `argument`, whatever the path."""
+        """True if `must` is one region, as large as the tensor `argument`, whatever the path."""
         only = only_member(must)
         if only is None or self.points_to.regions[only].path:
             return False
@@ -149,7 +149,7 @@ class _EffectReader:
         return Effect(reads, may, *self.regions(writes), may_defs=may_defs, captures=captures)
 
     def may_capture(self, call: CallPacked, reads: RegionSet) -> bool:
-        """Whether a packed function may hold on to its arguments, or hand one back.
+        """True if a packed function may hold on to its arguments, or hand one back.
 
         One that is given memory without content fills it, as libraries do: what keeps tensors is given some.
         What it hands back matters only where the result is used.
@@ -163,7 +163,7 @@ class _EffectReader:
         return not any(self.is_empty(region, filled) for region in members(self.points_to.resolve(reads)))
 
     def is_empty(self, number: int, filled: RegionSet) -> bool:
-        """Whether nothing so far has written what an R.builtin.alloc_tensor made."""
+        """True if nothing so far has written what an R.builtin.alloc_tensor made."""
         points_to = self.points_to
         if not isinstance(points_to.regions[number].instruction, AllocFresh):
             return False

@@ -16,7 +16,7 @@ from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.operands import TypeNumbering
-from symalloc.program.types import ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import extents_of
 from symalloc.size.condition import And, Condition, ge, negate
 from symalloc.size.expr import Expr
 
@@ -144,15 +144,3 @@ def entry_facts(function: Function) -> tuple[Condition, ...]:
             if fact.as_bool is None:
                 found[fact] = None
     return tuple(found)
-
-
-def extents_of(kind: Type) -> tuple[Expr, ...]:
-    """The extents in a type, tuples taken apart."""
-    match kind:
-        case TupleType(fields=fields):
-            return tuple(extent for field in fields for extent in extents_of(field))
-        case TensorType(shape=shape) if shape is not None:
-            return shape
-        case ShapeType(values=values) if values is not None:
-            return values
-    return ()

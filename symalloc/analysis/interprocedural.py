@@ -99,7 +99,7 @@ def analyse_variant(
 
 
 def _summary(points_to: PointsTo, effects: Sequence[Effect]) -> FunctionSummary:
-    """What callers must know of an analysed function."""
+    """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
     writes = may_writes = captures = NO_REGIONS

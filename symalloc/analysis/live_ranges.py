@@ -55,7 +55,7 @@ def find_live_ranges(
     `momentary` gives for points the number, from `len(points_to.regions)` on, of memory needed there alone.
     """
     numbering = _Numbering(points_to, wanted | region_set(momentary.values()))
-    begun, run = NO_REGIONS, _Run()
+    begun, run = NO_REGIONS, _PointRun()
     for point, effect in enumerate(effects):
         if effect is NO_EFFECT:
             continue
@@ -67,14 +67,14 @@ def find_live_ranges(
         undecided = (now | later.must | later.may) & numbering.phis
         if undecided != run.undecided:
             numbering.take(run)
-            run = _Run(undecided=undecided)
+            run = _PointRun(undecided=undecided)
         run.points.append((point, live))
     numbering.take(run)
     return LiveRanges(numbering.ranges(), numbering.points)
 
 
 @dataclass(slots=True)
-class _Run:
+class _PointRun:
     """Points in a row at which the same phis are `undecided`, each with the roots live whatever they are."""
 
     undecided: RegionSet = NO_REGIONS
@@ -101,7 +101,7 @@ class _Numbering:
             numbers |= RegionSet(1 << self.points_to.regions[view].root)
         return numbers & self.wanted
 
-    def take(self, run: _Run) -> None:
+    def take(self, run: _PointRun) -> None:
         """Count the positions of a run, once for each outcome of its phis."""
         for chosen in self.outcomes(run.undecided):
             for point, live in run.points:

@@ -19,7 +19,7 @@ PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 
 
 def feasible(condition: PathCondition) -> bool:
-    """Whether one path can take all these branches."""
+    """True if one path can take all these branches."""
     return len(condition) < 2 or len({branch for branch, _ in condition}) == len(condition)
 
 
@@ -30,11 +30,11 @@ class PathConditions:
     at: Sequence[PathCondition]
 
     def reaches(self, first: int, second: int) -> bool:
-        """Whether some path goes through `first`, then through `second`."""
+        """True if some path goes through `first`, then through `second`."""
         return first < second and feasible(self.at[first] | self.at[second])
 
     def dominates(self, first: int, second: int) -> bool:
-        """Whether every path to `second` goes through `first` before."""
+        """True if every path to `second` goes through `first` before."""
         return first < second and self.at[first] <= self.at[second]
 
 

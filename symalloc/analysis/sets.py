@@ -43,7 +43,7 @@ def members(numbers: RegionSet | LeafSet) -> Iterator[int]:
 
 
 def contains(numbers: RegionSet | LeafSet, number: int) -> bool:
-    """Whether `number` is in a set."""
+    """True if `number` is in a set."""
     return int(numbers) >> number & 1 == 1
 
 

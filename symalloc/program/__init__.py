@@ -1,1 +1,1 @@
-"""What a memory program is, in our own frozen types: nothing here imports TVM."""
+"""The intermediate representation: functions of blocks of instructions.  Nothing here imports TVM."""

@@ -1,4 +1,4 @@
-"""R.match_cast taken apart: which symbols it binds, and what it compares at run time."""
+"""R.match_cast taken apart: the symbols that it binds, and the extents that it compares at run time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class CastReading:
 
     @property
     def facts(self) -> tuple[Condition, ...]:
-        """What holds behind the cast."""
+        """The facts behind the cast."""
         checked = (pair for pair in self.compared if pair[0] not in self.unchecked)
         facts = (eq(source, target) for _, source, target in checked)
         return tuple(fact for fact in facts if fact.as_bool is None)
 
 
 def read_cast(cast: MatchCast) -> CastReading:
-    """What `cast` binds and compares; the number of an extent counts through all tensors of a tuple."""
+    """Take `cast` apart; the number of an extent counts through all tensors of a tuple."""
     pairs = tuple(enumerate(extent_pairs(type_of(cast.source), cast.target)))
     definitions: dict[str, Expr] = {}
     binding: set[int] = set()

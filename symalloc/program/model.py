@@ -1,5 +1,6 @@
-"""The memory program: functions of blocks of instructions over variables.  The whole of it fits on a few
-screens.
+"""The intermediate representation (IR): functions of blocks of instructions over variables.
+
+The whole of it fits on a few screens.
 
 Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by
 identity; names serve display only and may repeat.  All byte counts and offsets are in bytes, all extents
@@ -64,7 +65,7 @@ class TupleValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextLiteral:
     """A string, data type or attribute literal: it holds no memory."""
 
     text: str
@@ -77,7 +78,7 @@ class FunctionRef:
     name: str
 
 
-Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | Text | FunctionRef
+Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | TextLiteral | FunctionRef
 
 
 # -- instructions ----------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class CallTIR(Instruction):
 
 
 class Ownership(Enum):
-    """Who owns the memory of a packed function's result."""
+    """The owner of the memory of a packed function's result."""
 
     FRESH = "fresh"  # known to allocate, or to return no tensor
     ARGUMENT = "argument"  # known to return (a view of) one of its arguments
@@ -306,7 +307,7 @@ class Block:
 
 
 class Origin(Enum):
-    """Where a symbol of a function gets its value."""
+    """The place at which a symbol of a function gets its value."""
 
     DIMENSION = "dimension"  # an extent of a parameter tensor or of a R.Shape parameter: >= 0
     CAST = "cast"  # bound by a match_cast against a tensor or shape: >= 0

@@ -1,4 +1,4 @@
-"""Where in a source file something stands."""
+"""Source texts, and stretches of them."""
 
 from __future__ import annotations
 

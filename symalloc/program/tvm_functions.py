@@ -1,4 +1,4 @@
-"""What TVM's packed functions and operators do to memory: the one place to say it.
+"""The effects of TVM's packed functions and operators on memory: the one place to say them.
 
 A function that is not listed here is judged by its declared result: it may return, capture, and (unless it is
 pure) write whatever it is given.  The rows follow the definitions in TVM's runtime (src/runtime/vm/*.cc,
@@ -17,7 +17,7 @@ from symalloc.program.model import Ownership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedFunction:
-    """What is known of one packed function.
+    """The known effects of one packed function.
 
     `ownership` is that of its result.  `writes` holds the indices of the arguments that it is known to write;
     `reads_only`: it writes none.  `may_capture`: it may hold on to an argument when it is over.
@@ -34,7 +34,7 @@ class PackedFunction:
 
 
 def packed_function(name: str) -> PackedFunction:
-    """What is known of the packed function `name`."""
+    """The known effects of the packed function `name`."""
     found = _PACKED_FUNCTIONS.get(name)
     if found is None:
         found = next((row for prefix, row in _FAMILIES.items() if name.startswith(prefix)), _UNKNOWN)

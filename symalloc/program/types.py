@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,3 +86,21 @@ class OpaqueType:
 
 
 Type: TypeAlias = TensorType | ShapeType | ScalarType | TupleType | StorageType | FunctionType | OpaqueType
+
+
+def type_leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Type]]:
+    """The types in `kind` that are no tuples, in order, each with the indices that lead to it."""
+    if not isinstance(kind, TupleType):
+        yield path, kind
+        return
+    for index, field in enumerate(kind.fields):
+        yield from type_leaves(field, (*path, index))
+
+
+def extents_of(kind: Type) -> Iterator[Expr]:
+    """The extents in a type, tuples taken apart."""
+    for _, leaf in type_leaves(kind):
+        if isinstance(leaf, TensorType):
+            yield from leaf.shape or ()
+        elif isinstance(leaf, ShapeType):
+            yield from leaf.values or ()

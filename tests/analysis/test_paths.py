@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symalloc.analysis.paths import enumerate_paths
-from symalloc.program.model import Alias, Block, CallKernel, Function, If, Instruction, Text, Var
+from symalloc.program.model import Alias, Block, CallKernel, Function, If, Instruction, TextLiteral, Var
 from symalloc.program.types import OpaqueType
 
 VOID = OpaqueType()
@@ -16,7 +16,9 @@ def kernel(name: str) -> CallKernel:
 
 def branch(name: str, then: tuple[Instruction, ...], otherwise: tuple[Instruction, ...]) -> If:
     sides = (Block(instructions=one, result=one[-1].var if one else X) for one in (then, otherwise))
-    return If(var=Var(name, VOID), condition=None, test=Text("c"), then=next(sides), otherwise=next(sides))
+    return If(
+        var=Var(name, VOID), condition=None, test=TextLiteral("c"), then=next(sides), otherwise=next(sides)
+    )
 
 
 def function(*body: Instruction) -> Function:

@@ -23,7 +23,7 @@ from symalloc.program.model import (
     Operand,
     Program,
     Scalar,
-    Text,
+    TextLiteral,
     Var,
 )
 from symalloc.program.operands import TypeNumbering
@@ -136,7 +136,7 @@ def name_of(operand: Operand) -> str:
             return "a constant"
         case Scalar(value=value) if value is not None:
             return str(value)
-        case Text(text=text):
+        case TextLiteral(text=text):
             return text
     return "a literal"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import Instruction, MatchCast, Origin, Var
-from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
 
 
@@ -73,14 +73,11 @@ def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
 
 
 def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
-    """Yield the symbols that stand alone as an extent or value in a type: only in types `only`, if given."""
-    match kind:
-        case TupleType(fields=fields):
-            for field in fields:
-                yield from _bare(field, only)
-        case TensorType(shape=extents) | ShapeType(values=extents) if extents is not None:
-            if only is None or isinstance(kind, only):
-                yield from (name for name in (extent.as_symbol for extent in extents) if name is not None)
-        case ScalarType(value=value) if value is not None and only is None:
-            if value.as_symbol is not None:
-                yield value.as_symbol
+    """The symbols that stand alone as an extent or value in a type, of tensors only where `only` says so."""
+    for _, leaf in type_leaves(kind):
+        if only is not None and not isinstance(leaf, only):
+            continue
+        sizes = (leaf.value,) if isinstance(leaf, ScalarType) else extents_of(leaf)
+        for size in sizes:
+            if size is not None and size.as_symbol is not None:
+                yield size.as_symbol

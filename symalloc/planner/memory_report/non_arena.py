@@ -28,7 +28,7 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.operands import instructions_of, type_of
-from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.program.types import TensorType, type_leaves
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, symbol
 
@@ -175,7 +175,7 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
     """Each tensor in the result once, without parameters and constants handed on."""
     kind = type_of(points_to.cfg.function.body.result)
     seen: set[frozenset[int]] = set()
-    for leaf, cell in zip(_leaves(kind), align(points_to.result, kind), strict=True):
+    for (_, leaf), cell in zip(type_leaves(kind), align(points_to.result, kind), strict=True):
         roots = points_to.roots(cell.must | cell.may)
         own = [points_to.regions[root] for root in sorted(roots) if not points_to.regions[root].external]
         if not own or roots in seen or not isinstance(leaf, TensorType):
@@ -219,14 +219,6 @@ def _maker(region: Region) -> str | None:
         case CallPacked(name=name, ownership=Ownership.FRESH):
             return name
     return None
-
-
-def _leaves(kind: Type) -> Iterator[Type]:
-    if isinstance(kind, TupleType):
-        for field in kind.fields:
-            yield from _leaves(field)
-    else:
-        yield kind
 
 
 def _largest(sizes: list[Expr | None]) -> Expr | None:

@@ -19,7 +19,7 @@ from symalloc.program.model import (
     Origin,
     Scalar,
     ShapeValue,
-    Text,
+    TextLiteral,
     TupleValue,
     Var,
 )
@@ -191,10 +191,10 @@ class Context:
     def _convert_constant(self, node: Node) -> Operand:
         value = node.value
         if not isinstance(value, runtime.Tensor):
-            return Text(str(value))
+            return TextLiteral(str(value))
         type_ = self.types.of(node.ty)
         if not isinstance(type_, TensorType):
-            return Text(str(node))
+            return TextLiteral(str(node))
         return ConstantTensor(type_, _small_integers(value, type_))
 
     # -- sizes and conditions -------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ _OPERANDS: Mapping[type, Callable[[Context, Node], Operand]] = {
     relax.ShapeExpr: Context._shape,
     ir.Tuple: Context._tuple_literal,
     ir.GenericConst: Context._constant,
-    ir.StringImm: lambda _, node: Text(str(node.value)),
+    ir.StringImm: lambda _, node: TextLiteral(str(node.value)),
     ir.GlobalVar: lambda _, node: FunctionRef(node.name_hint),
     relax.ExternFunc: lambda _, node: FunctionRef(str(node.global_symbol)),
 }

@@ -31,7 +31,7 @@ from symalloc.program.model import (
     Ownership,
     Program,
     TakeField,
-    Text,
+    TextLiteral,
     Var,
     View,
 )
@@ -127,7 +127,7 @@ def branch(
     return If(
         var=Var("y", VOID),
         condition=None,
-        test=Text("c"),
+        test=TextLiteral("c"),
         then=Block(instructions=then, result=yields[0]),
         otherwise=Block(instructions=otherwise, result=yields[1]),
     )
@@ -212,8 +212,8 @@ def call(name: str, *arguments: Operand, var: Var | None = None) -> CallFunction
 def test_callees_are_looked_into() -> None:
     p, q, r = Var("p", X.type), Var("q", X.type), Var("r", X.type)
     returns = function(name="returns", params=(p,), result=p)
-    reads = function(kernel(q), name="reads", params=(q,), result=Text("nothing"))
-    keeps = function(packed(Ownership.UNKNOWN, r), name="keeps", params=(r,), result=Text("nothing"))
+    reads = function(kernel(q), name="reads", params=(q,), result=TextLiteral("nothing"))
+    keeps = function(packed(Ownership.UNKNOWN, r), name="keeps", params=(r,), result=TextLiteral("nothing"))
     a, b, c, d = (alloc(name) for name in "abcd")
     again = call("returns", a.var)
     body = (a, b, c, again, call("reads", b.var), call("keeps", c.var), d, kernel(again.var, d.var))

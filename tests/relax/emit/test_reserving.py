@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.control_flow import control_flow_graph
-from symalloc.program.model import AllocFresh, Block, Function, If, Text, Var
+from symalloc.program.model import AllocFresh, Block, Function, If, TextLiteral, Var
 from symalloc.program.types import DType, OpaqueType
 from symalloc.relax.emit.emit_function import first_uses
 from symalloc.size.expr import ZERO, constant
@@ -30,9 +30,13 @@ def arena(*members: AllocFresh, after: Var | None = None) -> Arena:
 
 def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> None:
     a, b, inside, deep, late = (alloc(name) for name in ("a", "b", "inside", "deep", "late"))
-    inner = If(var=Var("i", VOID), condition=None, test=Text("d"), then=block(deep), otherwise=block())
+    inner = If(var=Var("i", VOID), condition=None, test=TextLiteral("d"), then=block(deep), otherwise=block())
     outer = If(
-        var=Var("o", VOID), condition=None, test=Text("c"), then=block(), otherwise=block(inside, inner)
+        var=Var("o", VOID),
+        condition=None,
+        test=TextLiteral("c"),
+        then=block(),
+        otherwise=block(inside, inner),
     )
     plan = Plan(
         function="f",
@@ -44,4 +48,4 @@ def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> 
 
 
 def block(*instructions: AllocFresh | If) -> Block:
-    return Block(instructions=instructions, result=Text("nothing"))
+    return Block(instructions=instructions, result=TextLiteral("nothing"))
