@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 
-SCRIPT = Path(__file__).parent / "relax" / "modules_to_plan.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "tests" / "relax" / "modules_to_plan.py"
 _BUILD = """
 from tvm import relax
 sys.path.insert(0, {folder!r})
@@ -21,15 +24,38 @@ for name in ("symalloc", "symalloc-target"):
     x = tvm.runtime.tensor(np.arange(24, dtype="float32").reshape(3, 8))
     y = relax.VirtualMachine(built, tvm.cpu())["main"](x).numpy()
     assert (y == ((x.numpy() + x.numpy()) * x.numpy() - (x.numpy() + x.numpy()))).all()
-print(type(relax.pipeline.__loader__).__name__, type(relax.pipeline.__spec__.loader).__name__)
+print("built")
 """
 
 
-@pytest.mark.parametrize("first", ["symalloc, tvm", "tvm, symalloc"])
-def test_the_names_are_known_to_tvm(first: str) -> None:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the entry points of pyproject.toml, as an installed package has them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    folder = tmp_path_factory.mktemp("installed")
+    information = folder / "symalloc_of_the_tests-0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: symalloc-of-the-tests\nVersion: 0\n")
+    groups = (
+        "\n".join([f"[{group}]", *(f"{name} = {target}" for name, target in entries.items())])
+        for group, entries in project["entry-points"].items()
+    )
+    (information / "entry_points.txt").write_text("\n".join(groups))
+    return folder
+
+
+@pytest.mark.parametrize("first", ["symalloc, tvm", "tvm, symalloc", "tvm"])
+def test_the_names_are_known_to_tvm(first: str, installed: Path) -> None:
     program = f"import sys, numpy as np\nimport {first}\n" + _BUILD.format(folder=str(SCRIPT.parent))
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert found.stdout.split() == ["SourceFileLoader", "SourceFileLoader"], found.stderr
+    paths = os.pathsep.join([str(installed), str(ROOT)])
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.stdout.strip() == "built", found.stderr
 
 
 def test_importing_symalloc_imports_no_tvm() -> None:
