@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @cache
 def _findings(name: str) -> tuple[Diagnostic, ...]:
-    report = symalloc.lint([EXAMPLES / f"{n}.py" for n in ("issue_17322", "mlp", "branches")])
+    report = symalloc.lint([EXAMPLES / f"{n}.py" for n in ("issue_17322", "mlp", "branches", "step", "decode")])
     return tuple(d for d in report if name in d.file)
 
 
@@ -29,8 +29,9 @@ def test_the_issue_is_found_where_the_readme_says() -> None:
     assert found.fix is not None and found.fix.safe
 
 
-def test_the_model_has_no_findings() -> None:
-    assert _findings("mlp") == ()
+@pytest.mark.parametrize("name", ["mlp", "step", "decode"])
+def test_sound_models_have_no_findings(name: str) -> None:
+    assert _findings(name) == ()
 
 
 def test_the_branches_are_found_after_tvms_planner() -> None:
