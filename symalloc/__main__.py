@@ -1,4 +1,4 @@
-"""What the `symalloc` command and `python -m symalloc` start; answers Ctrl-C during the imports, too."""
+"""Entry point of the `symalloc` command and of `python -m symalloc`; answers Ctrl-C during imports, too."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from symalloc.analysis.donation import Donation, parse_donation
 from symalloc.errors import SymallocError, UsageError
 from symalloc.linter.diagnostic import Report
-from symalloc.linter.options import LintOptions, parse_assumptions
+from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
 from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
@@ -115,7 +115,7 @@ def plan(
         certificate=None if certificate is None else Path(certificate),
         alias=_donations(alias),
     )
-    with _told():
+    with _run_errors_as_ours():
         return plan_module(module, target=target, pipeline=pipeline, options=options)
 
 
@@ -145,7 +145,7 @@ def run(
     from symalloc.relax.run.run import Runner
 
     options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
-    with _told():
+    with _run_errors_as_ours():
         runner = Runner(
             module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
         )
@@ -153,8 +153,8 @@ def run(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What cannot be done as asked leaves as SymallocError."""
+def _run_errors_as_ours() -> Iterator[None]:
+    """Re-raise RunError as SymallocError."""
     try:
         yield
     except RunError as error:
@@ -177,12 +177,12 @@ def _condition(claim: Claim) -> Condition:
 
 
 def _is_sympy(value: object) -> bool:
-    """Whether `value` comes from sympy, which is not imported to find out."""
+    """True where `value` comes from sympy, which is not imported to find out."""
     return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
 
 
 def _donations(alias: str | Sequence[str]) -> tuple[Donation, ...]:
-    """What `alias` asks for; raises UsageError."""
+    """Parse the donations that `alias` asks for; raises UsageError."""
     try:
         return tuple(map(parse_donation, _texts(alias)))
     except ValueError as error:

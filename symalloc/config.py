@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from symalloc.errors import UsageError
-from symalloc.linter.options import LintOptions
+from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, Stage
 
 _KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores")

@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SourceFile", "read_source", "write_atomically"]
-
 _SPECIAL = (("dev",), ("proc",))  # folders of what only looks like files
 
 

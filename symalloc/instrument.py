@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.relax.workers.read import read_module
 from symalloc.report.text import text_of
 

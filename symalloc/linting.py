@@ -14,8 +14,8 @@ from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.linter.fixes import Relint, tried_fixes
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Origin
@@ -130,7 +130,7 @@ class LintSession:
     def _read_changed(
         self, changes: Sequence[tuple[str, str]], folder: str, watch: Watch | None = None
     ) -> Iterator[FileResult]:
-        """What each changed text gives, read from a copy below `folder`, under the name of its file."""
+        """Read each changed text from a copy below `folder`, under the name of its file."""
         copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
         for (file, _), reading in zip(changes, self._read(copies, watch), strict=True):
             yield replace(reading, file=file)

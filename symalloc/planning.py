@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Program

@@ -6,7 +6,7 @@ import pytest
 
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
-from symalloc.linter.options import LintOptions
+from symalloc.linter.lint_options import LintOptions
 
 
 def _write(folder: Path, table: str) -> Path:

@@ -9,8 +9,6 @@ import click
 
 from symalloc.cli.output import colour_wanted, show, terminal_width
 
-__all__ = ["explain_command"]
-
 
 @click.command()
 @click.argument("rule", required=False)

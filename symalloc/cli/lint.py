@@ -13,7 +13,7 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
-from symalloc.linter.options import LintOptions
+from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, Stage
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
@@ -37,7 +37,7 @@ first. Findings are allowed in the source by `# symalloc: allow(SYM101) -- reaso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """How findings are shown and what becomes of fixes."""
+    """Options of showing findings and of applying fixes."""
 
     form: str
     output: Path | None
@@ -51,13 +51,13 @@ class _Output:
 
     @property
     def needs_fixes(self) -> bool:
-        """Whether fixes are shown or made; to find them takes time."""
+        """True where fixes are shown or made; to find them takes time."""
         return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from symalloc.report.json import schema_text
+        from symalloc.report.lint_json import schema_text
 
         click.echo(schema_text(), nl=False)
         ctx.exit()

@@ -15,8 +15,6 @@ import click
 
 from symalloc.errors import SymallocError
 
-__all__ = ["TROUBLE", "cli", "main"]
-
 TROUBLE = 2
 # verb -> what --help says of it, so that no verb need be imported for that
 VERBS = {

@@ -1,4 +1,4 @@
-"""Where output goes: a terminal, a pipe, a file."""
+"""Output to a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import click
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
 
-__all__ = ["colour_wanted", "show", "show_bytes", "terminal_width"]
-
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:
-    """Whether to colour output on `stream` (None: closed); `choice` is auto, always or never.
+    """True where output on `stream` (None: closed) is coloured; `choice` is auto, always or never.
 
     Auto respects NO_COLOR.
     """

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-__all__ = ["Progress"]
-
 PATIENCE = 1.0  # seconds before a bar appears
 
 

@@ -9,8 +9,6 @@ import click
 
 from symalloc.cli.output import colour_wanted, show, terminal_width
 
-__all__ = ["rules_command"]
-
 
 @click.command()
 @click.option(

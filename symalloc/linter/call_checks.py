@@ -91,7 +91,7 @@ def _functions_as_values(cfg: ControlFlowGraph) -> set[str]:
 
 
 def _obligations(one: FunctionCheck) -> list[CallObligation]:
-    """What the function needs of the shapes of its parameters."""
+    """The needs of a function that its parameters' shapes decide."""
     given = {
         name
         for param in one.context.function.params

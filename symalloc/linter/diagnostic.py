@@ -1,4 +1,4 @@
-"""What the linter says: findings, apart from how they are rendered."""
+"""Findings as they are shown, apart from any format: diagnostics, fixes, reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CANNOT_BE_READ = "SYM902"
 
 
 class Severity(StrEnum):
-    """How bad a finding is.  Errors and warnings make the exit status 1; notes only with --strict."""
+    """Severity of a finding.  Errors and warnings make the exit status 1; notes only with --strict."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -100,6 +100,12 @@ class Diagnostic:
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 
     @property
+    def one_line(self) -> str:
+        """The message on one line, with the pass that brought the finding in."""
+        message = " ".join(self.message.split())
+        return f"{message} [introduced by {self.stage}]" if self.stage else message
+
+    @property
     def fix(self) -> Fix | None:
         """The first fix offered, safe ones before others."""
         return min(self.fixes, key=lambda f: not f.safe, default=None)
@@ -171,6 +177,16 @@ class Report:
     def __len__(self) -> int:
         return len(self.diagnostics)
 
+    def printed_after(self, span: Span) -> str | None:
+        """The stage whose printed script `span` points into; None where it points into a file."""
+        source = self.sources.get(span.file)
+        return source.origin if source else None
+
+    def file_span(self, diagnostic: Diagnostic) -> Span | None:
+        """The span of a finding that points into a file: one in a printed script is of no use there."""
+        span = diagnostic.span
+        return None if span is None or self.printed_after(span) else span
+
     @property
     def unread(self) -> tuple[str, ...]:
         """The files of which something could not be read, so that not everything asked for was verified."""
@@ -178,7 +194,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is neither an error nor a warning."""
+        """True where there is neither an error nor a warning."""
         return all(d.severity is Severity.NOTE for d in self.diagnostics)
 
     @classmethod

@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def guarded(self) -> bool:
-        """Whether the program itself stops at a check before the fault."""
+        """True where the program itself stops at a check before the fault."""
         return self.proof is not None and self.proof.guarded
 
     @property
@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity | None:
-        """How bad it is; None where the rule keeps silent about such a verdict.
+        """The severity; None where the rule keeps silent about such a verdict.
 
         What is not certain to be a fault (an uncertain alias, a constraint that could not be decided and has
         no counterexample) is no error; where a size is not even known it is a note.  A call that may break

@@ -151,7 +151,7 @@ def _lies_on(context: FunctionContext, tensor: AllocTensor, storage: AllocStorag
 
 
 def _holds_only_tensors(context: FunctionContext, storage: AllocStorage) -> bool:
-    """Whether nothing but tensors, other names and kills uses the storage."""
+    """True where nothing but tensors, other names and kills uses the storage."""
     whole = context.points_to.regions_of(storage.var)
     return all(
         isinstance(point.instruction, AllocTensor | Alias | Kill)

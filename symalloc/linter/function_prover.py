@@ -121,11 +121,11 @@ class FunctionProver:
         return replace(proof, counterexample=inner.counterexample or proof.counterexample), inner.holds
 
     def always(self, condition: Condition) -> bool:
-        """Whether `condition` is proved for all inputs of the function."""
+        """True where `condition` is proved for all inputs of the function."""
         return self._ask(condition, self.domains.entry).holds
 
     def reachable(self, facts: Facts) -> bool:
-        """Whether control can get to where `facts` hold; True where that is not known."""
+        """False where control is proved never to get to where `facts` hold."""
         if not facts.guards:
             return True
         return self._ask(FALSE, self.domains.over(facts)).verdict is not Verdict.VACUOUS

@@ -10,7 +10,7 @@ from time import perf_counter
 from symalloc.linter.deduplicator import Deduplicator
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.engine import check
-from symalloc.linter.options import LintOptions, matches_file, parse_assumptions
+from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.suppressions import Suppressions
 from symalloc.program.model import Origin, Program
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem

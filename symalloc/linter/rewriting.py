@@ -70,7 +70,7 @@ def rewrite(
 def improves(
     before: Iterable[Diagnostic], after: Iterable[Diagnostic], target: Diagnostic | None = None
 ) -> bool:
-    """Whether findings went away and no new error or warning came; with `target`, one of its kind went away.
+    """True where findings went away and no new error or warning came; with `target`, one of its kind.
 
     Findings are told apart by rule, module and function: lines move, and messages quote sizes.
     """
@@ -107,7 +107,7 @@ def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> list[Fix]:
 
 
 def _overlap(a: Span, b: Span) -> bool:
-    """Whether they share text, or are the same place."""
+    """True where they share text, or are the same place."""
     first, second = sorted((a, b), key=lambda s: (s.line, s.column))
     end, start = (first.end_line, first.end_column), (second.line, second.column)
     return end > start or (first.line, first.column) == start

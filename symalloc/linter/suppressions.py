@@ -50,7 +50,7 @@ class Suppression:
     problem: str | None = None
 
     def covers(self, diagnostic: Diagnostic, rules: frozenset[str]) -> bool:
-        """Whether it allows `diagnostic`; `rules` are the ids that `key` means."""
+        """True where it allows `diagnostic`; `rules` are the ids that `key` means."""
         if self.problem or diagnostic.rule not in rules:
             return False
         if self.last is None:

@@ -17,7 +17,7 @@ class UserScript:
     tree: ast.Module
 
     def span(self, node: ast.expr | ast.stmt) -> Span:
-        """Where `node` stands, in characters (`ast` counts bytes)."""
+        """The place of `node`, in characters (`ast` counts bytes)."""
         return Span(
             file=self.file,
             line=node.lineno,
@@ -57,7 +57,7 @@ class UserScript:
         return text[: len(text) - len(text.lstrip())]
 
     def stands_alone(self, statement: ast.stmt) -> bool:
-        """Whether nothing else stands on the statement's lines (a comment may)."""
+        """True where nothing else stands on the statement's lines (a comment may)."""
         span = self.span(statement)
         before = self.lines[span.line - 1][: span.column - 1]
         after = self.lines[span.end_line - 1][span.end_column - 1 :].strip()

@@ -15,14 +15,12 @@ from rich.text import Text
 from symalloc.program.span import Span
 from symalloc.report.cells import CellLine, Window, split_lines, visible
 
-__all__ = ["Mark", "Row", "excerpt"]
-
 CONTEXT = 8  # cells kept to the left of the first mark where lines are cut
 HEAD, TAIL = 3, 2  # lines shown at either end of a mark over many lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Underline:
     """A stretch of source to underline; `style` is a rich style, `glyph` the character that underlines."""
 
     span: Span
@@ -32,7 +30,7 @@ class Mark:
 
     @property
     def is_block(self) -> bool:
-        """Whether it covers more than one line."""
+        """True where it covers more than one line."""
         return self.span.end_line > self.span.line
 
 
@@ -45,7 +43,7 @@ class Row:
     gap: bool = False
 
 
-def excerpt(text: str, marks: Sequence[Mark], width: int | None = None) -> list[Row]:
+def excerpt(text: str, marks: Sequence[Underline], width: int | None = None) -> list[Row]:
     """The rows that show `marks` in `text`, cut to `width` cells; none where no mark lies in the text."""
     lines = split_lines(text)
     inside = [m for m in marks if 1 <= m.span.line <= m.span.end_line <= len(lines)]
@@ -55,7 +53,7 @@ def excerpt(text: str, marks: Sequence[Mark], width: int | None = None) -> list[
 class _Excerpt:
     """Lays out one excerpt.  Invariant: `blocks[i]` owns column i of the margin."""
 
-    def __init__(self, lines: Sequence[str], marks: Sequence[Mark], width: int | None) -> None:
+    def __init__(self, lines: Sequence[str], marks: Sequence[Underline], width: int | None) -> None:
         self.marks = marks
         self.blocks = [m for m in marks if m.is_block]
         self.shown = {n: CellLine(lines[n - 1]) for n in _shown_lines(marks)}
@@ -99,7 +97,7 @@ class _Excerpt:
             margin.append(" ")
         return margin
 
-    def _opens_line(self, block: Mark) -> bool:
+    def _opens_line(self, block: Underline) -> bool:
         line = self.shown[block.span.line]
         return line.blank_before(line.cell(block.span.column))
 
@@ -114,7 +112,7 @@ class _Excerpt:
                 last = max(self.window.clip(line.cell(block.span.end_column)) - 1, 0)
                 yield self._reach(slot, block, number, last, block.text)
 
-    def _reach(self, slot: int, block: Mark, number: int, cell: int, label: str) -> Row:
+    def _reach(self, slot: int, block: Underline, number: int, cell: int, label: str) -> Row:
         """A row that joins the margin column `slot` to `cell` of the line."""
         row = self._margin(number, opening=False)[: slot + 1]
         row.append("_" * (self.margin - slot - 1 + cell) + block.glyph, block.style)
@@ -124,7 +122,7 @@ class _Excerpt:
 
     def _underlines(self, number: int, line: CellLine) -> Iterator[Row]:
         placed = [
-            _Placed.of(mark, line, self.window)
+            _PlacedUnderline.of(mark, line, self.window)
             for mark in self.marks
             if not mark.is_block and mark.span.line == number
         ]
@@ -135,21 +133,21 @@ class _Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
+class _PlacedUnderline:
     """A mark on one line, in cells of the excerpt: [start, end)."""
 
-    mark: Mark
+    mark: Underline
     start: int
     end: int
 
     @classmethod
-    def of(cls, mark: Mark, line: CellLine, window: Window) -> _Placed:
+    def of(cls, mark: Underline, line: CellLine, window: Window) -> _PlacedUnderline:
         start = window.clip(line.cell(mark.span.column))
         end = window.clip(line.cell(mark.span.end_column))
         return cls(mark=mark, start=start, end=max(end, start + 1))
 
 
-def _shown_lines(marks: Sequence[Mark]) -> list[int]:
+def _shown_lines(marks: Sequence[Underline]) -> list[int]:
     """The numbers of the lines to show, in order; a gap of a single line is filled."""
     wanted: set[int] = set()
     for mark in marks:
@@ -160,7 +158,7 @@ def _shown_lines(marks: Sequence[Mark]) -> list[int]:
     return sorted(wanted)
 
 
-def _underline_rows(placed: Sequence[_Placed], room: int | None) -> Iterator[Text]:
+def _underline_rows(placed: Sequence[_PlacedUnderline], room: int | None) -> Iterator[Text]:
     """The underlines, the last label beside them where it fits, the others below, each hung on a bar."""
     if not placed:
         return
@@ -181,11 +179,11 @@ def _underline_rows(placed: Sequence[_Placed], room: int | None) -> Iterator[Tex
         yield row
 
 
-def _fits(item: _Placed, room: int | None) -> bool:
+def _fits(item: _PlacedUnderline, room: int | None) -> bool:
     return room is None or item.end + 1 + cell_len(item.mark.text) <= room
 
 
-def _underline(placed: Sequence[_Placed]) -> Text:
+def _underline(placed: Sequence[_PlacedUnderline]) -> Text:
     """All underlines of a line; where marks overlap, carets win over dashes."""
     width = max(p.end for p in placed)
     glyphs = [" "] * width
@@ -199,7 +197,7 @@ def _underline(placed: Sequence[_Placed]) -> Text:
     return row
 
 
-def _bars(placed: Sequence[_Placed]) -> Text:
+def _bars(placed: Sequence[_PlacedUnderline]) -> Text:
     row = Text()
     for item in sorted(placed, key=lambda p: p.start):
         row.append(" " * (item.start - len(row.plain)))

@@ -10,8 +10,6 @@ from symalloc.linter.diagnostic import Report
 if TYPE_CHECKING:
     from symalloc.rulebook.book import Rule
 
-__all__ = ["FORMATS", "render"]
-
 FORMATS = ("text", "concise", "json", "sarif", "github")
 
 
@@ -30,20 +28,16 @@ def render(
             from symalloc.report.text import render_text
 
             return render_text(report, width=width, colour=colour, quiet=quiet)
-        case "concise":
-            from symalloc.report.concise import render_concise
-
-            return render_concise(report)
         case "json":
-            from symalloc.report.json import render_json
+            from symalloc.report.lint_json import render_json
 
             return render_json(report)
         case "sarif":
             from symalloc.report.sarif import render_sarif
 
             return render_sarif(report, rules=rules)
-        case "github":
-            from symalloc.report.github import render_github
+        case "concise" | "github":
+            from symalloc.report.lines import render_concise, render_github
 
-            return render_github(report)
+            return render_concise(report) if form == "concise" else render_github(report)
     raise ValueError(f"unknown format `{form}`")

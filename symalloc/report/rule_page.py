@@ -15,8 +15,6 @@ from symalloc.rulebook.book import Rule
 from symalloc.rulebook.schema import BadExample
 from symalloc.rulebook.sites import SITE_KINDS
 
-__all__ = ["render_rule_page"]
-
 WIDTH = 100
 
 
@@ -82,7 +80,7 @@ def _example(title: str, module: str, rule: Rule) -> Iterator[Text]:
 
 
 def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
-    """What the linter says of a bad example, as far as the rule states it (and its test checks it)."""
+    """The answer to a bad example, as far as the rule states it (and its test checks it)."""
     expect = bad.expect
     if expect.message:
         milder = rule.severity_at_runtime if expect.verdict == "runtime-check" else None

@@ -10,8 +10,6 @@ from rich.table import Table
 
 from symalloc.rulebook.book import Rule, Rulebook
 
-__all__ = ["render_rule_json", "render_rule_table", "severity_text"]
-
 
 def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:
     """One rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""

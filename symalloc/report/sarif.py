@@ -14,12 +14,9 @@ from urllib.parse import quote
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
 from symalloc.report.cells import split_lines
-from symalloc.report.places import file_span, full_message, origin_of
 
 if TYPE_CHECKING:
     from symalloc.rulebook.book import Rule
-
-__all__ = ["render_sarif"]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "symallocFinding/v1"
@@ -28,14 +25,14 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
     """The report as one SARIF log; paths below `root` (default: the working directory) become relative."""
-    run = _Run(report, rules, (root or Path.cwd()).resolve()).build()
+    run = _SarifRun(report, rules, (root or Path.cwd()).resolve()).build()
     return (
         json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
         + "\n"
     )
 
 
-class _Run:
+class _SarifRun:
     def __init__(self, report: Report, rules: Sequence[Rule], root: Path) -> None:
         self.report, self.root = report, root
         self.rules = sorted(rules, key=lambda rule: rule.id)
@@ -69,7 +66,7 @@ class _Run:
         related = [
             self.related(label.span, label.text)
             for label in d.labels
-            if not origin_of(self.report, label.span)
+            if not self.report.printed_after(label.span)
         ]
         if related:
             result["relatedLocations"] = related
@@ -78,7 +75,7 @@ class _Run:
         return result
 
     def location(self, d: Diagnostic) -> dict[str, Any]:
-        span = file_span(self.report, d)
+        span = self.report.file_span(d)
         file = span.file if span else d.file
         location: dict[str, Any] = {}
         if file and _is_file(file):
@@ -127,7 +124,7 @@ class _Run:
 
 
 def _is_file(name: str) -> bool:
-    """Whether `name` is a file's, and not that of a module in memory (`<module>`)."""
+    """False for the name of a module in memory (`<module>`)."""
     return not name.startswith("<")
 
 
@@ -144,7 +141,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _message(d: Diagnostic) -> str:
-    return ". ".join(part for part in (full_message(d), *d.notes) if part)
+    return ". ".join(part for part in (d.one_line, *d.notes) if part)
 
 
 def _properties(d: Diagnostic) -> dict[str, Any]:

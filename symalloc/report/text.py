@@ -13,9 +13,7 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Sev
 from symalloc.program.span import Span
 from symalloc.prover.verdict import Verdict
 from symalloc.report.cells import visible
-from symalloc.report.excerpt import Mark, Row, excerpt
-
-__all__ = ["render_summary", "render_text", "text_of"]
+from symalloc.report.excerpt import Row, Underline, excerpt
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 FRAME = "bold blue"
@@ -126,15 +124,15 @@ class _DiagnosticText:
         line = Text().append(f"{' ' * self.gutter}{sign} ", FRAME)
         return line.append(visible(f"{span.file}:{span.line}:{span.column}"))
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[Underline]:
         """The labels and the main mark; the main one last, so that carets win where they overlap."""
         d = self.diagnostic
-        marks = [Mark(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
+        marks = [Underline(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
         if d.span:
-            marks.append(Mark(span=d.span, text=d.label, style=self.style, glyph="^"))
+            marks.append(Underline(span=d.span, text=d.label, style=self.style, glyph="^"))
         return marks
 
-    def source(self, file: str, marks: Sequence[Mark]) -> Iterator[Text]:
+    def source(self, file: str, marks: Sequence[Underline]) -> Iterator[Text]:
         source = self.report.sources.get(file)
         rows = excerpt(source.text, marks, self.room) if source else []
         if rows:

@@ -13,7 +13,7 @@ import pytest
 
 from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted
-from symalloc.report.json import schema_text
+from symalloc.report.lint_json import schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 

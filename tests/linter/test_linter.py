@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.lint_options import LintOptions, matches_file
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions, matches_file
 from symalloc.program.model import (
     AllocStorage,
     AllocTensor,

@@ -6,19 +6,19 @@ from rich.cells import cell_len
 
 from symalloc.program.span import Span
 from symalloc.report.cells import CellLine, Window, split_lines
-from symalloc.report.excerpt import Mark, excerpt
+from symalloc.report.excerpt import Underline, excerpt
 
 ALPHABET = "ab ()\té漢\u0301\x1b"
 TEXTS = st.lists(st.text(ALPHABET, max_size=120), min_size=1, max_size=9).map("\n".join)
 
 
 @st.composite
-def _marks(draw: st.DrawFn) -> Mark:
+def _marks(draw: st.DrawFn) -> Underline:
     line, column = draw(st.integers(1, 9)), draw(st.integers(1, 130))
     end_line = draw(st.integers(line, 10))
     end_column = draw(st.integers(column if end_line == line else 1, 140))
     span = Span(file="f", line=line, column=column, end_line=end_line, end_column=end_column)
-    return Mark(
+    return Underline(
         span=span,
         text=draw(st.sampled_from(["", "label", "漢字"])),
         style="",
@@ -28,7 +28,7 @@ def _marks(draw: st.DrawFn) -> Mark:
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, st.lists(_marks(), max_size=4), st.sampled_from([None, 20, 40, 80]))
-def test_any_marks_in_any_text(text: str, marks: list[Mark], width: int | None) -> None:
+def test_any_marks_in_any_text(text: str, marks: list[Underline], width: int | None) -> None:
     rows = excerpt(text, marks, width)
     count = len(split_lines(text))
     inside = [m for m in marks if m.span.end_line <= count]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from symalloc.report.concise import render_concise
-from symalloc.report.github import render_github
+from symalloc.report.lines import render_concise, render_github
 from tests.report import samples
 
 Golden = Callable[[str, str], None]

@@ -16,8 +16,8 @@ import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.linter.function_prover import LARGEST_EXTENT, LARGEST_INPUT
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.relax.workers.read import ReadOptions
 from symalloc.rulebook.book import Rule, load_rules

@@ -64,7 +64,7 @@ def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
 def _properties(
     context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
 ) -> Iterator[Site]:
-    """What must be equal whatever the shapes are."""
+    """The properties of an argument that must be equal whatever the shapes are."""
     kind = tensor_type(argument)
     if kind is None:
         return

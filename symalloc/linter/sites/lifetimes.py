@@ -200,7 +200,7 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 
 def _outlives(root: Region) -> bool:
-    """Whether memory comes from outside the function, or is kept from call to call."""
+    """True where memory comes from outside the function, or is kept from call to call."""
     match root.instruction:
         case CallPacked():
             return True

@@ -17,8 +17,8 @@ import symalloc
 from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import UsageError
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.options import PlanOptions

@@ -14,8 +14,8 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.options import PlanOptions
 from symalloc.planner.plan_functions import plan_program

@@ -15,8 +15,8 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend import nn
 
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.linter.options import LintOptions
 from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement

@@ -7,9 +7,6 @@ from importlib import resources
 from typing import Any
 
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
-from symalloc.report.places import file_span, full_message
-
-__all__ = ["render_json", "schema_text"]
 
 VERSION = 1
 
@@ -31,13 +28,13 @@ def schema_text() -> str:
 
 
 def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
-    span = file_span(report, d)
+    span = report.file_span(d)
     return {
         "rule": d.rule,
         "name": d.name,
         "severity": d.severity.value,
         "verdict": d.verdict.value if d.verdict else None,
-        "message": full_message(d),
+        "message": d.one_line,
         "function": d.function or None,
         "file": (span.file if span else d.file) or None,
         "line": span.line if span else None,

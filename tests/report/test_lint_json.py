@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import jsonschema
 
-from symalloc.report.json import render_json, schema_text
+from symalloc.report.lint_json import render_json, schema_text
 from tests.report import samples
 
 Golden = Callable[[str, str], None]

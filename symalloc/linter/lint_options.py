@@ -42,11 +42,11 @@ class LintOptions(ReadOptions):
 
     @property
     def reports_unused(self) -> bool:
-        """Whether a suppression without effect is a finding: a run over some stages only cannot tell."""
+        """True where a suppression without effect is a finding: a run over some stages only cannot tell."""
         return self.stage in ("auto", "all")
 
     def excludes(self, file: str) -> bool:
-        """Whether `file` is not to be linted."""
+        """True where `file` is not to be linted."""
         return any(matches_file(file, pattern) for pattern in self.exclude)
 
     def overlaid(
@@ -87,7 +87,7 @@ def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:
 
 
 def matches_file(file: str, pattern: str) -> bool:
-    """Whether `file`, or its name, or a folder it lies in, matches the glob `pattern`."""
+    """True where `file`, or its name, or a folder it lies in, matches the glob `pattern`."""
     path = PurePath(file)
     candidates = (path.as_posix(), path.name, *(parent.as_posix() for parent in path.parents))
     return any(fnmatch(candidate, pattern.rstrip("/")) for candidate in candidates)

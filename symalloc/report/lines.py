@@ -1,18 +1,29 @@
-"""GitHub workflow commands: each finding becomes an annotation of the pull request."""
+"""Formats with one line a finding: concise ones for editors and grep, workflow commands for GitHub."""
 
 from __future__ import annotations
 
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.report.cells import visible
-from symalloc.report.places import file_span, full_message
-
-__all__ = ["render_github"]
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
+def render_concise(report: Report) -> str:
+    """All findings, each as `file:line:column: SYM101 message`; empty where there are none."""
+    return "".join(f"{_concise(d, report)}\n" for d in report)
+
+
+def _concise(diagnostic: Diagnostic, report: Report) -> str:
+    span = report.file_span(diagnostic)
+    place = (
+        f"{span.file}:{span.line}:{span.column}" if span else diagnostic.file or diagnostic.module or "module"
+    )
+    where = f" (in `{diagnostic.function}`)" if span is None and diagnostic.function else ""
+    return visible(f"{place}: {diagnostic.rule} {diagnostic.one_line}{where}")
+
+
 def render_github(report: Report) -> str:
-    """All findings, one workflow command each; empty where there are none."""
+    """All findings, one workflow command each; GitHub annotates the pull request with them."""
     return "".join(f"{_command(d, report)}\n" for d in report)
 
 
@@ -22,7 +33,7 @@ def _command(diagnostic: Diagnostic, report: Report) -> str:
 
 
 def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
-    span = file_span(report, diagnostic)
+    span = report.file_span(diagnostic)
     file = span.file if span else diagnostic.file
     properties = {"file": file} if file else {}
     if span:
@@ -33,7 +44,7 @@ def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
 
 
 def _body(diagnostic: Diagnostic) -> str:
-    lines = [full_message(diagnostic)]
+    lines = [diagnostic.one_line]
     if diagnostic.counterexample:
         binding = ", ".join(f"{name} = {value}" for name, value in diagnostic.counterexample.items())
         lines.append(
