@@ -159,3 +159,6 @@ def _as_bool(callback: OomCallback) -> Callable[[int, int, str], bool]:
 
 def _refuse(*_: object) -> NoReturn:
     raise PoolUsageError("the pool is closed")
+
+
+Pool = InstrumentedPool  # its public name

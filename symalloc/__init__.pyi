@@ -1,0 +1,36 @@
+# The public names, once: type checkers read them here, and `symalloc.__getattr__` imports them from there.
+
+from symalloc import pool as pool
+from symalloc.api import lint as lint
+from symalloc.api import plan as plan
+from symalloc.api import prove as prove
+from symalloc.api import run as run
+from symalloc.errors import SymallocError as SymallocError
+from symalloc.errors import UsageError as UsageError
+from symalloc.instrument import VerifyMemory as VerifyMemory
+from symalloc.linter.diagnostic import Diagnostic as Diagnostic
+from symalloc.linter.diagnostic import Fix as Fix
+from symalloc.linter.diagnostic import Report as Report
+from symalloc.linter.diagnostic import Severity as Severity
+from symalloc.packing import pack as pack
+from symalloc.pipelines import pipeline as pipeline
+from symalloc.pool.core.pool_errors import BadFreeError as BadFreeError
+from symalloc.pool.core.pool_errors import BoundsError as BoundsError
+from symalloc.pool.core.pool_errors import OutOfMemoryError as OutOfMemoryError
+from symalloc.pool.core.pool_errors import OverrunError as OverrunError
+from symalloc.pool.core.pool_errors import PoolError as PoolError
+from symalloc.pool.core.pool_options import PoolOptions as PoolOptions
+from symalloc.pool.observing.instrumented_pool import Pool as Pool
+from symalloc.pool.observing.leaks import LeakWarning as LeakWarning
+from symalloc.pool.observing.prometheus import prometheus_text as prometheus_text
+from symalloc.prover.verdict import Proof as Proof
+from symalloc.prover.verdict import Verdict as Verdict
+from symalloc.relax.passes.externalize_storage import ExternalizeStorage as ExternalizeStorage
+from symalloc.relax.passes.externalize_storage import register_pool as register_pool
+from symalloc.relax.passes.name_tensors import NameTensors as NameTensors
+from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory
+from symalloc.relax.run.memory_cfg import HookError as HookError
+from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
+from symalloc.report.pool_use import pool_report as pool_report
+
+__version__: str
