@@ -177,7 +177,7 @@ def domain_of(question: Question) -> Domain:
 
 
 def _check(question: Question, proof: Proof, reach: int) -> Iterator[str]:
-    """What contradicts `proof`."""
+    """The facts that contradict `proof`."""
     claim = _function(question.constraint)
     truths = [(point, claim(point)) for point in question.points(reach)]
     held, failed = any(t for _, t in truths), any(not t for _, t in truths)

@@ -1,4 +1,4 @@
-"""How fast and how well the prover decides a file of labelled constraints.
+"""Measure how fast and how well the prover decides a file of labelled constraints.
 
 Prints, for each verdict and layer, how many were decided and how long they took (the best of several runs,
 each with a prover that remembers nothing), and the share put to z3.  Without a file: the constraints of the

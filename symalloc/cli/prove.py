@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from symalloc.prover.verdict import Proof
     from symalloc.size import Condition
 
-__all__ = ["prove_command"]
 
 _SHOWN = 60  # characters of a constraint on either side of a mistake
 

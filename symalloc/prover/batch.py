@@ -13,8 +13,6 @@ from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
-__all__ = ["BatchError", "Question", "Row", "answer", "read_questions", "summary"]
-
 Row = dict[str, Any]
 
 

@@ -26,7 +26,7 @@ class Box:
         return Box(self.lower, self.upper)
 
     def holds(self, point: Mapping[str, int]) -> bool:
-        """Whether every coordinate of `point` lies within its bounds."""
+        """True if every coordinate of `point` lies within its bounds."""
         return all(self.lower[n] <= v <= self.upper[n] for n, v in point.items())
 
     def narrow(self, name: str, least: int | None, greatest: int | None) -> bool:

@@ -1,10 +1,8 @@
-"""How much work a proof may cost."""
+"""Limits on the work that a proof may cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["Budget", "Meter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from symalloc.size.condition import Condition
 
-__all__ = ["INT64_MAX", "INT64_MIN", "Domain"]
-
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
@@ -39,12 +37,7 @@ class Domain:
         """The domain with further assumptions."""
         return replace(self, assumptions=(*self.assumptions, *conditions))
 
-    def at_least(self, least: int) -> Domain:
-        """The domain with every lower bound raised to `least` where it is below."""
-        raised = {name: max(bound, least) for name, bound in self.lower.items()}
-        return replace(self, lower=raised, default_lower=max(self.default_lower, least))
-
     def contains(self, binding: Mapping[str, int]) -> bool:
-        """Whether `binding` (which must name every symbol of the assumptions) lies in the domain."""
+        """True if `binding` (which must name every symbol of the assumptions) lies in the domain."""
         inside = all(self.lower_of(s) <= v <= self.upper_of(s) for s, v in binding.items())
         return inside and all(a.evaluate(binding) for a in self.assumptions)

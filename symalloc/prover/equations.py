@@ -16,8 +16,6 @@ from symalloc.prover.bounds import Box
 from symalloc.size.condition import Relation
 from symalloc.size.expr import Atom, Expr, Monomial, Symbol
 
-__all__ = ["divisor_points", "factor", "impossible"]
-
 MODULI = (4, 3, 8, 9, 5, 7, 16)
 MAX_RESIDUES = 600
 TRIAL_LIMIT = 2_000_000
@@ -25,7 +23,7 @@ MAX_WAYS = 20_000
 
 
 def impossible(relation: Relation, box: Box) -> bool:
-    """Whether `relation`, an equation between polynomials, has no solution in `box`."""
+    """True if `relation`, an equation between polynomials, has no solution in `box`."""
     expr = relation.expr
     if relation.operator != "==" or not expr.is_polynomial:
         return False

@@ -13,13 +13,11 @@ from symalloc.size.choice import Max, Min
 from symalloc.size.condition import And, Condition, Relation, ge
 from symalloc.size.expr import Expr, FloorDiv, Monomial
 
-__all__ = ["holds_by_operands"]
-
 MOST = 16  # expressions that one relation is taken apart into
 
 
 def holds_by_operands(claim: Condition, domain: NormalizedDomain, budget: Budget) -> bool:
-    """Whether `claim`, relations `<=` over `domain`, is shown to hold throughout; False says nothing.
+    """True if `claim`, relations `<=` over `domain`, is shown to hold throughout; False says nothing.
 
     Every divisor in it must be at least 1 at each point of the domain.
     """
@@ -61,7 +59,7 @@ def _spread(expr: Expr, highest: bool) -> list[Expr]:
 
 
 def _at_most_zero(expr: Expr, domain: NormalizedDomain, budget: Budget) -> bool:
-    """Whether no point of the domain has `expr >= 1`."""
+    """True if no point of the domain has `expr >= 1`."""
     if any(expr.evaluate(point) > 0 for point in domain.points):
         return False
     above = domain.reduce(ge(expr, 1))
@@ -69,7 +67,7 @@ def _at_most_zero(expr: Expr, domain: NormalizedDomain, budget: Budget) -> bool:
 
 
 def _rounded_away(expr: Expr, box: Box) -> Expr | None:
-    """What is at least a multiple of `expr`, with bounds in place of quotients; None where there is none.
+    """An upper bound of a multiple of `expr`, with bounds in place of quotients; None where there is none.
 
     a // d lies between (a - d + 1) / d and a / d; so it does when multiplied by what is never negative.
     """

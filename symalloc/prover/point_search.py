@@ -17,14 +17,12 @@ from symalloc.prover.equations import divisor_points
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.size.condition import And, Condition, Or, Relation
 
-__all__ = ["corner", "first_points", "more_points", "satisfies", "search", "walk"]
-
 Point = dict[str, int]
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 
 
 def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool:
-    """Whether every condition holds at `point`; one with a divisor of zero does not."""
+    """True if every condition holds at `point`; one with a divisor of zero does not."""
     try:
         for condition in conditions:  # a loop: a generator costs a third more, and this is where sampling is
             if not condition.evaluate(point):

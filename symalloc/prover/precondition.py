@@ -24,8 +24,6 @@ from symalloc.size.condition import And, Condition, Or, conjunction, disjunction
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr, mod, symbol
 
-__all__ = ["equivalent", "precondition"]
-
 MAX_SPANS = 3
 MAX_LENGTH = 120
 SMALL = Budget(z3_steps=0, cases=24, work=30_000)
@@ -46,7 +44,7 @@ def _short(candidate: Condition) -> bool:
 
 
 def equivalent(query: Query, candidate: Condition) -> bool:
-    """Whether `candidate` is proved to hold exactly where the claim does, over the claim's domain."""
+    """True if `candidate` is proved to hold exactly where the claim does, over the claim's domain."""
     domain = query.domain
     if candidate == query.constraint and query.holds == domain.reduce(candidate):
         return True
@@ -64,7 +62,7 @@ def equivalent(query: Query, candidate: Condition) -> bool:
 
 
 def _same_solutions(exact: SolutionSet, candidate: Condition, domain: NormalizedDomain) -> bool | None:
-    """Whether `candidate` takes in all of the solutions and nothing outside them; None where it has another
+    """True if `candidate` takes in all of the solutions and nothing outside them; None where it has another
     period.
     """
     step = period(candidate)
@@ -193,7 +191,7 @@ def _blocks(
 
 
 def _meets(spans: list[tuple[int, int, int]], low: int, high: int) -> bool:
-    """Whether a point of `spans` lies in [low, high]."""
+    """True if a point of `spans` lies in [low, high]."""
     for first, last, stride in spans:
         start = first + max(0, -((first - low) // stride)) * stride
         if start <= min(last, high):

@@ -18,15 +18,13 @@ from symalloc.prover.simplex import negative_combination
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr, Monomial, symbol
 
-__all__ = ["contradiction"]
-
 MAX_COLUMNS = 90
 MAX_DEGREE = 6
 FAR = 2**62  # an upper bound that only says that a symbol fits int64
 
 
 def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter, *, multiply: bool = True) -> bool:
-    """Whether the polynomial relations among `conditions` are shown to contradict each other in `box`.
+    """True if the polynomial relations among `conditions` are shown to contradict each other in `box`.
 
     Without `multiply` only sums of the relations themselves are tried.
     """

@@ -38,7 +38,7 @@ class Prover:
 
     @property
     def decided(self) -> Mapping[str, int]:
-        """How many constraints each layer decided; answers from the cache do not count again."""
+        """The number of constraints that each layer decided; answers from the cache do not count again."""
         return dict(self._decided)
 
     def prove(self, constraint: Condition, domain: Domain = _EVERYTHING, *, explain: bool = True) -> Proof:
@@ -145,7 +145,7 @@ class Prover:
         )
 
     def _others(self, cache: DomainCache, normalized: NormalizedDomain) -> bool | None:
-        """Whether the assumptions that have nothing to do with `normalized` can be met."""
+        """True if the assumptions that have nothing to do with `normalized` can be met, None if undecided."""
         if not cache.groups:
             return True
         living = {inhabited(other, self.solver) for other in cache.other_parts(frozenset(normalized.names))}

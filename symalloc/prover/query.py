@@ -74,7 +74,7 @@ def undecided(proof: Proof, reason: str) -> Proof:
 
 
 def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
-    """Whether the domain has a point: True with one in `domain.points`, False by proof, None where
+    """Tell whether the domain has a point: True with one in `domain.points`, False by proof, None where
     undecided.
     """
     if domain.empty:

@@ -8,9 +8,6 @@ from symalloc.prover.bounds import Box, interval
 from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, symbol
 
-__all__ = ["Quotient", "abstract_quotients", "divide"]
-
-
 Quotient = tuple[Expr, Expr, Expr]  # a symbol, and the numerator and the divisor it is the quotient of
 
 

@@ -24,8 +24,6 @@ from symalloc.size.condition import (
 )
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, symbol
 
-__all__ = ["simplify"]
-
 MAX_ROUNDS = 6
 
 

@@ -21,8 +21,6 @@ from symalloc.prover.residues import residue_classes
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
 from symalloc.size.expr import Atom, Expr, Symbol, symbol
 
-__all__ = ["refute", "refute_by_residues"]
-
 MAX_PAIRS = 30
 LEMMA_WORK = 3_000
 LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
@@ -63,7 +61,7 @@ class _Refutation:
         return True
 
     def closed(self, conditions: Sequence[Condition], box: Box) -> bool:
-        """Whether the conjunction is refuted."""
+        """True if the conjunction is refuted."""
         literals = _open_literals(conditions, box)
         if literals is None:
             return self.used("bounds")

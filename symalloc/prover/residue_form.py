@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Symbol
 
-__all__ = ["MAX_DEGREE", "coefficients"]
-
 MAX_DEGREE = 8
 Coefficients = list[int]
 
@@ -38,7 +36,7 @@ def coefficients(expr: Expr, step: int, residue: int) -> Coefficients | None:
 
 @lru_cache(maxsize=1024)
 def _rise(expr: Expr, step: int) -> int | None:
-    """What `expr` grows by when its symbol grows by `step`; None where that depends on the symbol, or may."""
+    """The growth of `expr` when its symbol grows by `step`; None where that depends on the symbol, or may."""
     total = 0
     for monomial, coefficient in expr.terms.items():
         if not monomial:

@@ -12,8 +12,6 @@ from symalloc.prover.bounds import Box
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Division, Expr, symbol
 
-__all__ = ["residue_classes"]
-
 MAX_CLASSES = 36
 Part = tuple[tuple[Condition, ...], Box]
 

@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from symalloc.prover.budget import Meter
 
-__all__ = ["negative_combination"]
-
 GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
 Row = dict[int, int]
 Key = TypeVar("Key")
@@ -25,7 +23,7 @@ Key = TypeVar("Key")
 def negative_combination(
     columns: Sequence[Mapping[Key, int]], costs: Sequence[int], meter: Meter
 ) -> bool | None:
-    """Whether weights w >= 0 exist with `sum(w * column) <= 0` in each row and `sum(w * cost) < 0`.
+    """True if weights w >= 0 exist with `sum(w * column) <= 0` in each row and `sum(w * cost) < 0`.
 
     None where `meter` runs out first.
     """

@@ -50,7 +50,7 @@ def _question(constraint: Condition, proof: Proof) -> Iterable[str]:
 
 
 def status(proof: Proof) -> Status:
-    """What a solver is expected to answer to the script for `proof`."""
+    """The answer that a solver is expected to give to the script for `proof`."""
     if proof.verdict is not Verdict.RUNTIME_CHECK:
         return "unsat"
     return "unknown" if proof.counterexample is None else "sat"

@@ -10,8 +10,6 @@ from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
 from symalloc.size.condition import Condition
 
-__all__ = ["Answer", "Solver"]
-
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
 SHARE = 2 / 3  # of the steps left that one question may take: the other side of a claim is asked next
 FEWEST = 500  # steps for which a question is worth asking
@@ -41,7 +39,7 @@ class Solver:
         self._milliseconds = float(self.budget.z3_milliseconds)
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
-        """Whether some point of `box` satisfies all `conditions`; a point is checked by exact evaluation.
+        """Look for a point of `box` that satisfies all `conditions`; it is checked by exact evaluation.
 
         What ends a question in vain is the number of its steps, which no load changes, and only in the last
         resort the clock; such a question costs the proof its share of the steps.

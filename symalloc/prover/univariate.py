@@ -19,8 +19,6 @@ from symalloc.prover.residue_form import coefficients
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
 from symalloc.size.expr import Division, Expr, Symbol
 
-__all__ = ["Intervals", "SolutionSet", "classes", "nonpositive", "period", "solve", "solve_exactly"]
-
 Intervals = list[tuple[int, int]]
 MAX_PERIOD = 64
 
@@ -52,8 +50,9 @@ def solve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionSet:
-    """Where a claim in `name` alone holds and fails: for each residue modulo `step`, intervals of the
-    quotient.
+    """The points where a claim in `name` alone holds and fails.
+
+    For each residue modulo `step`: intervals of the quotient.
     """
 
     name: str
@@ -228,7 +227,7 @@ def _value(polynomial: Sequence[int], x: int) -> int:
 
 
 def _monotone(polynomial: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
-    """Where a polynomial that is monotone on [a, b] is at most zero."""
+    """The part of [a, b] on which a polynomial that is monotone there is at most zero."""
     at_a, at_b = _value(polynomial, a) <= 0, _value(polynomial, b) <= 0
     if at_a and at_b:
         return a, b

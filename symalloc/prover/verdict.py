@@ -11,7 +11,7 @@ from symalloc.size.condition import Condition
 
 
 class Verdict(StrEnum):
-    """How a constraint fares over a domain."""
+    """The standing of a constraint over a domain."""
 
     ALWAYS_VALID = "always-valid"  # holds at every point
     ALWAYS_INVALID = "always-invalid"  # the domain has points, and it holds at none

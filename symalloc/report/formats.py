@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from symalloc.linter.diagnostic import Report
 
 if TYPE_CHECKING:
-    from symalloc.rulebook.book import Rule
+    from symalloc.rulebook.rule import Rule
 
 FORMATS = ("text", "concise", "json", "sarif", "github")
 

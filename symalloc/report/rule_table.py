@@ -8,7 +8,8 @@ from io import StringIO
 from rich.console import Console
 from rich.table import Table
 
-from symalloc.rulebook.book import Rule, Rulebook
+from symalloc.rulebook.book import Rulebook
+from symalloc.rulebook.rule import Rule
 
 
 def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:

@@ -16,7 +16,7 @@ from symalloc.program.span import Span
 from symalloc.report.cells import split_lines
 
 if TYPE_CHECKING:
-    from symalloc.rulebook.book import Rule
+    from symalloc.rulebook.rule import Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "symallocFinding/v1"

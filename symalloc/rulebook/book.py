@@ -13,8 +13,6 @@ from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.parse import nearest
 
-__all__ = ["Rule", "RuleError", "Rulebook", "load_rules", "shipped_rules"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook:

@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[str, Expr]
 
 
 class Unit(StrEnum):
-    """What a quantity counts."""
+    """The unit that a quantity counts."""
 
     NUMBER = "number"
     BYTES = "bytes"

@@ -16,8 +16,6 @@ from symalloc.rulebook.sites import SITE_KINDS, SiteKind
 from symalloc.rulebook.template import IN_ADVICE, compile_template
 from symalloc.size.parse import SizeSyntaxError, nearest
 
-__all__ = ["read_rule"]
-
 _T = TypeVar("_T")
 
 

@@ -13,12 +13,10 @@ from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, comp
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
-__all__ = ["Rule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What must hold at every site of one kind, and what to say where it does not.
+    """A condition on every site of one kind, and the words for where it does not hold.
 
     Exactly one of `constraint` (over the site's quantities) and `relation` (built into the engine) is set.
     `severity_at_runtime` is the severity of a finding whose verdict is a run-time check, None where such a
@@ -66,7 +64,7 @@ class Rule:
         return self._compiled.clauses if self._compiled else None
 
     def condition(self, quantities: Mapping[str, Expr]) -> Condition:
-        """What must hold at the site; raises KeyError where `quantities` lacks one of `needs`."""
+        """The condition on the site; raises KeyError where `quantities` lacks one of `needs`."""
         if self._compiled is None:
             raise TypeError(f"{self.id} asks for a relation, not for a constraint")
         return self._compiled.at(quantities)

@@ -1,4 +1,4 @@
-"""What a rule file may hold: the typed shape of rules/*.toml.  Unknown keys are refused with a suggestion."""
+"""The typed shape of rules/*.toml.  Unknown keys are refused with a suggestion."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import msgspec
 from symalloc.rulebook.error import RuleError
 from symalloc.size.parse import nearest
 
-__all__ = ["BadExample", "Expectation", "GoodExample", "RuleFile", "SeverityName", "read_rule_file"]
-
 SeverityName: TypeAlias = Literal["error", "warning", "note"]
 StageName: TypeAlias = Literal["auto", "as-is", "planned"]
 FixName: TypeAlias = Literal["grow-storage", "insert-assertion", "remove-kill", "remove-suppression"]
 
 
 class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the linter must say of a bad module, each part only where it is given."""
+    """The linter's answer to a bad module, each part only where it is given."""
 
     verdict: Literal["always-invalid", "runtime-check"] | None = None
     severity: SeverityName | None = None

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from symalloc.rulebook.language import Unit
 
-__all__ = ["SITE_KINDS", "SiteKind"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteKind:

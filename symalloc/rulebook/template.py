@@ -18,8 +18,6 @@ from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, constant
 from symalloc.size.parse import SizeSyntaxError, nearest
 
-__all__ = ["EVERYWHERE", "IN_ADVICE", "MissingValueError", "Template", "Value", "compile_template"]
-
 Value: TypeAlias = Expr | Condition | Mapping[str, int] | str | int | None
 
 EVERYWHERE = ("function",)
@@ -34,7 +32,7 @@ class MissingValueError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What stands between braces: a name, or an expression over quantities."""
+    """The part of a template between braces: a name, or an expression over quantities."""
 
     text: str
     quantity: Quantity | None

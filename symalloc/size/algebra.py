@@ -20,7 +20,10 @@ Term: TypeAlias = tuple[int, Sequence[tuple[T, int]]]
 
 
 class Algebra(ABC, Generic[T, B]):
-    """What sizes and conditions become; `ordered` asks for terms in the order of degrees and names."""
+    """An interpretation of sizes and conditions.
+
+    `ordered` asks for terms in the order of degrees and names.
+    """
 
     ordered: ClassVar[bool] = False
 

@@ -19,7 +19,7 @@ from symalloc.size.notation import PYTHON, Notation
 
 
 class Condition:
-    """What is true or false of a binding of the symbols."""
+    """A statement about sizes, true or false at each binding of the symbols."""
 
     key: str
     symbols: frozenset[str]

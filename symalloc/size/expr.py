@@ -25,7 +25,7 @@ ExprLike: TypeAlias = "Expr | int"
 
 
 class Atom:
-    """What a monomial is a product of; it orders, compares and hashes by the text of its canonical form.
+    """A factor of a monomial; it orders, compares and hashes by the text of its canonical form.
 
     A new kind of atom says what it is made of (`operands`), how it is built again, evaluated and folded;
     everything else is derived from these.

@@ -16,14 +16,14 @@ _SUM, _QUOTIENT, _SCALED, _PRODUCT, _CALL = range(5)  # how tightly a text binds
 _AND, _OR = range(2)
 
 
-class Text(NamedTuple):
+class Phrase(NamedTuple):
     """A text, and how tightly it binds."""
 
     text: str
     level: int = _CALL
 
 
-class Notation(Algebra[Text, Text]):
+class Notation(Algebra[Phrase, Phrase]):
     """Python's notation: `4*m`, `h % 16 == 0`, `min(n, 8)`, `n if n <= 8 else 8`."""
 
     ordered: ClassVar[bool] = True
@@ -38,26 +38,26 @@ class Notation(Algebra[Text, Text]):
     greatest: ClassVar[str] = "max"
     binary: ClassVar[bool] = False  # whether functions take two arguments, so that calls are nested
 
-    def symbol(self, name: str) -> Text:
-        return Text(name)
+    def symbol(self, name: str) -> Phrase:
+        return Phrase(name)
 
-    def total(self, terms: Sequence[Term[Text]]) -> Text:
+    def total(self, terms: Sequence[Term[Phrase]]) -> Phrase:
         if not terms:
-            return Text("0")
+            return Phrase("0")
         first, *rest = map(self._term, self.arranged(terms))
         if not rest and first[0] > 0:
             return first[1]
         text = ("" if first[0] > 0 else self.minus) + self._bracketed(first[1], _SCALED)
         for sign, term in rest:
             text += f" {'+' if sign > 0 else '-'} {self._bracketed(term, _SCALED)}"
-        return Text(text, _SUM)
+        return Phrase(text, _SUM)
 
-    def arranged(self, terms: Sequence[Term[Text]]) -> Sequence[Term[Text]]:
+    def arranged(self, terms: Sequence[Term[Phrase]]) -> Sequence[Term[Phrase]]:
         """`terms` in the order in which they are written: a positive one in the lead."""
         lead = next((i for i, (coefficient, _) in enumerate(terms) if coefficient > 0), 0)
         return (terms[lead], *terms[:lead], *terms[lead + 1 :])
 
-    def _term(self, term: Term[Text]) -> tuple[int, Text]:
+    def _term(self, term: Term[Phrase]) -> tuple[int, Phrase]:
         """The sign of `term`, and its text without it."""
         coefficient, factors = term
         size = abs(coefficient)
@@ -68,48 +68,48 @@ class Notation(Algebra[Text, Text]):
             written.insert(0 if self.coefficient_first else len(written), str(size))
         scaled = any(factor.level == _QUOTIENT for factor, _ in factors)
         level = _CALL if not factors else _SCALED if scaled else _PRODUCT
-        return coefficient, Text(self.times.join(written), level)
+        return coefficient, Phrase(self.times.join(written), level)
 
-    def _factor(self, factor: Text, power: int) -> str:
+    def _factor(self, factor: Phrase, power: int) -> str:
         text = self._bracketed(factor, _PRODUCT)
         if power == 1:
             return text
         return self.times.join([text] * power) if self.power is None else f"{text}{self.power}{power}"
 
-    def _bracketed(self, operand: Text, least: int = _CALL) -> str:
+    def _bracketed(self, operand: Phrase, least: int = _CALL) -> str:
         return operand.text if operand.level >= least else f"({operand.text})"
 
-    def floordiv(self, numerator: Text, denominator: Text) -> Text:
+    def floordiv(self, numerator: Phrase, denominator: Phrase) -> Phrase:
         return self._divided(self.quotient, numerator, denominator)
 
-    def mod(self, numerator: Text, denominator: Text) -> Text:
+    def mod(self, numerator: Phrase, denominator: Phrase) -> Phrase:
         return self._divided(self.remainder, numerator, denominator)
 
-    def _divided(self, pattern: str, numerator: Text, denominator: Text) -> Text:
+    def _divided(self, pattern: str, numerator: Phrase, denominator: Phrase) -> Phrase:
         if self.bare_quotients:
             above = self._bracketed(numerator, _PRODUCT)
-            return Text(pattern.format(above, self._bracketed(denominator)), _QUOTIENT)
-        return Text(f"({pattern.format(self._bracketed(numerator), self._bracketed(denominator))})")
+            return Phrase(pattern.format(above, self._bracketed(denominator)), _QUOTIENT)
+        return Phrase(f"({pattern.format(self._bracketed(numerator), self._bracketed(denominator))})")
 
-    def minimum(self, operands: Sequence[Text]) -> Text:
+    def minimum(self, operands: Sequence[Phrase]) -> Phrase:
         return self._call(self.least, operands)
 
-    def maximum(self, operands: Sequence[Text]) -> Text:
+    def maximum(self, operands: Sequence[Phrase]) -> Phrase:
         return self._call(self.greatest, operands)
 
-    def _call(self, function: str, operands: Sequence[Text]) -> Text:
+    def _call(self, function: str, operands: Sequence[Phrase]) -> Phrase:
         """A call of `function`, or nested calls."""
         *others, text = (operand.text for operand in operands)
         if not self.binary:
-            return Text(f"{function}({', '.join((*others, text))})")
+            return Phrase(f"{function}({', '.join((*others, text))})")
         for other in reversed(others):
             text = f"{function}({other}, {text})"
-        return Text(text)
+        return Phrase(text)
 
-    def select(self, condition: Text, then: Text, otherwise: Text) -> Text:
-        return Text(f"({self._bracketed(then)} if {condition.text} else {self._bracketed(otherwise)})")
+    def select(self, condition: Phrase, then: Phrase, otherwise: Phrase) -> Phrase:
+        return Phrase(f"({self._bracketed(then)} if {condition.text} else {self._bracketed(otherwise)})")
 
-    def relation(self, operator: Operator, terms: Sequence[Term[Text]]) -> Text:
+    def relation(self, operator: Operator, terms: Sequence[Term[Phrase]]) -> Phrase:
         """`left operator right`, with negative terms moved to the other side and a number to the right."""
         left = [term for term in terms if term[0] > 0]
         right = [(-c, factors) for c, factors in terms if c < 0]
@@ -124,19 +124,19 @@ class Notation(Algebra[Text, Text]):
             return self._compared([term for term in left if term[1]], "<", right)
         return self._compared(left, "<=", right)
 
-    def _compared(self, left: Sequence[Term[Text]], operator: str, right: Sequence[Term[Text]]) -> Text:
-        return Text(f"{self.total(left).text} {operator} {self.total(right).text}")
+    def _compared(self, left: Sequence[Term[Phrase]], operator: str, right: Sequence[Term[Phrase]]) -> Phrase:
+        return Phrase(f"{self.total(left).text} {operator} {self.total(right).text}")
 
-    def conjunction(self, operands: Sequence[Text]) -> Text:
+    def conjunction(self, operands: Sequence[Phrase]) -> Phrase:
         return self._joined(" and ", "True", operands, _AND)
 
-    def disjunction(self, operands: Sequence[Text]) -> Text:
+    def disjunction(self, operands: Sequence[Phrase]) -> Phrase:
         return self._joined(" or ", "False", operands, _OR)
 
-    def _joined(self, word: str, neutral: str, operands: Sequence[Text], level: int) -> Text:
+    def _joined(self, word: str, neutral: str, operands: Sequence[Phrase], level: int) -> Phrase:
         """`operands` joined by `word`; those joined by the other word in brackets."""
         texts = (f"({o.text})" if o.level == 1 - level else o.text for o in operands)
-        return Text(word.join(texts) or neutral, level)
+        return Phrase(word.join(texts) or neutral, level)
 
 
 class TVMScript(Notation):
@@ -147,26 +147,26 @@ class TVMScript(Notation):
     quotient, remainder, bare_quotients = "{} // {}", "{} % {}", False
     least, greatest, binary = "T.min", "T.max", True
 
-    def arranged(self, terms: Sequence[Term[Text]]) -> Sequence[Term[Text]]:
+    def arranged(self, terms: Sequence[Term[Phrase]]) -> Sequence[Term[Phrase]]:
         return sorted(terms, key=lambda term: (term[0] < 0, not term[1]))
 
-    def select(self, condition: Text, then: Text, otherwise: Text) -> Text:
-        return Text(f"T.if_then_else({condition.text}, {then.text}, {otherwise.text})")
+    def select(self, condition: Phrase, then: Phrase, otherwise: Phrase) -> Phrase:
+        return Phrase(f"T.if_then_else({condition.text}, {then.text}, {otherwise.text})")
 
-    def relation(self, operator: Operator, terms: Sequence[Term[Text]]) -> Text:
+    def relation(self, operator: Operator, terms: Sequence[Term[Phrase]]) -> Phrase:
         number = sum(c for c, factors in terms if not factors)
         left = [term for term in terms if term[0] > 0 and term[1]]
         right = [(-c, factors) for c, factors in terms if c < 0 and factors]
         if not left and operator == "<=":
-            return Text(f"{self.total(right).text} >= {number}")
+            return Phrase(f"{self.total(right).text} >= {number}")
         if not left:
             left, right, number = right, left, -number
         return self._compared(left, operator, [*right, (-number, ())] if number else right)
 
-    def conjunction(self, operands: Sequence[Text]) -> Text:
+    def conjunction(self, operands: Sequence[Phrase]) -> Phrase:
         return self._call("T.And", operands)
 
-    def disjunction(self, operands: Sequence[Text]) -> Text:
+    def disjunction(self, operands: Sequence[Phrase]) -> Phrase:
         return self._call("T.Or", operands)
 
 
@@ -176,22 +176,22 @@ class Piecewise(Notation):
     bare_quotients = False
     least, greatest = "Min", "Max"
 
-    def arranged(self, terms: Sequence[Term[Text]]) -> Sequence[Term[Text]]:
+    def arranged(self, terms: Sequence[Term[Phrase]]) -> Sequence[Term[Phrase]]:
         return sorted(terms, key=lambda term: term[0] < 0)
 
-    def select(self, condition: Text, then: Text, otherwise: Text) -> Text:
+    def select(self, condition: Phrase, then: Phrase, otherwise: Phrase) -> Phrase:
         """The cases in one list: those of a choice in the else-branch follow."""
         rest = f"({otherwise.text}, True)"
         if otherwise.text.startswith("Piecewise(") and otherwise.level == _CALL:
             rest = otherwise.text[len("Piecewise(") : -1]
-        return Text(f"Piecewise(({then.text}, {condition.text}), {rest})")
+        return Phrase(f"Piecewise(({then.text}, {condition.text}), {rest})")
 
-    def relation(self, operator: Operator, terms: Sequence[Term[Text]]) -> Text:
+    def relation(self, operator: Operator, terms: Sequence[Term[Phrase]]) -> Phrase:
         left, right = self.difference(terms)
-        return Text(f"{left.text} {operator} {right.text}")
+        return Phrase(f"{left.text} {operator} {right.text}")
 
-    def _joined(self, word: str, neutral: str, operands: Sequence[Text], level: int) -> Text:
-        return Text(word.join(f"({o.text})" for o in operands) or neutral)
+    def _joined(self, word: str, neutral: str, operands: Sequence[Phrase], level: int) -> Phrase:
+        return Phrase(word.join(f"({o.text})" for o in operands) or neutral)
 
 
 PYTHON, TVMSCRIPT, PIECEWISE = Notation(), TVMScript(), Piecewise()

@@ -170,7 +170,7 @@ def test_residues_refute_what_folds() -> None:
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
 @settings(max_examples=150)
 def test_quotient_symbols_lose_no_point(claims: list[Condition], there: Box) -> None:
-    """Where the claims hold, the new symbols have values, those of the quotients, that satisfy all."""
+    """At each point where the claims hold, the quotients are values of the new symbols that satisfy all."""
     wider = there.copy()
     written, quotients = abstract_quotients(claims, wider)
     for point in points(there):

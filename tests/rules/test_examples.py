@@ -20,7 +20,8 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.relax.workers.pool import WorkerPool
 from symalloc.relax.workers.read import ReadOptions
-from symalloc.rulebook.book import Rule, load_rules
+from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.schema import BadExample, GoodExample, StageName
 
 RULES = load_rules().rules
@@ -50,7 +51,7 @@ Findings = dict[str, list[Diagnostic]]
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
-    """What is found in each example, by its file name."""
+    """The findings in each example, by its file name."""
     found: Findings = defaultdict(list)
     for stage in STAGES:
         folder = tmp_path_factory.mktemp(stage)
@@ -63,7 +64,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) ->
 
 
 def _linted(folder: Path, stage: StageName, pool: WorkerPool) -> Report:
-    """What linting does but for trying fixes, which read everything once more."""
+    """Lint without trying fixes, which read everything once more."""
     linter = Linter(LintOptions(stage=stage))
     for reading in pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
         linter.add(reading)

@@ -1,4 +1,4 @@
-"""What `symalloc pack` writes reads back, by Python itself, as the same values."""
+"""The text that `symalloc pack` writes reads back, by Python itself, as the same values."""
 
 from __future__ import annotations
 

@@ -27,8 +27,9 @@ from symalloc.size.condition import conjunction, disjunction, eq, ge, gt, le, lt
 from symalloc.size.defined import defined, fails, holds
 from symalloc.size.expr import Symbol, ceildiv, floordiv, mod, product, round_up
 from symalloc.size.parse import symbols_in
-from symalloc.size.sympy_form import condition_from_sympy, from_sympy, to_sympy
+from symalloc.size.sympy_form import condition_from_sympy, from_sympy
 from tests.prover.brute import conditions, points, sizes
+from tests.size.sympy_terms import to_sympy
 
 SMALL = Box({"a": -3, "b": -3}, {"a": 4, "b": 4})
 

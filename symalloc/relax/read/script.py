@@ -30,9 +30,9 @@ from symalloc.relax.read.script_file import (
     Constant,
     Imported,
     Metadata,
+    ModuleSymbol,
     Script,
     ScriptModule,
-    Symbol,
     dialect_path,
 )
 from symalloc.relax.read.script_guard import Refusal, refusals
@@ -133,7 +133,9 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         self._wide = {n for n, line in enumerate(lines, 1) if not line.isascii()}
         self._lines = lines
         self._bindings = script.bindings
-        self._symbols = {name for name, binding in script.bindings.items() if isinstance(binding, Symbol)}
+        self._symbols = {
+            name for name, binding in script.bindings.items() if isinstance(binding, ModuleSymbol)
+        }
 
     def as_ast(self) -> Node:
         """The syntax tree in TVM's form."""
@@ -166,7 +168,7 @@ def _names(script: Script) -> dict[str, object]:
                 names[name] = _imported(path)
             case Constant(value=value):
                 names[name] = value
-            case Symbol(name=symbol):
+            case ModuleSymbol(name=symbol):
                 names[name] = TypeVar(symbol)
             case Metadata(json=text):
                 names[name] = tvm.ir.load_json(text)

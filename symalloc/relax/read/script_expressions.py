@@ -18,8 +18,8 @@ from symalloc.relax.read.script_file import (
     Constant,
     Imported,
     Metadata,
+    ModuleSymbol,
     Opaque,
-    Symbol,
     dialect_path,
 )
 from symalloc.relax.read.script_scope import Position, Scope, position
@@ -129,7 +129,7 @@ class ExpressionGuard:
         if name in SAFE_BUILTINS or self._is_local(name, position(node)):
             return None
         binding = self.bindings.get(name)
-        if isinstance(binding, Symbol | Metadata):
+        if isinstance(binding, ModuleSymbol | Metadata):
             return None
         if isinstance(binding, Constant):
             return self._constant_refusal(name, binding.value)

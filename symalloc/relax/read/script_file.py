@@ -57,7 +57,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class ModuleSymbol:
     """`m = TypeVar("m")`."""
 
     name: str
@@ -77,7 +77,7 @@ class Opaque:
     what: str
 
 
-Binding: TypeAlias = Imported | Constant | Symbol | Metadata | Opaque
+Binding: TypeAlias = Imported | Constant | ModuleSymbol | Metadata | Opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
     if text is not None and isinstance(node, ast.Call):
         called = ast.unparse(node.func)
         if called in ("TypeVar", "typing.TypeVar"):
-            return Symbol(text)
+            return ModuleSymbol(text)
         if called == "tvm.ir.load_json" and not _CODE.search(text):
             return Metadata(text)
     return Opaque("something computed")

@@ -51,7 +51,7 @@ def _is_known(binding: object) -> bool:
         return (
             binding.path.split(".")[0] == "tvm" and binding.path.count(".") <= 2 and "script" in binding.path
         )
-    return type(binding).__name__ in ("Constant", "Symbol", "Metadata")
+    return type(binding).__name__ in ("Constant", "ModuleSymbol", "Metadata")
 
 
 class _Undecorated(ast.NodeTransformer):

@@ -13,9 +13,9 @@ from symalloc.relax.read.script_file import (
     Constant,
     Imported,
     Metadata,
+    ModuleSymbol,
     Opaque,
     ScriptError,
-    Symbol,
     dialect_path,
     parse_script,
     read_bytes,
@@ -58,7 +58,7 @@ def test_names_that_only_running_the_file_would_tell() -> None:
     assert found["s"] == Imported("tvm.script")
     assert found["z"] == Imported(".x.y")
     assert (found["M"], found["P"], found["N2"]) == (Constant(6), Constant((2, -1.5, "a")), Constant(4))
-    assert (found["m"], found["metadata"]) == (Symbol("m"), Metadata("{}"))
+    assert (found["m"], found["metadata"]) == (ModuleSymbol("m"), Metadata("{}"))
     assert found["c"] == Constant(1)
     assert all(isinstance(found[name], Opaque) for name in ("Q", "i", "b", "g"))
 
