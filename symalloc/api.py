@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from symalloc.analysis.donation import Donation, parse_donation
-from symalloc.errors import SymallocError, UsageError
+from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
@@ -17,7 +16,7 @@ from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
-from symalloc.relax.files.result import PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.files.result import PipelineName, PlanKind, RunResult
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -115,8 +114,7 @@ def plan(
         certificate=None if certificate is None else Path(certificate),
         alias=_donations(alias),
     )
-    with _run_errors_as_ours():
-        return plan_module(module, target=target, pipeline=pipeline, options=options)
+    return plan_module(module, target=target, pipeline=pipeline, options=options)
 
 
 def run(
@@ -145,20 +143,10 @@ def run(
     from symalloc.relax.run.run import Runner
 
     options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
-    with _run_errors_as_ours():
-        runner = Runner(
-            module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
-        )
-        return runner.run(binding, check=check, seed=seed, repeat=repeat)
-
-
-@contextmanager
-def _run_errors_as_ours() -> Iterator[None]:
-    """Re-raise RunError as SymallocError."""
-    try:
-        yield
-    except RunError as error:
-        raise SymallocError(str(error)) from None
+    runner = Runner(
+        module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
+    )
+    return runner.run(binding, check=check, seed=seed, repeat=repeat)
 
 
 def _condition(claim: Claim) -> Condition:

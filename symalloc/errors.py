@@ -9,3 +9,7 @@ class SymallocError(Exception):
 
 class UsageError(SymallocError, ValueError):
     """An argument, option, assumption, rule or configuration makes no sense: the text says which."""
+
+
+class RunError(SymallocError):
+    """A module cannot be read, planned, built or run as asked: the text says why."""

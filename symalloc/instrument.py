@@ -10,7 +10,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.relax.workers.read import read_module
+from symalloc.relax.workers.programs import read_module
 from symalloc.report.text import text_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.paths import Found, find
-from symalloc.relax.workers.pool import Watch, WorkerPool
+from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class LintSession:
 
     def lint_module(self, module: IRModule, name: str) -> Report:
         """The findings in one module in memory; its script is printed only where there are any to show."""
-        from symalloc.relax.workers.read import read_module
+        from symalloc.relax.workers.programs import read_module
 
         with no_collections():
             linter = self.linter.fresh()

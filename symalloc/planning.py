@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from symalloc.errors import UsageError
+from symalloc.errors import RunError, UsageError
 from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
@@ -19,8 +19,8 @@ from symalloc.planner.options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult
 from symalloc.relax.files.request import PlanRequest
-from symalloc.relax.files.result import PlannedFile, RunError, RunReport
-from symalloc.relax.run.isolated import CrashError, isolated
+from symalloc.relax.files.result import PlannedFile, RunReport
+from symalloc.relax.workers.child import CrashError, call_in_child
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.tvm_plan import TvmComparison
@@ -68,12 +68,12 @@ def planned_file(
     """The plan of a module, made in a child process, and linted; nothing is written before `Planned.write`.
 
     `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
-    is asked, too, in a child of its own: it may crash.  Raises UsageError.
+    is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
     """
     _require_file(request.path)
     with _staging(options.certificate) as staged:
         comparison = _comparison(request) if compare else None
-        found: PlannedFile = _job(
+        found: PlannedFile = call_in_child(
             PLAN_JOB,
             request,
             what=f"planning {request.path}",
@@ -94,32 +94,25 @@ def planned_file(
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
     """Runs a module in a file at each of `bindings`, in a child process, which is given `wanted`.
 
-    A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError.
+    A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
     _require_file(request.path)
     try:
-        found: RunReport = isolated(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
+        found: RunReport = call_in_child(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
     except CrashError as error:
         seen = [line.removeprefix(SAID) for line in error.said.splitlines() if line.startswith(SAID)]
         if len(seen) < 2:  # no more than where it ran
-            raise UsageError(str(error)) from None
+            raise
         return RunReport(results=(), refused=f"{seen[-1]} (while {seen[-2]})")
-    except RunError as error:
-        raise UsageError(str(error)) from None
     return found
-
-
-def _job(job: str, *arguments: Any, what: str, **named: Any) -> Any:
-    try:
-        return isolated(job, *arguments, what=what, **named)
-    except RunError as error:
-        raise UsageError(str(error)) from None
 
 
 def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
     """TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
     try:
-        found: Mapping[str, TvmComparison] = isolated(COMPARE_JOB, request, what="StaticPlanBlockMemory ran")
+        found: Mapping[str, TvmComparison] = call_in_child(
+            COMPARE_JOB, request, what="StaticPlanBlockMemory ran"
+        )
     except RunError as error:
         return str(error).splitlines()[0]
     return found

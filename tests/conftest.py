@@ -20,7 +20,7 @@ from types import FrameType
 
 import pytest
 
-from symalloc.relax.workers.pool import WorkerPool
+from symalloc.relax.workers.worker_pool import WorkerPool
 from tests.fork_server import ForkingPopen
 
 _frame_info = inspect.getframeinfo

@@ -14,7 +14,7 @@ from symalloc.planner.options import PlanOptions
 from symalloc.planning import planned_file
 from symalloc.relax.files.request import PlanRequest
 from symalloc.relax.read.json import load_module
-from symalloc.relax.run.isolated import isolated
+from symalloc.relax.workers.child import call_in_child
 
 MODULE = """\
 from tvm.script import ir as I, relax as R
@@ -79,10 +79,10 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
 ) -> None:
     def crashing(job: str, *arguments: Any, what: str, **named: Any) -> Any:
         if job == planning.COMPARE_JOB:
-            return isolated("os:abort", what=what)
-        return isolated(job, *arguments, what=what, **named)
+            return call_in_child("os:abort", what=what)
+        return call_in_child(job, *arguments, what=what, **named)
 
-    monkeypatch.setattr(planning, "isolated", crashing)
+    monkeypatch.setattr(planning, "call_in_child", crashing)
     with planned_file(request_, options=PlanOptions(), compare=True) as planned:
         (summary,) = planned.summaries
     assert summary.comparison is not None

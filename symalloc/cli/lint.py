@@ -15,7 +15,7 @@ from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, Stage
-from symalloc.relax.workers.pool import WorkerPool
+from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
 if TYPE_CHECKING:

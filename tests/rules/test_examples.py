@@ -18,8 +18,8 @@ from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.linter.function_prover import LARGEST_EXTENT, LARGEST_INPUT
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.relax.workers.pool import WorkerPool
-from symalloc.relax.workers.read import ReadOptions
+from symalloc.program.reading import ReadOptions
+from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.schema import BadExample, GoodExample, StageName

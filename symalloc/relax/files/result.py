@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.program.model import Program
@@ -27,10 +28,6 @@ __all__ = [
 
 # TVM's "default" pipeline, or the target's own
 PipelineName: TypeAlias = Literal["default", "target"]
-
-
-class RunError(Exception):
-    """It cannot be done as asked; the text is meant for the user."""
 
 
 class RefusedError(RunError):

@@ -14,8 +14,8 @@ from tvm import relax
 from symalloc.native.functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.files.result import RunError
-from symalloc.relax.run.isolated import isolated
 from symalloc.relax.tvm_error import error_text
+from symalloc.relax.workers.child import call_in_child
 
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
@@ -72,7 +72,9 @@ def _require_hook(version: str) -> None:
     fault = ""
     if not version.startswith(tuple(f"{known}." for known in KNOWN)):
         try:
-            fault = isolated(f"{__name__}:try_hook", what="its allocator hook was tried", timeout=LONGEST)
+            fault = call_in_child(
+                f"{__name__}:try_hook", what="its allocator hook was tried", timeout=LONGEST
+            )
         except RunError as error:
             fault = f"cannot be given a foreign allocator: {error}"
     fault = fault or try_hook()

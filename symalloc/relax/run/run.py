@@ -1,7 +1,8 @@
 """Runs one function of a Relax module on the CPU, planned by PlanMemory, and compares it with the
 unplanned module.
 
-Everything here runs TVM and generated code in this process; `run_isolated` keeps a crash out of the caller's.
+Everything here runs TVM and generated code in this process; `symalloc.relax.workers` keeps a crash out of the
+caller's.
 """
 
 from __future__ import annotations

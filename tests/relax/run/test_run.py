@@ -19,9 +19,9 @@ from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, Ten
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.files.result import PlanKind, RunError
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
-from symalloc.relax.run.isolated import isolated
 from symalloc.relax.run.run import Runner
 from symalloc.relax.run.sweep import sweep
+from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.pool.library import need_native
 
@@ -234,19 +234,19 @@ def test_what_a_pool_refuses_ends_a_sweep() -> None:
 
 @pytest.mark.real_process
 def test_a_job_answers_from_another_process() -> None:
-    assert isolated("os:getpid", what="asking") != os.getpid()
+    assert call_in_child("os:getpid", what="asking") != os.getpid()
 
 
 def test_a_crash_is_an_error_message() -> None:
     with pytest.raises(RunError, match=r"crashed \(SIGSEGV\) while crashing"):
-        isolated("signal:raise_signal", signal.SIGSEGV, what="crashing")
+        call_in_child("signal:raise_signal", signal.SIGSEGV, what="crashing")
 
 
 def test_a_job_that_takes_too_long_is_ended() -> None:
     with pytest.raises(RunError, match=r"sleeping took longer than 0\.5 seconds"):
-        isolated("time:sleep", 60, what="sleeping", timeout=0.5)
+        call_in_child("time:sleep", 60, what="sleeping", timeout=0.5)
 
 
 def test_a_fault_of_ours_is_no_user_error() -> None:
     with pytest.raises(RuntimeError, match="TypeError"):
-        isolated("time:sleep", "long", what="sleeping")
+        call_in_child("time:sleep", "long", what="sleeping")

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import tvm
 
+from symalloc.program.reading import FileResult, ReadOptions
 from symalloc.relax.read.script import ScriptReader
 from symalloc.relax.read.script_file import parse_script
-from symalloc.relax.workers.pool import WorkerPool
-from symalloc.relax.workers.read import FileResult, ReadOptions, read_files
+from symalloc.relax.workers.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +41,11 @@ def write(path: Path, *modules: str) -> Path:
     return path
 
 
+def read_files(files: Sequence[Path], options: ReadOptions) -> list[FileResult]:
+    with WorkerPool(options.workers) as pool:
+        return list(pool.read(files, options))
+
+
 def read(*files: Path, stage: str = "as-is", timeout: float = 60.0) -> list[FileResult]:
     options = ReadOptions(stage=stage, timeout=timeout, workers=1)  # type: ignore[arg-type]
     return list(read_files(files, options))
@@ -54,8 +60,9 @@ def test_results_come_in_order_and_the_parent_stays_without_tvm(tmp_path: Path) 
     (tmp_path / "b.json").write_text("{}")
     code = (
         "import sys; from pathlib import Path\n"
-        "from symalloc.relax.workers.read import read_files, ReadOptions\n"
-        "for r in read_files([Path('b.json'), Path('a.py')], ReadOptions(stage='auto')):\n"
+        "from symalloc.program.reading import ReadOptions\n"
+        "from symalloc.relax.workers.worker_pool import WorkerPool\n"
+        "for r in WorkerPool().read([Path('b.json'), Path('a.py')], ReadOptions(stage='auto')):\n"
         "    print(r.file, [(p.name, p.stage) for p in r.programs], len(r.problems))\n"
         "print('tvm' in sys.modules)"
     )
@@ -169,8 +176,10 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, number: signal.Sig
     # what runs in the background of a script starts with Ctrl-C ignored
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from pathlib import Path; from symalloc.relax.workers.read import read_files\n"
-        "try:\n    list(read_files([Path('m.py')]))\nexcept KeyboardInterrupt:\n    raise SystemExit(130)"
+        "from pathlib import Path; from symalloc.program.reading import ReadOptions\n"
+        "from symalloc.relax.workers.worker_pool import WorkerPool\n"
+        "try:\n    with WorkerPool() as pool:\n        list(pool.read([Path('m.py')], ReadOptions()))\n"
+        "except KeyboardInterrupt:\n    raise SystemExit(130)"
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
     deadline = time.monotonic() + 30
@@ -196,8 +205,9 @@ def test_the_folder_it_is_started_in_is_not_imported_from(tmp_path: Path) -> Non
     for name in ("tvm", "pickle", "numpy", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()\n")
     code = (
-        "from pathlib import Path; from symalloc.relax.workers.read import read_files; "
-        "list(read_files([Path('m.py')]))"
+        "from pathlib import Path; from symalloc.program.reading import ReadOptions; "
+        "from symalloc.relax.workers.worker_pool import WorkerPool; "
+        "list(WorkerPool().read([Path('m.py')], ReadOptions()))"
     )
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, check=True)
     assert not (tmp_path / "imported").exists()

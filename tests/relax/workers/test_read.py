@@ -10,10 +10,11 @@ import tvm
 from tvm import relax
 
 from symalloc.program.model import Origin
+from symalloc.program.reading import ReadOptions
 from symalloc.relax.read.script_file import parse_script
 from symalloc.relax.read.script_trust import trusted_names
-from symalloc.relax.workers.programs import Collected, read_path
-from symalloc.relax.workers.read import ReadOptions, read_module
+from symalloc.relax.workers.programs import read_module, read_path
+from symalloc.relax.workers.worker_pool import FileReading
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = (
@@ -22,10 +23,10 @@ MODULE = (
 )
 
 
-def read(path: Path, text: str | bytes, **options: Any) -> Collected:
+def read(path: Path, text: str | bytes, **options: Any) -> FileReading:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    sink = Collected()
-    read_path(path, ReadOptions(**options), sink)
+    sink = FileReading(str(path))
+    read_path(path, ReadOptions(**options), tell=sink.take)
     return sink
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, message: st
     assert problem.message.startswith(f"cannot be read: {message}")
     assert sink.programs == []
     is_text = name.endswith(".py") and "binary" not in message
-    assert (sink.text is not None) == is_text, "what was decoded can be shown"
+    assert (sink.source is not None) == is_text, "what was decoded can be shown"
 
 
 def test_a_mistake_in_a_script_has_its_place(tmp_path: Path) -> None:

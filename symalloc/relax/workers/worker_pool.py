@@ -1,4 +1,4 @@
-"""The parent's side of reading: which worker reads what, deaths and deadlines.
+"""Reading files in child processes: which worker reads what, deaths and deadlines.
 
 A worker that dies takes with it only what it was doing: what it found before is kept, the death becomes a
 problem, a new worker reads the rest of the file.  Imports no TVM.
@@ -7,10 +7,10 @@ problem, a new worker reads the rest of the file.  Imports no TVM.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -19,11 +19,13 @@ from typing import TypeAlias
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.workers.message import Done, Message, Module, Step
-from symalloc.relax.workers.process import Reading, WorkerProcess
+from symalloc.relax.workers.child import Answer, ChildProcess, Failure, Job, last_lines, signal_name
+from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
+_READ_JOB = "symalloc.relax.workers.programs:read_path"
+_STARTUP_SECONDS = 60.0  # importing TVM takes one or two; a loaded machine takes longer
 _MOMENT = 0.5  # seconds between two looks at the clock
 _WORTH_A_WORKER = 1.0  # seconds of work that is left over to other workers before one more is started
 _TIMEOUT_HINT = (
@@ -31,6 +33,101 @@ _TIMEOUT_HINT = (
     "--timeout allows more seconds for one file"
 )
 _MAX_DEATHS = 20  # per file: modules that each kill a worker
+
+
+@dataclass(slots=True, eq=False)
+class FileReading:
+    """The state of reading one file; `module` is the last that was begun."""
+
+    file: str
+    programs: list[Program] = field(default_factory=list)
+    problems: list[ReadProblem] = field(default_factory=list)
+    source: Source | None = None
+    done: bool = False
+    module: ModuleBegun | None = None
+    deaths: int = 0
+
+    @property
+    def begun(self) -> int:
+        """How many modules were begun."""
+        return self.module.number + 1 if self.module else 0
+
+    def take(self, message: Message) -> None:
+        """Keep what was found."""
+        match message:
+            case ModuleBegun():
+                self.module = message
+            case Source():
+                self.source = message
+            case Program():
+                self.programs.append(message)
+            case ReadProblem():
+                self.problems.append(message)
+
+    def result(self) -> FileResult:
+        """The programs and problems found."""
+        return FileResult(
+            file=self.file,
+            programs=tuple(self.programs),
+            problems=tuple(self.problems),
+            source=self.source,
+        )
+
+
+class Worker(ChildProcess):
+    """A child process, and the file that it is busy with.
+
+    `ready`: it has imported TVM.  `printed_before` counts the bytes that it printed for other files.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading: FileReading | None = None
+        self.step = "starting TVM for"
+        self.ready = False
+        self.deadline = float("inf")
+        self.printed_before = 0
+
+    def begin(self, reading: FileReading, options: ReadOptions) -> None:
+        """Ask for a file; file names are relative to the folder that this process is in now."""
+        self.reading = reading
+        self.printed_before = os.fstat(self.printed.fileno()).st_size
+        if self.ready:
+            self.step = "reading"
+        self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
+        arguments = (Path(reading.file), options, reading.begun)
+        self.pipe.send(Job(_READ_JOB, arguments, tells=True, folder=_folder()))
+
+    def enters(self, step: str, options: ReadOptions) -> None:
+        """Note what it does now; the time for a file counts from its first sign of life."""
+        if not self.ready:
+            self.deadline = time.monotonic() + options.timeout
+        self.step, self.ready = step, True
+
+    @property
+    def doing(self) -> str:
+        """The step and the file that it is busy with."""
+        return f"{self.step} {Path(self.reading.file).name}" if self.reading else ""
+
+    @property
+    def has_died_idle(self) -> bool:
+        """Whether it is gone, and no file is to blame."""
+        return self.reading is None and self.process.poll() is not None
+
+    def last_words(self) -> str:
+        """The last lines that the process printed while it read this file."""
+        lines = self.said(self.printed_before).splitlines()
+        return "\n".join(
+            last_lines("\n".join(line for line in lines if not line.lstrip().startswith("File ")))
+        )
+
+
+def _folder() -> str | None:
+    """The current folder; None where it was deleted."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
 
 
 class WorkerPool:
@@ -42,7 +139,7 @@ class WorkerPool:
     def __init__(self, size: int | None = None) -> None:
         """At most `size` processes, None for one per CPU; none is started yet."""
         self._size = size if size is not None else os.cpu_count() or 1
-        self._workers: list[WorkerProcess] = []
+        self._workers: list[Worker] = []
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -53,7 +150,7 @@ class WorkerPool:
     def start(self) -> None:
         """Start a process now, so that it imports TVM while something else is done here."""
         if not self._workers:
-            self._workers.append(WorkerProcess())
+            self._workers.append(Worker())
 
     def read(
         self, files: Sequence[Path], options: ReadOptions, watch: Watch | None = None
@@ -80,18 +177,18 @@ class _Batch:
 
     def __init__(
         self,
-        workers: list[WorkerProcess],
+        workers: list[Worker],
         size: int,
         files: Sequence[Path],
         options: ReadOptions,
         watch: Watch | None,
     ) -> None:
         self._workers = workers  # shared with the pool; Invariant: those of `_busy` are among them
-        self._busy: list[WorkerProcess] = []
+        self._busy: list[Worker] = []
         self._size = max(1, min(size, len(files)))
         self._options = options
         self._watch = watch
-        self._readings = [Reading(str(file)) for file in files]
+        self._readings = [FileReading(str(file)) for file in files]
         self._waiting = deque(self._readings)
         self._begun = time.monotonic()
 
@@ -124,14 +221,14 @@ class _Batch:
                 return
             self._begin(worker, self._waiting.popleft())
 
-    def _idle(self) -> WorkerProcess | None:
+    def _idle(self) -> Worker | None:
         """A worker with nothing to do, started if need be; None where one has to be waited for."""
         for worker in [worker for worker in self._workers if worker.has_died_idle]:
             self._workers.remove(worker)
             worker.stop()
         idle = next((worker for worker in self._workers if worker.reading is None), None)
         if idle is None and len(self._workers) < self._size and self._may_grow():
-            idle = WorkerProcess()
+            idle = Worker()
             self._workers.append(idle)
         return idle
 
@@ -140,7 +237,7 @@ class _Batch:
         warm = any(worker.ready for worker in self._workers)
         return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
 
-    def _begin(self, worker: WorkerProcess, reading: Reading) -> None:
+    def _begin(self, worker: Worker, reading: FileReading) -> None:
         self._busy.append(worker)
         try:
             worker.begin(reading, self._options)
@@ -157,9 +254,9 @@ class _Batch:
             elif worker.deadline <= time.monotonic():
                 self._bury(worker, overdue=True)
 
-    def _receive(self, worker: WorkerProcess) -> None:
+    def _receive(self, worker: Worker) -> None:
         try:
-            message: Message = worker.pipe.recv()
+            message: Message | Answer | Failure = worker.pipe.recv()
         except (EOFError, OSError):
             self._bury(worker)
             return
@@ -167,21 +264,22 @@ class _Batch:
         if reading is None:
             return
         match message:
-            case Step(text=text):
+            case ReadingStep(text=text):
                 worker.enters(text, self._options)
-            case Module():
-                reading.module = message
-            case Source():
-                reading.source = message
-            case Program():
-                reading.programs.append(message)
-            case ReadProblem():
-                reading.problems.append(message)
-            case Done():
-                reading.done, worker.reading = True, None
-                self._busy.remove(worker)
+            case Answer() | Failure():
+                self._finish(worker, reading, message)
+            case _:
+                reading.take(message)
 
-    def _bury(self, worker: WorkerProcess, *, overdue: bool = False) -> None:
+    def _finish(self, worker: Worker, reading: FileReading, message: Answer | Failure) -> None:
+        reading.done, worker.reading = True, None
+        self._busy.remove(worker)
+        if isinstance(message, Failure):
+            reading.problems.append(_failure(worker, reading, message))
+            if not message.expected:
+                self._requeue(reading)
+
+    def _bury(self, worker: Worker, *, overdue: bool = False) -> None:
         """Say why `worker` is gone, and have the rest of its file read by another."""
         self._workers.remove(worker)
         self._busy.remove(worker)
@@ -190,19 +288,34 @@ class _Batch:
             worker.process.wait()
         if reading is not None:
             reading.problems.append(_death(worker, reading, self._options, overdue))
-            reading.deaths += 1
             self._requeue(reading)
         worker.stop()
 
-    def _requeue(self, reading: Reading) -> None:
+    def _requeue(self, reading: FileReading) -> None:
+        """Have the modules read that were not begun."""
+        reading.deaths += 1
         nothing_left = reading.module is None or reading.begun == reading.module.count
-        if nothing_left or reading.deaths == _MAX_DEATHS:
-            reading.done = True
-        else:
+        reading.done = nothing_left or reading.deaths == _MAX_DEATHS
+        if not reading.done:
             self._waiting.appendleft(reading)
 
 
-def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdue: bool) -> ReadProblem:
+def _failure(worker: Worker, reading: FileReading, failure: Failure) -> ReadProblem:
+    """The job raised: there was too little memory, or it is a fault of ours."""
+    name = _pass_name(worker.step)
+    where = f"{Path(reading.file).name}"
+    return ReadProblem(
+        file=reading.file,
+        message=f"reading {failure.message}"
+        if failure.expected
+        else f"symalloc failed while {worker.step} {where}: {failure.message}",
+        hint=None if failure.expected else "this is a fault of symalloc; please report it",
+        module=reading.module.name if reading.module and not failure.expected else None,
+        stage=name,
+    )
+
+
+def _death(worker: Worker, reading: FileReading, options: ReadOptions, overdue: bool) -> ReadProblem:
     name = _pass_name(worker.step)
     doing = f"in {name} while lowering" if name else f"while {worker.step}"
     where = f"{doing} {Path(reading.file).name}"
@@ -211,9 +324,8 @@ def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdu
         hint = _TIMEOUT_HINT
     else:
         words = worker.last_words()
-        message = f"{_tvm()} {_how(worker.process.returncode)} {where}" + (
-            f"; it said:\n{words}" if words else ""
-        )
+        said = f"; it said:\n{words}" if words else ""
+        message = f"{_tvm()} {_how(worker.process.returncode)} {where}{said}"
         hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if name else "")
     return ReadProblem(
         file=reading.file,
@@ -225,12 +337,7 @@ def _death(worker: WorkerProcess, reading: Reading, options: ReadOptions, overdu
 
 
 def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with status {code}"
-    try:
-        return f"crashed ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"crashed (signal {-code})"
+    return f"ended with status {code}" if code >= 0 else f"crashed ({signal_name(-code)})"
 
 
 def _pass_name(step: str) -> str | None:
