@@ -11,7 +11,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
-from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

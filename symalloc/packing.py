@@ -1,15 +1,15 @@
-"""Packing put together: what `symalloc pack` and `symalloc.pack` share."""
+"""Pack problems in files and dictionaries, for `symalloc pack` and `symalloc.pack`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from symalloc.errors import SymallocError, UsageError
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.plan_fault import PlanRefusedError
-from symalloc.planner.options import EffortName
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import (
     PackingProblem,
@@ -18,6 +18,7 @@ from symalloc.planner.packing.packing_problem import (
     read_csv,
     read_json,
 )
+from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.stacking_search import SearchBudget
 
 
@@ -29,46 +30,32 @@ def pack(
     seed: int = 0,
     certificate: str | Path | None = None,
 ) -> Packing:
-    """A proved packing of `problem`: a dictionary in the JSON form, or the path of a JSON or CSV file.
+    """Return a proved packing of `problem`: a dictionary in the JSON form, or the path of a JSON or CSV file.
 
     `capacity` is in bytes: `.overrun` says whether the packing fits it.  `effort` is how long to search;
     `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a problem that makes no sense,
     SymallocError where the packing cannot be proved.
     """
-    where = str(problem) if isinstance(problem, str | Path) else "problem"
-    return pack_known(
-        _known(problem), where=where, capacity=capacity, effort=effort, seed=seed, certificate=certificate
-    )
-
-
-def pack_known(
-    problem: PackingProblem,
-    *,
-    where: str,
-    capacity: int | None,
-    effort: EffortName,
-    seed: int,
-    certificate: str | Path | None,
-) -> Packing:
-    """`pack` of a problem that is read; `where` stands in front of what errors say."""
     if capacity is not None and capacity < 0:
         raise UsageError(f"a capacity of {capacity} bytes is negative")
-    wanted = SearchBudget.of(effort, seed=seed)
+    known = _known(problem)
+    budget = SearchBudget.of(effort, seed=seed)
     try:
-        packing = pack_problem(problem, budget=wanted, capacity=capacity, certify=certificate is not None)
+        packing = pack_problem(known, budget=budget, capacity=capacity, certify=certificate is not None)
     except ProblemError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise UsageError(f"{known.source}: {error}") from None
     except OverflowError:
-        raise UsageError(f"{where}: a size goes beyond what a float can hold; nothing is so large") from None
+        reason = "a size goes beyond what a float can hold; nothing is so large"
+        raise UsageError(f"{known.source}: {reason}") from None
     except PlanRefusedError as error:
-        raise SymallocError(f"{where}: {error}") from None
+        raise SymallocError(f"{known.source}: {error}") from None
     if certificate is not None and packing.certificate is not None:
         _write(Path(certificate), packing.certificate)
     return packing
 
 
 def read_problem(path: Path) -> PackingProblem:
-    """The problem in the file `path`: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
+    """Return the problem in a file: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -77,7 +64,7 @@ def read_problem(path: Path) -> PackingProblem:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     read = read_csv if path.suffix.lower() == ".csv" else read_json
     try:
-        return read(text, path.stem)
+        return replace(read(text, path.stem), source=str(path))
     except ProblemError as error:
         raise UsageError(f"{path}: {error}") from None
 

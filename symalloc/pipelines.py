@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tvm.target import Target
     from tvm.transform import Pass
 
-    from symalloc.planner.options import EffortName, Flavour, GuardKind
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
 
 Base: TypeAlias = Literal["default", "target"]
 
@@ -42,7 +42,7 @@ def pipeline(
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.options import EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
     from symalloc.relax.passes.pipeline import pipeline as make
 
     for name, value, kind in (

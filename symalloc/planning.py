@@ -15,7 +15,7 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult
 from symalloc.relax.files.request import PlanRequest

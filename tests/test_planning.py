@@ -10,7 +10,7 @@ import pytest
 
 from symalloc import planning
 from symalloc.errors import UsageError
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.planning import planned_file
 from symalloc.relax.files.request import PlanRequest
 from symalloc.relax.read.json import load_module

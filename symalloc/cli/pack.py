@@ -11,9 +11,9 @@ import click
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
-    from symalloc.planner.options import EffortName
     from symalloc.planner.packing.pack_problem import Packing
     from symalloc.planner.packing.packing_problem import PackingProblem
+    from symalloc.planner.planner_options import EffortName
 
 EPILOG = """\
 Ratios are bytes of the arena over the floor, the largest sum of bytes live at one moment, over bindings
@@ -64,14 +64,13 @@ def pack_command(
     certificate: Path | None,
 ) -> int:
     """Pack the buffers of each FILE, JSON or MiniMalloc's CSV, and prove the packing for all shapes."""
-    from symalloc.packing import pack_known, read_problem
+    from symalloc.packing import pack, read_problem
 
     problems = [read_problem(file) for file in files]
     outputs = _outputs(files, problems, form, output)
     packings = [
-        pack_known(
+        pack(
             problem,
-            where=str(file),
             capacity=capacity,
             effort=effort,
             seed=seed,

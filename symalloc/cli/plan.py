@@ -13,7 +13,7 @@ from symalloc.cli.output import terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 
 EPILOG = """\
 The report is explained in docs/planning.md; symalloc/report/schema/plan-1.json describes the JSON.

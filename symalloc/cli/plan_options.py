@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from symalloc.planner.options import EffortName, Flavour, GuardKind
+from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
     from symalloc.analysis.donation import Donation

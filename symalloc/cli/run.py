@@ -12,7 +12,7 @@ from symalloc.cli.output import show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.cli.sweeps import bindings, parse_sweeps
 from symalloc.errors import UsageError
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.result import PlanKind
 
 if TYPE_CHECKING:

@@ -128,6 +128,11 @@ class Plan:
         """The arena and the placement of each planned allocation of the program."""
         return {p.buffer.var: (a, p) for a in self.arenas for p in a.placements if p.buffer.var is not None}
 
+    @property
+    def entry_arenas(self) -> tuple[Arena, ...]:
+        """The arenas that are reserved at entry, which a caller can bring."""
+        return tuple(a for a in self.arenas if a.defined_by is None and a.placements)
+
     def arena_bytes(self, binding: Mapping[str, int]) -> int:
         """Return the bytes of all arenas under `binding`; raises KeyError where a symbol is missing."""
         return sum(arena.size.evaluate(binding) for arena in self.arenas)

@@ -13,10 +13,10 @@ from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
 from symalloc.planner.check.validate import validate
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET
-from symalloc.planner.layout.storages import storage_arenas
+from symalloc.planner.layout.storage_slots import storage_arenas
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
-from symalloc.planner.options import PlanOptions
 from symalloc.planner.overflow_guards import guards
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.program.model import Function, Program, Var

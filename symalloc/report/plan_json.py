@@ -16,9 +16,9 @@ from symalloc.size.expr import Expr
 VERSION = 1
 
 
-def plans_as_json(summaries: Sequence[FunctionReport]) -> str:
+def plans_as_json(reports: Sequence[FunctionReport]) -> str:
     """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
-    document = {"version": VERSION, "functions": [_function(s) for s in summaries]}
+    document = {"version": VERSION, "functions": [_function(s) for s in reports]}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -27,36 +27,36 @@ def plan_schema_text() -> str:
     return (resources.files("symalloc.report") / "schema" / "plan-1.json").read_text(encoding="utf-8")
 
 
-def _function(summary: FunctionReport) -> dict[str, Any]:
+def _function(report: FunctionReport) -> dict[str, Any]:
     return {
-        "function": summary.function,
-        "arenas": [_arena(arena) for arena in summary.arenas],
+        "function": report.plan.function,
+        "arenas": [_arena(arena) for arena in report.plan.arenas],
         "floor": [
             {"device": floor.device, "scope": floor.scope, "sums": [str(total) for total in floor.sums]}
-            for floor in summary.floor
+            for floor in report.floor
         ],
-        "offsets": summary.offsets,
+        "offsets": report.offsets,
         "guards": [
             {
                 "condition": str(guard.condition),
                 "check": str(guard.check),
                 "after": guard.defined_by.name if guard.defined_by else None,
             }
-            for guard in summary.guards
+            for guard in report.plan.guards
         ],
-        "returned": [_size(r.nbytes) for r in summary.returned],
+        "returned": [_size(r.nbytes) for r in report.outside.returned],
         "carried": [
             {"output": c.output, "input": c.input, "bytes": _size(c.nbytes), "room": _size(c.room)}
-            for c in summary.carried
+            for c in report.outside.donated
         ],
-        "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in summary.made],
+        "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in report.outside.made],
         "unplanned": [
-            {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in summary.unplanned
+            {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in report.unplanned
         ],
-        "kernels": [_kernel(use) for use in summary.kernels],
-        "packed": list(summary.packed),
-        "tvm": _comparison(summary.comparison),
-        "samples": [_sample(sample) for sample in summary.samples],
+        "kernels": [_kernel(use) for use in report.outside.kernels],
+        "packed": list(report.outside.packed),
+        "tvm": _comparison(report.comparison),
+        "samples": [_sample(sample) for sample in report.samples],
     }
 
 
@@ -103,7 +103,7 @@ def _sample(sample: MemorySample) -> dict[str, Any]:
         "unshared": sample.unshared,
         "saved": sample.saved,
         "returned": sample.returned,
-        "carried": sample.carried,
+        "carried": sample.donated,
         "made": sample.made,
         "unplanned": sample.unplanned,
         "workspace": sample.workspace,

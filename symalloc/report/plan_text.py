@@ -1,4 +1,4 @@
-"""Plans for a person."""
+"""Memory plans as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from symalloc.planner.memory_plan import Arena, Guard
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
-from symalloc.planner.memory_report.non_arena import DonatedResult
+from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.report.quantities import human_bytes, percent, times
 from symalloc.size.expr import Expr
@@ -17,30 +17,32 @@ WIDEST = 72  # characters of a formula
 WIDEST_CELL = 32
 
 
-def plans_as_text(summaries: Sequence[FunctionReport]) -> str:
-    """A section for each function: arenas, bytes beside the floor, guards, buffers, and what lies outside."""
-    return "\n".join("".join(f"{line.rstrip()}\n" for line in _function(s)) for s in summaries)
+def plans_as_text(reports: Sequence[FunctionReport]) -> str:
+    """Return a section for each function: arenas, bytes beside the floor, guards, buffers, other memory."""
+    return "\n".join("".join(f"{line.rstrip()}\n" for line in _function(s)) for s in reports)
 
 
-def _function(summary: FunctionReport) -> Iterator[str]:
-    total = summary.planned + len(summary.unplanned) + len(summary.returned) + len(summary.carried)
-    carried = f", {len(summary.carried)} carried by inputs" if summary.carried else ""
-    yield f"{summary.function}: {summary.planned} of {total} tensors planned{carried}"
-    yield from _capped([_arena(arena) for arena in summary.arenas], "arenas")
-    if summary.planned:
-        yield from _floor(summary)
-        yield f"  offsets that are evaluated at each call: {summary.offsets}"
-    for guard in summary.guards:
+def _function(report: FunctionReport) -> Iterator[str]:
+    plan, donated = report.plan, report.outside.donated
+    planned = len(report.placements)
+    total = planned + len(report.unplanned) + len(report.outside.returned) + len(donated)
+    more = f", {len(donated)} in donated inputs" if donated else ""
+    yield f"{plan.function}: {planned} of {total} tensors planned{more}"
+    yield from _capped([_arena(arena) for arena in plan.arenas], "arenas")
+    if planned:
+        yield from _floor(report)
+        yield f"  offsets that are evaluated at each call: {report.offsets}"
+    for guard in plan.guards:
         yield f"  checked {_where(guard)}: {guard.condition}"
-    yield from _samples(summary)
-    yield from _buffers(summary)
-    yield from _outside(summary)
-    if summary.comparison is not None:
-        yield from _tvm(summary.comparison)
+    yield from _samples(report)
+    yield from _buffers(report)
+    yield from _outside(report)
+    if report.comparison is not None:
+        yield from _tvm(report.comparison)
 
 
 def _capped(lines: Sequence[str], what: str, most: int = MOST_ROWS) -> Iterator[str]:
-    """The first lines; how many more there are."""
+    """Yield the first lines, and how many more there are."""
     yield from lines[:most]
     if len(lines) > most:
         indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
@@ -60,9 +62,9 @@ def _arena(arena: Arena) -> str:
     return f"  arena on device {arena.device} ({arena.scope}){late}: {_cut(arena.size, WIDEST)} B"
 
 
-def _floor(summary: FunctionReport) -> Iterator[str]:
-    for floor in summary.floor:
-        where = f" on device {floor.device} ({floor.scope})" if len(summary.floor) > 1 else ""
+def _floor(report: FunctionReport) -> Iterator[str]:
+    for floor in report.floor:
+        where = f" on device {floor.device} ({floor.scope})" if len(report.floor) > 1 else ""
         sums = floor.sums
         if len(sums) == 1:
             yield f"  floor{where}: {_cut(sums[0], WIDEST)} B"
@@ -76,7 +78,7 @@ def _where(guard: Guard) -> str:
     return "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
 
 
-def _buffers(summary: FunctionReport) -> Iterator[str]:
+def _buffers(report: FunctionReport) -> Iterator[str]:
     rows = [
         (
             _cut(p.buffer.name if p.buffer.callee is None else f"{p.buffer.callee}()", WIDEST_CELL),
@@ -84,7 +86,7 @@ def _buffers(summary: FunctionReport) -> Iterator[str]:
             _cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
         )
-        for p in summary.placements
+        for p in report.placements
     ]
     if not rows:
         return
@@ -103,11 +105,11 @@ def _buffers(summary: FunctionReport) -> Iterator[str]:
 Row = tuple[str, Callable[[MemorySample], str], bool]
 
 
-def _samples(summary: FunctionReport) -> Iterator[str]:
-    samples = summary.samples
+def _samples(report: FunctionReport) -> Iterator[str]:
+    samples = report.samples
     rows = [
         *_headings(samples),
-        *((name, [show(s) for s in samples]) for name, show, wanted in _rows(summary) if wanted),
+        *((name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted),
     ]
     if len(rows) == len(_headings(samples)):
         return
@@ -122,42 +124,39 @@ def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
     rows = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in names]
     if any(s.label for s in samples):
         rows.append(
-            ("declared bound", [{"bound": "at it", "beyond": "beyond it"}.get(s.label, "") for s in samples])
+            ("declared bound", [{"bound": "reached", "beyond": "exceeded"}.get(s.label, "") for s in samples])
         )
     return rows
 
 
-def _rows(summary: FunctionReport) -> list[Row]:
-    """The rows of the table, and whether each is wanted."""
-    planned = bool(summary.planned)
-    theirs = summary.comparison or TvmComparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
-    outside = bool(summary.returned or summary.made or summary.unplanned or summary.kernels)
+def _rows(report: FunctionReport) -> list[Row]:
+    """Return the rows of the table, and whether each is wanted."""
+    planned, outside = bool(report.placements), report.outside
+    theirs = report.comparison or TvmComparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
+    beside = bool(outside.returned or outside.made or report.unplanned or outside.kernels)
+    refused = any(s.refused for s in report.samples)
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
         ("arena / floor", lambda s: times(s.ratio), planned),
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
-        (
-            "the guard",
-            lambda s: "refuses" if s.refused else "passes",
-            any(s.refused for s in summary.samples),
-        ),
+        ("guard", lambda s: "refuses" if s.refused else "passes", refused),
         ("TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
         ("TVM, no bounds", lambda s: human_bytes(s.unbounded), _has_plan(theirs.unbounded)),
-        ("results", lambda s: human_bytes(s.returned), bool(summary.returned)),
-        ("results in inputs", lambda s: human_bytes(s.carried), bool(summary.carried)),
-        ("made by calls", lambda s: human_bytes(s.made), bool(summary.made)),
-        ("not planned", lambda s: human_bytes(s.unplanned), bool(summary.unplanned)),
-        ("kernels' workspace", lambda s: human_bytes(s.workspace), bool(summary.kernels)),
-        ("TVM's pool for it", lambda s: human_bytes(s.pool), bool(summary.kernels)),
-        ("the whole call", lambda s: human_bytes(s.whole), outside),
-        ("the whole / floor", lambda s: times(s.whole_ratio), outside and planned),
+        ("results", lambda s: human_bytes(s.returned), bool(outside.returned)),
+        ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
+        ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),
+        ("unplanned", lambda s: human_bytes(s.unplanned), bool(report.unplanned)),
+        ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
+        ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
+        ("total", lambda s: human_bytes(s.whole), beside),
+        ("total / floor", lambda s: times(s.whole_ratio), beside and planned),
     ]
 
 
 def _bounded(sample: MemorySample) -> str:
-    """What TVM reserves at its bounds is too little past them, and nothing stops the call."""
+    """Return what TVM reserves at its bounds: too little past them, and nothing stops the call."""
     return "overruns" if sample.label == "beyond" else human_bytes(sample.bounded)
 
 
@@ -168,31 +167,30 @@ def _has_plan(plan: TvmPlan | None) -> bool:
 # -- outside the arena -------------------------------------------------------------------------------------
 
 
-def _outside(summary: FunctionReport) -> Iterator[str]:
-    if summary.returned:
-        sizes = [_bytes(r.nbytes) for r in summary.returned]
-        yield from _capped(
-            [f"  returned, with memory of its own: {_cut(size, WIDEST)}" for size in sizes], "results"
-        )
-    carried = [
-        f"  carried by the input `{c.input}`, which the caller gives up: `{c.output}`, "
-        f"{_cut(_bytes(c.nbytes), WIDEST)}{_of_room(c)}"
-        for c in summary.carried
+def _outside(report: FunctionReport) -> Iterator[str]:
+    outside = report.outside
+    sizes = [_bytes(r.nbytes) for r in outside.returned]
+    results = [f"  result with memory of its own: {_cut(size, WIDEST)}" for size in sizes]
+    yield from _capped(results, "results")
+    donated = [
+        f"  result in the donated input `{d.input}`: `{d.output}`, "
+        f"{_cut(_bytes(d.nbytes), WIDEST)}{_of_room(d)}"
+        for d in outside.donated
     ]
-    yield from _capped(carried, "results in inputs")
-    made = [f"  made by a call of `{m.by}`: {_cut(_bytes(m.nbytes), WIDEST)}" for m in summary.made]
+    yield from _capped(donated, "results in donated inputs")
+    made = [f"  made by a call of `{m.by}`: {_cut(_bytes(m.nbytes), WIDEST)}" for m in outside.made]
     yield from _capped(made, "tensors that calls make")
     left = [
-        f"  not planned: `{u.name}` ({_cut(_bytes(u.nbytes), WIDEST)}): {u.reason}" for u in summary.unplanned
+        f"  unplanned: `{u.name}` ({_cut(_bytes(u.nbytes), WIDEST)}): {u.reason}" for u in report.unplanned
     ]
-    yield from _capped(left, "tensors that are not planned")
-    if summary.kernels:
-        yield "  kernels that take workspace of their own while they run:"
-        yield from _capped([_kernel(summary, i) for i in _by_size(summary)], "kernels")
-    if summary.packed:
-        names = ", ".join(f"`{name}`" for name in summary.packed[:MOST_ROWS])
-        more = f" and {len(summary.packed) - MOST_ROWS} more" if len(summary.packed) > MOST_ROWS else ""
-        yield f"  what packed functions take is not known: {names}{more}"
+    yield from _capped(left, "unplanned tensors")
+    if outside.kernels:
+        yield "  kernels with workspace:"
+        yield from _capped([_kernel(use) for use in _by_size(report)], "kernels")
+    if outside.packed:
+        names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
+        more = f" and {len(outside.packed) - MOST_ROWS} more" if len(outside.packed) > MOST_ROWS else ""
+        yield f"  unknown: the memory that packed functions take: {names}{more}"
 
 
 def _bytes(size: Expr | None) -> str:
@@ -203,23 +201,22 @@ def _of_room(carried: DonatedResult) -> str:
     return "" if carried.room == carried.nbytes else f" of {_cut(_bytes(carried.room), WIDEST)}"
 
 
-def _by_size(summary: FunctionReport) -> list[int]:
-    """The kernels, those that are not known first, then the largest at the last sample."""
-    at: Mapping[str, int] = summary.samples[-1].binding if summary.samples else {}
+def _by_size(report: FunctionReport) -> list[KernelWorkspaceUse]:
+    """Return the kernels, unknown ones first, then the largest at the last sample."""
+    at: Mapping[str, int] = report.samples[-1].binding if report.samples else {}
 
-    def bytes_of(index: int) -> tuple[bool, int]:
-        scratch = summary.kernels[index].scratch
+    def rank(use: KernelWorkspaceUse) -> tuple[bool, int]:
+        scratch = use.scratch
         known = scratch.problem is None and scratch.peak.symbols <= at.keys()
         return known, -scratch.peak.evaluate(at) if known else 0
 
-    return sorted(range(len(summary.kernels)), key=bytes_of)
+    return sorted(report.outside.kernels, key=rank)
 
 
-def _kernel(summary: FunctionReport, index: int) -> str:
-    use = summary.kernels[index]
+def _kernel(use: KernelWorkspaceUse) -> str:
     calls = "once" if use.calls == 1 else f"{use.calls} times"
     if use.scratch.problem is not None:
-        return f"    {use.kernel}, called {calls}: not known, {use.scratch.problem}"
+        return f"    {use.kernel}, called {calls}: unknown, {use.scratch.problem}"
     each = " for each worker thread" if use.scratch.parallel else ""
     return f"    {use.kernel}, called {calls}: {_cut(use.scratch.peak, WIDEST)} B{each}"
 

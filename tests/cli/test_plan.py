@@ -57,7 +57,7 @@ def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
     assert (status, err) == (0, "")
     assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
     assert "  checked at entry: n <= " in out
-    assert "  returned, with memory of its own: 64*n B" in out
+    assert "  result with memory of its own: 64*n B" in out
     assert f"wrote {output}: linted, " in out
     assert symalloc(capsys, "lint", output)[0] == 0
     status, out, _ = symalloc(capsys, "run", output, "--bind", "n=3", "--check")

@@ -36,9 +36,9 @@ def test_a_plan_with_a_donated_input(run: Command, file: str, tmp_path: Path) ->
     output = tmp_path / "planned.json"
     status, out, _ = run("plan", file, "--alias", "updated=w", "-o", str(output))
     assert status == 0 and output.exists()
-    assert out.startswith("main: 1 of 2 tensors planned, 1 carried by inputs\n")
-    assert "  carried by the input `w`, which the caller gives up: `result`, 32*n B\n" in out
-    assert "  results in inputs " in out and "\n  results  " not in out
+    assert out.startswith("main: 1 of 2 tensors planned, 1 in donated inputs\n")
+    assert "  result in the donated input `w`: `result`, 32*n B\n" in out
+    assert "  donated results " in out and "\n  results  " not in out
 
 
 def test_the_plan_as_json(run: Command, file: str) -> None:

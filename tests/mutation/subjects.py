@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.plan_pass import PlanMemory
 from tests.models.planned import CASES
 from tests.models.zoo import MODELS

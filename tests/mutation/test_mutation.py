@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from tests.mutation.editable import rebuild, take_apart
 from tests.mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
 from tests.mutation.operators import OPERATORS

@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm.script import from_source
 
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from tests.models.zoo import MODELS
 from tests.mutation.arithmetic import UndefinedError, evaluate
 from tests.mutation.harness import mutants

@@ -15,8 +15,8 @@ from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.check.validate import validate
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Plan
-from symalloc.planner.options import PlanOptions
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

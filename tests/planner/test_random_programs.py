@@ -15,8 +15,8 @@ import pytest
 from symalloc.planner.check.validate import validate
 from symalloc.planner.floor import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Arena, Placement, Plan
-from symalloc.planner.options import Flavour, PlanOptions
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.model import Program
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain

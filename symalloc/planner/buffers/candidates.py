@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.arena_assignment import (
     HELD,
@@ -14,7 +15,6 @@ from symalloc.planner.buffers.arena_assignment import (
     UnplannedRange,
     assign_arenas,
 )
-from symalloc.planner.buffers.callee_memory import arenas_handed_down, sizes_at_call
 from symalloc.planner.buffers.path_lifetimes import lifetimes, outermost_ifs, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes, reckoned
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
@@ -100,11 +100,14 @@ class _CandidateFinder:
         self.left.append(Unplanned(name=made.var.name, reason=sized, nbytes=nbytes, var=made.var))
 
     def call(self, call: CallFunction, root: int) -> None:
-        """Find the memory that a planned callee works in: all of it is planned or none."""
+        """Find the memory that a planned callee works in, which its caller sets aside: all of it or none.
+
+        It is one buffer for each arena that the callee reserves at its entry, live at the call alone.
+        """
         if self.analyses[call.name].recursive:
             self.taken[root] = None
             return
-        arenas = arenas_handed_down(self.plans[call.name])
+        arenas = self.plans[call.name].entry_arenas
         found = self.sizes_at(call)
         if isinstance(found, str):
             if arenas:
@@ -120,12 +123,13 @@ class _CandidateFinder:
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
         """Return the sizes of the callee's arenas, or the reason why one of them cannot be planned."""
-        wanted = sizes_at_call(self.program.functions[call.name], self.plans[call.name], call)
-        if wanted is None:
+        bound = bind_function(self.program.functions[call.name], call.arguments)
+        sizes = [arena.size for arena in self.plans[call.name].entry_arenas]
+        if any(not size.symbols <= bound.keys() for size in sizes):
             return "the arguments do not tell how much it needs"
         if call.kept:
             return "it is kept"
-        found = [self.sizes.of(size) for size in wanted]
+        found = [self.sizes.of(size.substitute(bound)) for size in sizes]
         reason = next((one for one in found if not isinstance(one, Sized)), None)
         return [one for one in found if isinstance(one, Sized)] if reason is None else reason
 

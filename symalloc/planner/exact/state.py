@@ -13,27 +13,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, itemgetter
+from typing import TypeAlias
 
 from symalloc.planner.exact.clique_instance import CliqueInstance
 
 ABSENT = 1 << 62  # above every offset: the top of a buffer that is not there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedState:
-    """What `SearchState.restore` needs."""
+# what `SearchState` keeps before a decision and restores behind it, by name
+_ARRAYS = ("lowest", "ends", "left", "floors", "tops", "second_tops", "choices")
 
-    lowest: list[int]
-    ends: list[int]
-    left: list[int]
-    floors: list[int]
-    tops: list[int]
-    second_tops: list[int]
-    choices: list[int]
-    placed: int
+SavedState: TypeAlias = tuple[list[list[int]], int]
+"""Copies of the arrays, and how many buffers were placed."""
 
 
 class SearchState:
@@ -70,28 +63,15 @@ class SearchState:
         self._changed = set(range(count))
 
     def snapshot(self) -> SavedState:
-        """The state as it is; only what is propagated may be kept."""
-        return SavedState(
-            lowest=self.lowest[:],
-            ends=self.ends[:],
-            left=self.left[:],
-            floors=self.floors[:],
-            tops=self.tops[:],
-            second_tops=self.second_tops[:],
-            choices=self.choices[:],
-            placed=len(self.trail),
-        )
+        """Return the state as it is; only what is propagated may be kept."""
+        return [getattr(self, name)[:] for name in _ARRAYS], len(self.trail)
 
     def restore(self, kept: SavedState) -> None:
-        """Goes back to `kept`, which was taken on the way here."""
-        self.lowest = kept.lowest[:]
-        self.ends = kept.ends[:]
-        self.left = kept.left[:]
-        self.floors = kept.floors[:]
-        self.tops = kept.tops[:]
-        self.second_tops = kept.second_tops[:]
-        self.choices = kept.choices[:]
-        while len(self.trail) > kept.placed:
+        """Go back to `kept`, which was taken on the way here."""
+        arrays, placed = kept
+        for name, values in zip(_ARRAYS, arrays, strict=True):
+            setattr(self, name, values[:])
+        while len(self.trail) > placed:
             buffer = self.trail.pop()
             self.placed[buffer] = False
             for clique in self.instance.cliques[buffer]:

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from symalloc.planner.floor import live_sums
-from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.arena_lifetimes import undominated
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import (
-    CalleeTensor,
-    DonatedResult,
-    KernelWorkspaceUse,
     NonArenaMemory,
-    ResultTensor,
 )
 from symalloc.planner.memory_report.sample_bindings import SampleBinding, chosen, evaluated, standard, total
 from symalloc.planner.memory_report.tvm_plan import TvmComparison
@@ -30,7 +26,7 @@ class MemorySample:
 
     `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
     tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
-    and `unplanned`: what lies in no arena; `carried`: results in inputs that the caller gives up.
+    and `unplanned`: what lies in no arena; `donated`: results in inputs that the caller gives up.
     `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
     for that in the end.  `bounded`, `unbounded`: what TVM's planner
     reserves, with and without the declared bounds.  `label`: `bound` at the declared bounds, `beyond` past
@@ -45,7 +41,7 @@ class MemorySample:
     returned: int | None
     made: int | None
     unplanned: int | None
-    carried: int | None
+    donated: int | None
     workspace: int | None
     pool: int | None
     bounded: int | None = None
@@ -88,94 +84,70 @@ class FloorSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionReport:
-    """One function's plan, to be shown.
+    """The plan of one function, and the memory of a call at sample bindings.
 
-    `offsets` counts the distinct offsets that are no constants, which the VM evaluates at each call.
-    `unplanned` leaves out what is returned.  `packed` names the packed functions called, whose own memory is
-    not known.
+    `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned.
     """
 
-    function: str
-    arenas: tuple[Arena, ...]
-    floor: tuple[FloorSums, ...]
-    offsets: int
-    guards: tuple[Guard, ...]
-    returned: tuple[ResultTensor, ...]
-    made: tuple[CalleeTensor, ...]
-    carried: tuple[DonatedResult, ...]
+    plan: Plan
+    outside: NonArenaMemory
     unplanned: tuple[Unplanned, ...]
-    kernels: tuple[KernelWorkspaceUse, ...]
-    packed: tuple[str, ...]
+    floor: tuple[FloorSums, ...]
     samples: tuple[MemorySample, ...]
     comparison: TvmComparison | None = None
 
     @property
     def placements(self) -> tuple[Placement, ...]:
         """Every planned tensor, in the order of allocation."""
-        placed = (p for arena in self.arenas for p in arena.placements)
+        placed = (p for arena in self.plan.arenas for p in arena.placements)
         return tuple(sorted(placed, key=lambda p: p.buffer.id))
 
     @property
-    def planned(self) -> int:
-        """How many tensors lie in an arena."""
-        return sum(len(arena.placements) for arena in self.arenas)
+    def offsets(self) -> int:
+        """The number of distinct offsets that are no constants, which the VM evaluates at each call."""
+        return len({p.offset for p in self.placements if p.offset.as_constant is None})
 
 
 def function_report(
     plan: Plan,
     function: Function,
-    around: NonArenaMemory,
+    outside: NonArenaMemory,
     *,
     reserved: Sequence[Expr] | None = None,
     comparison: TvmComparison | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> FunctionReport:
-    """The summary of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
+    """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
     `reserved`: sums of arenas that are there together (see `reserved_sums`); without it all of them are.
     Raises SampleError for a negative extent.
     """
-    left = _not_returned(plan, around)
-    symbols = plan_symbols(plan, around)
+    returned = frozenset(v for r in outside.returned for v in r.allocations)
+    names = frozenset(v.name for v in returned)
+    unplanned = tuple(
+        u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned)
+    )
+    symbols = plan_symbols(plan, outside)
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
     floor = floors(plan)
-    sums = tuple(reserved) if reserved is not None else (_sum(arena.size for arena in plan.arenas),)
-    samples = tuple(_sample(plan, sums, left, around, floor, comparison, at) for at in shown)
+    sums = (sum((a.size for a in plan.arenas), start=ZERO),) if reserved is None else tuple(reserved)
+    samples = tuple(_sample(plan, sums, unplanned, outside, floor, comparison, at) for at in shown)
     return FunctionReport(
-        function=plan.function,
-        arenas=plan.arenas,
-        floor=floor,
-        offsets=len({p.offset for a in plan.arenas for p in a.placements if p.offset.as_constant is None}),
-        guards=plan.guards,
-        returned=around.returned,
-        made=around.made,
-        carried=around.carried,
-        unplanned=left,
-        kernels=around.kernels,
-        packed=around.packed,
-        samples=samples,
-        comparison=comparison,
+        plan=plan, outside=outside, unplanned=unplanned, floor=floor, samples=samples, comparison=comparison
     )
 
 
-def plan_symbols(plan: Plan, around: NonArenaMemory) -> frozenset[str]:
-    """The symbols that the sizes of a function depend on."""
+def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
+    """Return the symbols that the sizes of a function depend on."""
     sizes = [
         *(p.buffer.size for a in plan.arenas for p in a.placements),
         *(u.nbytes for u in plan.unplanned),
-        *(r.nbytes for r in around.returned),
-        *(m.nbytes for m in around.made),
-        *(c.nbytes for c in around.carried),
-        *(use.scratch.peak for use in around.kernels),
+        *(r.nbytes for r in outside.returned),
+        *(m.nbytes for m in outside.made),
+        *(c.nbytes for c in outside.donated),
+        *(use.scratch.peak for use in outside.kernels),
     ]
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
-
-
-def _not_returned(plan: Plan, around: NonArenaMemory) -> tuple[Unplanned, ...]:
-    """What is unplanned for another reason than that it is returned."""
-    returned = frozenset(v for r in around.returned for v in r.allocations)
-    names = frozenset(v.name for v in returned)
-    return tuple(u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned))
 
 
 def floors(plan: Plan) -> tuple[FloorSums, ...]:
@@ -191,15 +163,11 @@ def _place(buffer: Buffer) -> tuple[int, str]:
     return buffer.device, buffer.scope
 
 
-def _sum(sizes: Iterable[Expr]) -> Expr:
-    return sum(sizes, start=ZERO)
-
-
 def _sample(
     plan: Plan,
     reserved: Sequence[Expr],
     left: Iterable[Unplanned],
-    around: NonArenaMemory,
+    outside: NonArenaMemory,
     floor: Sequence[FloorSums],
     comparison: TvmComparison | None,
     shown: SampleBinding,
@@ -207,19 +175,19 @@ def _sample(
     at = shown.binding
     bounded = None if comparison is None else comparison.bounded
     lowest = [highest(each.sums, at) for each in floor]
-    known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in around.kernels)
+    known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=shown.label,
         arena=highest(reserved, at),
         floor=None if None in lowest else sum(each for each in lowest if each is not None),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
-        returned=total((r.nbytes for r in around.returned), at),
-        made=total((m.nbytes for m in around.made), at),
+        returned=total((r.nbytes for r in outside.returned), at),
+        made=total((m.nbytes for m in outside.made), at),
         unplanned=total((u.nbytes for u in left), at),
-        carried=total((c.nbytes for c in around.carried), at),
-        workspace=highest([use.scratch.peak for use in around.kernels], at) if known else None,
-        pool=workspace_pool_bytes(around.calls, at) if known else None,
+        donated=total((c.nbytes for c in outside.donated), at),
+        workspace=highest([use.scratch.peak for use in outside.kernels], at) if known else None,
+        pool=workspace_pool_bytes(outside.calls, at) if known else None,
         bounded=None if bounded is None else bounded.reserved(at),
         unbounded=None if comparison is None else comparison.unbounded.reserved(at),
         refused=not all(_holds(guard.condition, at) for guard in plan.guards),

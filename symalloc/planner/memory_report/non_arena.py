@@ -82,7 +82,7 @@ class NonArenaMemory:
     """
 
     returned: tuple[ResultTensor, ...] = ()
-    carried: tuple[DonatedResult, ...] = ()
+    donated: tuple[DonatedResult, ...] = ()
     made: tuple[CalleeTensor, ...] = ()
     calls: tuple[KernelWorkspace, ...] = ()
     kernels: tuple[KernelWorkspaceUse, ...] = ()
@@ -102,7 +102,7 @@ def non_arena_memory(
     found = list(walk.block(function.body, {}, (function.name,)))
     return NonArenaMemory(
         returned=tuple(_returned(points_to)),
-        carried=tuple(_carried(analysis)),
+        donated=tuple(_donated(analysis)),
         made=tuple(_made(points_to)),
         calls=tuple(use.scratch for use in found),
         kernels=_distinct(found),
@@ -186,7 +186,7 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
         yield ResultTensor(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
 
 
-def _carried(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
+def _donated(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
     points_to, written = analysis.points_to, NO_REGIONS
     for effect in analysis.effects:
         written |= points_to.resolve(effect.writes | effect.may_writes)

@@ -38,13 +38,14 @@ class PackingProblem:
     """Buffers to pack, each live in one interval.
 
     `ranges` gives for each symbol its least and its greatest value (None: no limit).  `table` is the
-    CSV that it was read from, header first, where it was.
+    CSV that it was read from, header first, where it was; `source` is the file, for errors.
     """
 
     name: str
     buffers: tuple[Buffer, ...]
     ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     table: tuple[tuple[str, ...], ...] | None = None
+    source: str = "problem"
 
     @property
     def symbols(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from symalloc.planner.exact.solve import pack_exactly
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.options import EffortName
+from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve

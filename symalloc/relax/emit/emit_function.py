@@ -17,7 +17,7 @@ from tvm import DataType, relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
-from symalloc.planner.memory_plan import Arena, Guard, Placement, Plan
+from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import AllocFresh, CallFunction, Instruction, MatchCast, Var, View
 from symalloc.program.operands import type_of
@@ -294,11 +294,6 @@ class _FunctionWriter(BindingRewriter):
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
-
-
-def entry_arenas(plan: Plan) -> tuple[Arena, ...]:
-    """The arenas that are reserved at entry, which a caller can bring."""
-    return tuple(arena for arena in plan.arenas if arena.defined_by is None and arena.placements)
 
 
 def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]:

@@ -12,10 +12,10 @@ from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.options import GuardKind
+from symalloc.planner.planner_options import GuardKind
 from symalloc.program.model import Var
 from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
-from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function, entry_arenas
+from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function
 from symalloc.relax.emit.entry_symbols import entry_symbols
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.offset_uses import offset_uses
@@ -120,7 +120,7 @@ class _ModuleWriter:
         prims = PrimBuilder(dict(entry_symbols(function, cfg.function)))
         arenas = [
             relax.Var(f"arena{i}", relax.TensorType([prims(arena.size)], "uint8"))
-            for i, arena in enumerate(entry_arenas(plan))
+            for i, arena in enumerate(plan.entry_arenas)
         ]
         written = emit_function(function, cfg, plan, replace(context, arenas=arenas))
         return self.add(f"{name}_in_arena", copy_with_new_vars(written))

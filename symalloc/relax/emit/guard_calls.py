@@ -13,7 +13,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
-from symalloc.planner.options import GuardKind
+from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node
 from symalloc.size.condition import Condition, conjunction

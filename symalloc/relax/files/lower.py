@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 
 from symalloc.planner.check.plan_fault import PlanRefusedError
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.result import PipelineName, RunError
 from symalloc.relax.passes.pipeline import lower

@@ -14,7 +14,7 @@ from symalloc.planner.memory_report.function_report import FunctionReport, funct
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import Function, Origin
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.compare import compare_with_tvm

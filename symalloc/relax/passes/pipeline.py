@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.plan_pass import PlanMemory

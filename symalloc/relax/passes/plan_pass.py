@@ -11,8 +11,8 @@ import tvm_ffi
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.options import PlanOptions
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.collector import no_collections
 from symalloc.program.model import Function, Origin, Program
 from symalloc.prover.prover import Prover

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.request import PlanRequest
 from symalloc.relax.files.result import PlanKind, PoolRequest, RunReport

@@ -19,7 +19,7 @@ from symalloc.analysis.donation import donated, function_meant
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import floors, highest
 from symalloc.planner.memory_report.sample_bindings import total
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract
 from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse

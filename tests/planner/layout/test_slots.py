@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.layout.storages import storage_arenas
+from symalloc.planner.layout.storage_slots import storage_arenas
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

@@ -21,7 +21,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
-from symalloc.planner.options import PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.emit import Form, written
@@ -69,7 +69,7 @@ def address(tensor: Any) -> int:
 
 
 def carried(found: PlannedModule) -> tuple[DonatedResult, ...]:
-    return non_arena_memory(found.program, analyse(found.program)["main"], {}).carried
+    return non_arena_memory(found.program, analyse(found.program)["main"], {}).donated
 
 
 CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (

@@ -17,8 +17,8 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.memory_plan import Guard, Plan
-from symalloc.planner.options import PlanOptions
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
 from symalloc.program.reading import FileResult
 from symalloc.prover.prover import Prover
