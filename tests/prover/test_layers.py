@@ -15,11 +15,13 @@ from symalloc.prover.equations import divisor_points, factor, impossible
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.point_search import satisfies, walk
 from symalloc.prover.products import contradiction
+from symalloc.prover.prover import Prover
 from symalloc.prover.quotients import abstract_quotients, divide
 from symalloc.prover.readable import simplify
 from symalloc.prover.refute import refute, refute_by_residues
 from symalloc.prover.simplex import negative_combination
 from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
+from symalloc.prover.verdict import Verdict
 from symalloc.size import Condition, Expr, Relation, parse_condition, parse_expr
 from tests.prover.brute import boxes, conditions, points, polynomials, sizes
 
@@ -162,9 +164,17 @@ def test_factors_that_may_be_zero_are_not_divided_away(text: str) -> None:
     assert refute((parse_condition(text),), box(upper=4, lower=0, names="bmn"), NO_SOLVER) is None
 
 
-def test_residues_refute_what_folds() -> None:
-    claim = parse_condition("(n*n + n) % 2 == 1")
-    assert refute_by_residues((claim,), box(), NO_SOLVER) == "residues"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(n*(n + 1)*m) % 2 == 0",
+        "(n*m) % 2 == (n % 2)*(m % 2)",
+        "n*(n + 1)*(2*n + 1) % 6 == 0 or m == 0",  # z3 does not decide these two within the budget
+    ],
+)
+def test_residues_decide_parities(text: str) -> None:
+    proof = Prover(NO_SOLVER).prove(parse_condition(text))
+    assert (proof.verdict, proof.decided_by) == (Verdict.ALWAYS_VALID, "residues")
 
 
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
