@@ -1,4 +1,8 @@
-"""Memo keys of instructions: all that their sites depend on, names aside.  Equal keys, equal verdicts."""
+"""Memo keys of instructions: all that their sites may depend on, names aside.  Equal keys, equal verdicts.
+
+A key holds every field of its instruction, of operands the type and the byte offsets, and of tensors the
+storages that they lie on.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,14 @@ def memo_key(context: FunctionContext, instruction: Instruction) -> Hashable | N
 
 
 def _alloc_tensor(context: FunctionContext, alloc: AllocTensor) -> Hashable:
-    made = tuple([(r.nbytes, getattr(r.instruction, "device", 0)) for r in storages_of(context, alloc)])
+    made = tuple([(r.nbytes, _storage(r.instruction)) for r in storages_of(context, alloc)])
     return context.numbers.of(alloc.var), alloc.offset, alloc.shape, alloc.dtype, alloc.device, made
+
+
+def _storage(made: Instruction | None) -> Hashable:
+    if not isinstance(made, AllocStorage):
+        return None
+    return made.size, made.device, made.scope, made.dtype, made.dialect
 
 
 def _argument(context: FunctionContext, operand: Operand) -> Hashable:
@@ -56,9 +66,9 @@ def _view(context: FunctionContext, view: View) -> Hashable:
 
 
 _KEYS: Mapping[type, Callable[[FunctionContext, Any], Hashable]] = {
-    AllocStorage: lambda _, i: i.size,
+    AllocStorage: lambda _, i: _storage(i),
     AllocTensor: _alloc_tensor,
-    AllocFresh: lambda _, i: (i.shape, i.dtype),
+    AllocFresh: lambda _, i: (i.shape, i.dtype, i.device, i.scope),
     View: _view,
     CallKernel: _call_kernel,
     CallTIR: _call_tir,

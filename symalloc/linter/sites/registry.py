@@ -27,8 +27,8 @@ def instruction_sites(
 ) -> Callable[[_InInstruction], _InInstruction]:
     """Register a generator: sites of `kind` at each instruction of one of the types `instructions`.
 
-    Instructions whose `memo_key` (sites/memo_keys.py) is equal fare alike: a generator that looks at more of
-    an instruction than its key holds adds that to the key.
+    Instructions whose memo keys are equal fare alike.  A key holds all fields of an instruction, and of its
+    operands the types and byte offsets; a generator that looks at more adds it there (sites/memo_keys.py).
     """
     _require(kind)
 
