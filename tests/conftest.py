@@ -14,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle thr
 import gc
 import inspect
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -21,7 +22,9 @@ from types import FrameType
 import pytest
 
 from symalloc.relax.workers.worker_pool import WorkerPool
+from tests.compile_once import compile_kernels_once
 from tests.fork_server import ForkingPopen
+from tests.scale import NIGHTLY
 
 _frame_info = inspect.getframeinfo
 
@@ -42,7 +45,9 @@ inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what is imported by now."""
+    """Compile kernels once, where any test of these runs TVM; spare the collector what is imported by now."""
+    if "tvm" in sys.modules and not NIGHTLY:
+        compile_kernels_once()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

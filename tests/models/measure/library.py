@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+import tvm
 import tvm_ffi.libinfo
 from tvm import libinfo
 
 __all__ = ["ALLOCATOR", "compiler", "load"]
 
 ALLOCATOR = 33  # the type under which the library offers it: memory_cfg={device: ALLOCATOR}
+_FOLDER = Path(__file__).parents[3] / "build" / "tests"
 SOURCE = Path(__file__).with_name("counting_allocator.cc")
 
 
@@ -25,17 +28,31 @@ def compiler() -> str | None:
 
 @cache
 def load() -> None:
-    """Compile the library (3 s) and register the allocator, once in a process.
+    """Compile the library (3 s), unless an earlier run has, and register the allocator.
 
     Raises FileNotFoundError without a C++ compiler, and CalledProcessError where it refuses the source.
     """
     program = compiler()
     if program is None:
         raise FileNotFoundError("no C++ compiler (c++, g++ or clang++) is on the PATH")
+    library = _FOLDER / f"counting_allocator-{_stamp(program)}.so"
+    if not library.exists():
+        _compile(program, library)
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+
+def _stamp(program: str) -> str:
+    """Tell apart what is compiled from another source, or for another TVM."""
+    text = f"{program} {SOURCE.read_text()} {tvm_ffi.libinfo.find_libtvm_ffi()} {tvm.__version__}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _compile(program: str, library: Path) -> None:
     libraries = [Path(libinfo.find_libtvm_runtime()), Path(tvm_ffi.libinfo.find_libtvm_ffi())]
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "libcounting_allocator.so"
-        command = [program, "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(library)]
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        made = Path(folder) / library.name
+        command = [program, "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(made)]
         command.append(f"-I{tvm_ffi.libinfo.find_include_path()}")
         subprocess.run([*command, *map(str, libraries)], check=True)
-        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        made.replace(library)
