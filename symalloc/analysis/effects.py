@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.regions import leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
-from symalloc.analysis.summary import FunctionSummary, align
+from symalloc.analysis.summary import FunctionSummary
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.model import (
     AllocFresh,
@@ -20,6 +21,7 @@ from symalloc.program.model import (
     CallTIR,
     Instruction,
     KernelBuffer,
+    KernelScalar,
     NotUnderstood,
     Operand,
     Ownership,
@@ -27,7 +29,8 @@ from symalloc.program.model import (
     Var,
 )
 from symalloc.program.operands import tensor_type
-from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING
+from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
+from symalloc.size.expr import ZERO
 
 
 class Effect(NamedTuple):
@@ -37,7 +40,8 @@ class Effect(NamedTuple):
     to write but may: one that holds nothing yet counts as written, for it makes no sense to hand over memory
     without content otherwise.  `must_defs` (kills) are regions of which every byte is written, on every path
     through the point: nobody behind it needs what they held before.  `captures` are regions that the callee
-    may hold on to when the point is over, other than by returning them as far as is known.
+    may hold on to when the point is over, other than by returning them as far as is known.  `ignores_offset`
+    are parameters (and phis) handed over at byte 0 to what ignores or refuses the byte offset of a tensor.
     """
 
     reads: RegionSet = NO_REGIONS
@@ -48,6 +52,7 @@ class Effect(NamedTuple):
     defs: RegionSet = NO_REGIONS
     must_defs: RegionSet = NO_REGIONS
     captures: RegionSet = NO_REGIONS
+    ignores_offset: RegionSet = NO_REGIONS
 
     @property
     def written(self) -> RegionSet:
@@ -80,6 +85,9 @@ class _EffectReader:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.tensors = ~points_to.storages
         self.filled = NO_REGIONS
+        self.parameters = points_to.phis  # what may be a parameter
+        for leaf in points_to.parameters:
+            self.parameters |= leaf.must
 
     @cached_property
     def used(self) -> frozenset[Var]:
@@ -98,7 +106,10 @@ class _EffectReader:
             return found
         if point.kind is PointKind.EXIT:
             return Effect(*self.regions((point.operand,)))
-        return Effect(*self.regions(point.uses)) if point.kind is PointKind.BRANCH else NO_EFFECT
+        if point.kind is not PointKind.BRANCH:
+            return NO_EFFECT
+        # the virtual machine reads a condition at its pointer
+        return Effect(*self.regions(point.uses), ignores_offset=self.at_byte_zero(point.uses))
 
     def regions(self, operands: Sequence[Operand | None]) -> tuple[RegionSet, RegionSet]:
         """The tensors that operands point to: (must, may)."""
@@ -108,12 +119,21 @@ class _EffectReader:
             must, may = must | a, may | b
         return must & self.tensors, may & self.tensors
 
+    def at_byte_zero(self, operands: Sequence[Operand]) -> RegionSet:
+        """The parameters that handles among `operands` begin with, and phis that may be one."""
+        found = NO_REGIONS
+        for operand in operands:
+            for leaf in leaves_of(self.points_to.value_of(operand)):
+                if leaf.must & self.parameters and ZERO in self.points_to.offsets_of(leaf):
+                    found |= leaf.must & self.parameters
+        return found
+
     def call_kernel(self, call: CallKernel) -> Effect:
         kernel = self.program.kernels.get(call.kernel)
         if kernel is None:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
-        reads = may_reads = writes = may_writes = must_defs = NO_REGIONS
+        reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
         for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
             if not isinstance(parameter, KernelBuffer):
                 continue
@@ -124,7 +144,9 @@ class _EffectReader:
                 writes, may_writes = writes | must, may_writes | may
             if parameter.must_def and not may and self.is_whole(must, argument):
                 must_defs |= must
-        return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs)
+            if must & self.parameters and _refuses_offset(parameter):
+                ignores |= self.at_byte_zero((argument,))
+        return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs, ignores_offset=ignores)
 
     def is_whole(self, must: RegionSet, argument: Operand) -> bool:
         """True if `must` is one region, as large as the tensor `argument`, whatever the path."""
@@ -139,14 +161,27 @@ class _EffectReader:
 
     def call_tir(self, call: CallTIR) -> Effect:
         writes = [call.inputs[i] for i in call.inplace if i is not None and 0 <= i < len(call.inputs)]
-        return Effect(*self.regions(call.inputs), *self.regions(writes))
+        kernel = self.program.kernels.get(call.kernel)
+        pairs = zip(kernel.parameters, arguments_of(call), strict=False) if kernel is not None else ()
+        strict = [argument for parameter, argument in pairs if _refuses_offset(parameter)]
+        return Effect(
+            *self.regions(call.inputs), *self.regions(writes), ignores_offset=self.at_byte_zero(strict)
+        )
 
     def call_packed(self, call: CallPacked) -> Effect:
         reads, may = self.regions(call.arguments)
         writes = [a for index, a in enumerate(call.arguments) if index in call.writes]
         may_defs = NO_REGIONS if call.pure or call.writes else reads
         captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
-        return Effect(reads, may, *self.regions(writes), may_defs=may_defs, captures=captures)
+        ignores = packed_function(call.name).byte_offset == "ignored"
+        return Effect(
+            reads,
+            may,
+            *self.regions(writes),
+            may_defs=may_defs,
+            captures=captures,
+            ignores_offset=self.at_byte_zero(call.arguments) if ignores else NO_REGIONS,
+        )
 
     def may_capture(self, call: CallPacked, reads: RegionSet) -> bool:
         """True if a packed function may hold on to its arguments, or hand one back.
@@ -174,20 +209,27 @@ class _EffectReader:
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
             return Effect(reads, may_reads, captures=reads | may_reads)
-        if not (summary.writes or summary.may_writes or summary.captures):
+        if not (summary.writes or summary.may_writes or summary.captures or summary.ignores_offset):
             return Effect(reads, may_reads)
-        pairs = zip(call.arguments, callee.params, strict=True)
-        leaves = [leaf for a, param in pairs for leaf in align(self.points_to.value_of(a), param.type)]
-        writes = may_writes = captures = NO_REGIONS
-        for number, leaf in enumerate(leaves):
+        writes = may_writes = captures = ignores = NO_REGIONS
+        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
             if contains(summary.writes, number):
                 writes, may_writes = writes | leaf.must, may_writes | leaf.may
             elif contains(summary.may_writes, number):
                 may_writes |= leaf.must | leaf.may
             if contains(summary.captures, number):
                 captures |= leaf.must | leaf.may
+            if contains(summary.ignores_offset, number) and ZERO in self.points_to.offsets_of(leaf):
+                ignores |= leaf.must
         tensors = self.tensors
-        return Effect(reads, may_reads, writes & tensors, may_writes & tensors, captures=captures & tensors)
+        return Effect(
+            reads,
+            may_reads,
+            writes & tensors,
+            may_writes & tensors,
+            captures=captures & tensors,
+            ignores_offset=ignores,
+        )
 
     def call_operator(self, call: CallOperator) -> Effect:
         reads, may = self.regions(call.arguments)
@@ -207,6 +249,10 @@ _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
     CallTIR: _EffectReader.call_tir,
     NotUnderstood: _EffectReader.not_understood,
 }
+
+
+def _refuses_offset(parameter: KernelBuffer | KernelScalar) -> bool:
+    return isinstance(parameter, KernelBuffer) and bool(parameter.dtype) and parameter.offset_factor is None
 
 
 def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int, str]:

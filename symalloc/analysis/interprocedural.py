@@ -102,11 +102,12 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect]) -> FunctionSummary:
     """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    writes = may_writes = captures = NO_REGIONS
+    writes = may_writes = captures = ignores = NO_REGIONS
     for effect in effects:
         writes |= effect.writes
         may_writes |= effect.may_writes
         captures |= effect.captures
+        ignores |= effect.ignores_offset
     must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
     return FunctionSummary(
@@ -114,7 +115,16 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect]) -> FunctionSummary:
         writes=must,
         may_writes=may & ~must,
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
+        ignores_offset=_parameters_in(points_to, ignores),
     )
+
+
+def _parameters_in(points_to: PointsTo, regions: RegionSet) -> LeafSet:
+    """The parameter leaves that are, as a whole, among `regions`."""
+    found, regions = NO_LEAVES, points_to.resolve(regions)
+    for number, leaf in enumerate(points_to.parameters):
+        found |= LeafSet(1 << number) if leaf.must & regions else NO_LEAVES
+    return found
 
 
 def _result(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> ResultSummary:

@@ -37,6 +37,7 @@ from symalloc.program.model import (
     CallOperator,
     CallPacked,
     CallTIR,
+    Function,
     Instruction,
     MakeTuple,
     MatchCast,
@@ -138,6 +139,11 @@ class PointsTo:
         """
         for leaf in leaves_of(self.value_of(operand)):
             yield from self.offsets_of(leaf)
+
+    def argument_leaves(self, call: CallFunction, callee: Function) -> Iterator[tuple[Operand, Pointees]]:
+        """The leaves of a call's arguments, in the order of those of the callee's parameters."""
+        for argument, param in zip(call.arguments, callee.params, strict=False):
+            yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
 
     def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:
         """The byte offsets that one handle may carry."""

@@ -31,13 +31,15 @@ class FunctionSummary:
     """The effect of a function on its caller's memory.
 
     `results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
-    written, `captures` those that something may hold on to behind the call, other than as a result.
+    written, `captures` those that something may hold on to behind the call, other than as a result, and
+    `ignores_offset` those whose byte offset something in the function ignores or refuses.
     """
 
     results: tuple[ResultSummary, ...] = ()
     writes: LeafSet = NO_LEAVES
     may_writes: LeafSet = NO_LEAVES
     captures: LeafSet = NO_LEAVES
+    ignores_offset: LeafSet = NO_LEAVES
 
 
 NO_EFFECTS = FunctionSummary()

@@ -15,7 +15,6 @@ from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver
-from symalloc.linter.sites.byte_offsets import strict_leaves
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.program.model import Program
 from symalloc.program.operands import TypeNumbering
@@ -56,9 +55,9 @@ def check(
 
 
 def _contexts(program: Program) -> Iterable[FunctionContext]:
-    numbers, strict = TypeNumbering(), dict[str, frozenset[int]]()
-    for name, analysis in analyse(program).items():  # callees first
-        strict[name] = strict_leaves(program, analysis, strict)
+    numbers, analyses = TypeNumbering(), analyse(program)
+    summaries = {name: analysis.summary for name, analysis in analyses.items()}
+    for name, analysis in analyses.items():  # callees first
         yield FunctionContext(
             program=program,
             function=program.functions[name],
@@ -66,7 +65,7 @@ def _contexts(program: Program) -> Iterable[FunctionContext]:
             facts=facts_of(analysis.cfg, program.kernels, numbers),
             numbers=numbers,
             written_views=written_zero_offset_views(analysis.points_to, analysis.effects),
-            strict_leaves=strict,
+            summaries=summaries,
         )
 
 

@@ -10,6 +10,7 @@ from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
+from symalloc.analysis.summary import FunctionSummary
 from symalloc.program.model import (
     CallFunction,
     CallKernel,
@@ -93,8 +94,8 @@ class ConstraintSite(Site):
 class FunctionContext:
     """One function as the generators of sites see it.
 
-    `written_views` are the results of ensure_zero_offset that are written, with what writes them;
-    `strict_leaves` are, by callee, the leaves of its parameters that must begin at byte 0.
+    `written_views` are the results of ensure_zero_offset that are written, with what writes them; `summaries`
+    those of all functions of the program.
     """
 
     program: Program
@@ -103,7 +104,7 @@ class FunctionContext:
     facts: FunctionFacts
     numbers: TypeNumbering
     written_views: Mapping[Var, Instruction] = field(default_factory=dict)
-    strict_leaves: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
 
     @property
     def points_to(self) -> PointsTo:
