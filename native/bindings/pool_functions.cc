@@ -95,7 +95,8 @@ int64_t Alloc(PoolObj* pool, const ffi::AnyView* arguments, int32_t count) {
   int64_t nbytes = arguments[0].cast<int64_t>();
   int64_t align = count == 1 ? kAlignment : arguments[1].cast<int64_t>();
   bool escapes = count == 1 ? false : arguments[2].cast<bool>();
-  std::string tag = count == 1 ? "" : std::string(arguments[3].cast<ffi::String>());
+  std::string tag;
+  if (count > 1) tag = arguments[3].cast<ffi::String>();
   return Translated([&] {
     void* block = pool->Alloc(nbytes, align, escapes, tag);
     if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
@@ -110,17 +111,15 @@ void Free(PoolObj* pool, int64_t handle) {
   });
 }
 
-// Memory of a tensor without a tag.
-struct Untagged {
+// A tensor's memory without a tag, whose string would take a tenth of the time.
+struct UntaggedData {
   PoolRef pool;
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = static_cast<int64_t>(ffi::GetDataSize(*tensor));
-    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, ""); });
+    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, {}); });
   }
-  void FreeData(DLTensor* tensor) {
-    FreeQuietly(&pool->pool, tensor->data, static_cast<int64_t>(ffi::GetDataSize(*tensor)));
-  }
+  void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, ffi::GetDataSize(*tensor)); }
 };
 
 // A tensor; of (dtype, extent, extent, …), or of those and a tag in the end.
@@ -137,8 +136,8 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
                                         ", has a negative extent, or more bytes than 64 bits can count", "");
   }
   DLDevice cpu{kDLCPU, 0};
-  if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(Untagged{pool}, shape, dtype, cpu);
-  return ffi::Tensor::FromNDAlloc(PooledData{pool, std::string(*tag)}, shape, dtype, cpu);
+  if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(UntaggedData{pool}, shape, dtype, cpu);
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag}, shape, dtype, cpu);
 }
 
 ffi::Function BindAlloc(PoolRef pool) {

@@ -73,10 +73,11 @@ auto Translated(Body body) -> decltype(body()) {
 struct PooledData {
   PoolRef pool;
   std::string tag;
+  bool escapes = false;
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
-    Translated([&] { tensor->data = pool->Take(nbytes, 64, false, tag); });
+    Translated([&] { tensor->data = pool->Take(nbytes, 64, escapes, tag); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
 };

@@ -17,27 +17,15 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-// Bytes for tensors to be placed on.
-struct Served {
-  PoolRef pool;
-  std::string tag;
-  bool escapes;
-
-  void AllocData(DLTensor* tensor) {
-    int64_t nbytes = Bytes({tensor->shape, static_cast<size_t>(tensor->ndim)}, tensor->dtype);
-    if (nbytes < 0) {
-      throw ffi::Error("BoundsError", "`" + tag + "` has a negative number of bytes, or one beyond 64 bits", "");
-    }
-    Translated([&] { tensor->data = pool->Take(nbytes, 64, escapes, tag); });
-  }
-  void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, ffi::GetDataSize(*tensor)); }
-};
-
 // name(bytes as a shape, tag, whether it escapes) and name.place(memory, offset, shape, dtype, tag)
 void Serve(PoolRef pool, ffi::String name) {
   auto take = [pool](const ffi::Shape& nbytes, const ffi::String& tag, bool escapes) {
-    return ffi::Tensor::FromNDAlloc(Served{pool, std::string(tag), escapes}, nbytes, DLDataType{kDLUInt, 8, 1},
-                                    DLDevice{kDLCPU, 0});
+    DLDataType byte{kDLUInt, 8, 1};
+    std::string name(tag);
+    if (Bytes(nbytes, byte) < 0) {
+      throw ffi::Error("BoundsError", "`" + name + "` has a negative number of bytes, or one beyond 64 bits", "");
+    }
+    return ffi::Tensor::FromNDAlloc(PooledData{pool, name, escapes}, nbytes, byte, DLDevice{kDLCPU, 0});
   };
   auto place = [pool](const ffi::AnyView* args, int32_t count, ffi::Any* result) {
     if (count != 5) throw ffi::Error("TypeError", "expected memory, offset, shape, dtype and tag", "");

@@ -6,6 +6,8 @@
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
 
 #include <algorithm>
 #include <atomic>
@@ -104,12 +106,6 @@ bool IsPoolType(int type) {
   return type >= kFirstType && type - kFirstType < Hook::Global().count.load(std::memory_order_acquire);
 }
 
-bool IsAllocator(const VmAllocator* allocator) {
-  Hook& hook = Hook::Global();
-  std::lock_guard<std::mutex> lock(hook.mutex);
-  return std::find(hook.allocators.begin(), hook.allocators.end(), allocator) != hook.allocators.end();
-}
-
 bool PoolOwns(const void* data) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.mutex);
@@ -133,6 +129,47 @@ int64_t VmType(PoolRef pool) {
   hook.pools.push_back(pool);
   hook.count.store(static_cast<int>(hook.pools.size()), std::memory_order_release);
   return kFirstType + static_cast<int64_t>(hook.pools.size()) - 1;
+}
+
+// Whether this TVM's storages are laid out as vm_layout.h says.
+namespace {
+
+// Whether `allocator` was made for a type of `VmType`.
+bool IsAllocator(const VmAllocator* allocator) {
+  Hook& hook = Hook::Global();
+  std::lock_guard<std::mutex> lock(hook.mutex);
+  return std::find(hook.allocators.begin(), hook.allocators.end(), allocator) != hook.allocators.end();
+}
+
+// The first difference between `value`, a storage of `nbytes` bytes that the pool of `type` has served, and
+// vm_layout.h; "" where there is none.
+ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {
+  const VmStorage* storage = AsStorage(value);
+  if (storage == nullptr) return "what a program allocates is no vm.Storage but " + value.GetTypeKey();
+  const VmBuffer& buffer = storage->buffer;
+  if (buffer.alloc_type != type) return "a storage does not hold the type of its allocator where 0.27's does";
+  if (buffer.size != static_cast<size_t>(nbytes)) return "a storage does not hold its size where 0.27's does";
+  if (buffer.device.device_type != kDLCPU || buffer.device.device_id != 0) {
+    return "a storage does not hold its device where 0.27's does";
+  }
+  if (!PoolOwns(buffer.data)) return "a storage does not hold its memory where 0.27's does";
+  if (!IsAllocator(storage->allocator)) return "a storage does not hold its allocator where 0.27's does";
+  return "";
+}
+
+// What the allocator has reserved that `value`, a storage, comes from.
+int64_t ReservedFor(ffi::AnyView value) {
+  const VmStorage* storage = AsStorage(value);
+  if (storage == nullptr) throw ffi::Error("TypeError", "expected a vm.Storage, not " + value.GetTypeKey(), "");
+  return static_cast<int64_t>(storage->allocator->UsedMemory());
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::GlobalDef()
+      .def("symalloc.pool.storage_fault", StorageFault)
+      .def("symalloc.pool.reserved_for", ReservedFor);
 }
 
 }  // namespace symalloc

@@ -16,9 +16,6 @@ const PoolRef& PoolOf(const VmAllocator* allocator);
 // Whether `type` is that of a pool: other libraries bring allocators of their own.
 bool IsPoolType(int type);
 
-// Whether `allocator` is one of those that were made for `VmType`.
-bool IsAllocator(const VmAllocator* allocator);
-
 // Whether `data` is memory of a pool that has a type; not asked of pools in guard mode.
 bool PoolOwns(const void* data);
 

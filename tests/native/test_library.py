@@ -1,40 +1,25 @@
-"""Loading the native library, the stub of its functions, and doing without it."""
+"""Loading the native library, doing without it, and the stub of its functions."""
 
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import tvm_ffi
 import tvm_ffi.registry
 
 import symalloc.native
+from symalloc.native import library
 from symalloc.native.functions import pool_functions
 from symalloc.native.library import load_library
+from symalloc.pool.core import native_pool
+from symalloc.pool.core.pool_errors import NativeMissingError
 from tests.pool.library import need_native
 
 STUB = Path(symalloc.native.__file__).parent / "functions.pyi"
 # registered under the same prefix, but called by compiled programs alone
 OF_PROGRAMS = {"symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"}
-WITHOUT = """
-import sys
-from symalloc.native import library
-library.installed_library = lambda: None
-import symalloc
-from symalloc.pool.core.pool_errors import NativeMissingError
-from symalloc.planner.exact.static_problem import StaticBuffer
-from symalloc.planner.exact.solve import pack_exactly
-try:
-    symalloc.Pool()
-except NativeMissingError as error:
-    print(error)
-sizes = (4, 5, 6, 3, 2, 7)
-buffers = [StaticBuffer(id=i, size=size, live=((i, i + 3),)) for i, size in enumerate(sizes)]
-near = {i: frozenset(j for j in range(6) if j != i and abs(i - j) < 3) for i in range(6)}
-print(pack_exactly(buffers, near, capacity=None, seconds=20).optimal)
-"""
 
 
 def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path) -> None:
@@ -45,11 +30,14 @@ def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path) -> None:
     assert reason.startswith("the native library cannot be loaded: ")
 
 
-def test_without_the_library_the_pool_says_so_and_the_packer_searches_in_python() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
-    said, optimal = done.stdout.splitlines()
-    assert said.startswith("the native library is not installed")
-    assert optimal == "True"
+def test_without_the_library_the_pool_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "installed_library", lambda: None)
+    monkeypatch.setattr(tvm_ffi, "get_global_func", lambda name, allow_missing=False: None)
+    reason = library.load_library.__wrapped__()
+    assert reason == library.MISSING
+    monkeypatch.setattr(native_pool, "load_library", lambda: reason)
+    with pytest.raises(NativeMissingError, match="the native library is not installed"):
+        native_pool._load.__wrapped__()
 
 
 def test_the_stub_has_all_functions_of_the_library() -> None:

@@ -8,11 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from symalloc.planner.exact import solve
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.native_search import NativeSearch, fits
-from tests.planner.exact.test_solve import Block, Problem, assert_sound, buffers, perfect, problems
+from tests.planner.exact.test_solve import (
+    Block,
+    Problem,
+    assert_sound,
+    buffers,
+    neighbours,
+    perfect,
+    problems,
+)
 from tests.pool.library import need_native
 
 ENDLESS = float("inf")
@@ -130,3 +139,17 @@ def test_what_goes_beyond_64_bits_is_left_to_python() -> None:
     attempts = Attempts(instance(problem), 3 << 62, 0, native=True)
     assert isinstance(attempts.search, CapacitySearch)
     assert attempts.run(limit=None, until=ENDLESS) is SearchOutcome.FOUND
+
+
+def test_without_the_library_the_same_packing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = perfect(2, count=60, positions=30, height=300)
+
+    def packing() -> solve.ExactPacking:
+        return solve.pack_exactly(
+            buffers(problem), neighbours(problem), capacity=None, seconds=60, steps=3000
+        )
+
+    found = packing()
+    monkeypatch.setattr(solve, "load_library", lambda: "it is missing")
+    monkeypatch.setattr(NativeSearch, "__init__", None)  # whoever calls it fails
+    assert packing() == found
