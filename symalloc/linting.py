@@ -145,12 +145,9 @@ class LintSession:
         self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
 
     def _refuse_contradiction(self, domain: Domain) -> None:
-        assume = self.linter.assume
-        if (
-            assume
-            and self.linter.prover.prove(FALSE, domain.assuming(assume), explain=False).verdict
-            is Verdict.VACUOUS
-        ):
+        assume, prover = self.linter.assume, self.linter.prover
+        given_domain = domain.assuming(assume)
+        if assume and prover.prove(FALSE, given_domain, explain=False).verdict is Verdict.VACUOUS:
             given = ", ".join(f"`{text}`" for text in self.options.assume)
             where = " for dimensions, which are >= 0" if domain.default_lower == 0 else ""
             raise UsageError(

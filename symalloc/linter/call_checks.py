@@ -32,7 +32,7 @@ class CallObligation:
 
 
 @dataclass(slots=True)
-class _Callee:
+class _CheckedCallee:
     """A checked function: its obligations, and by finding the answers of its calls: None where a call meets
     it, or else the finding there.
     """
@@ -46,7 +46,7 @@ class CallChecks:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._callees: dict[str, _Callee] = {}
+        self._callees: dict[str, _CheckedCallee] = {}
         self._open: set[str] = set()  # functions with calls that are not known
 
     def enter(self, one: FunctionCheck) -> None:
@@ -56,7 +56,7 @@ class CallChecks:
         for point, instruction in cfg.instructions:
             if isinstance(instruction, CallFunction):
                 self._call(one, instruction, point)
-        self._callees[one.context.function.name] = _Callee(_obligations(one))
+        self._callees[one.context.function.name] = _CheckedCallee(_obligations(one))
 
     def _call(self, one: FunctionCheck, call: CallFunction, point: int) -> None:
         callee = self._callees.get(call.name)

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.prover.verdict import Proof, Verdict
+
+if TYPE_CHECKING:
+    from symalloc.rulebook.rule import Rule
 
 CANNOT_BE_READ = "SYM902"
 
@@ -98,6 +101,19 @@ class Diagnostic:
     binds: str = ""
     fixes: tuple[Fix, ...] = ()
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def of_rule(cls, rule: Rule, message: str, **more: Any) -> Diagnostic:
+        """A finding of `rule` that takes no proof."""
+        return cls(
+            rule=rule.id,
+            name=rule.name,
+            severity=Severity(rule.severity),
+            verdict=None,
+            message=message,
+            label=rule.label,
+            **more,
+        )
 
     @property
     def one_line(self) -> str:

@@ -195,7 +195,7 @@ def _reason(tensors: Sequence[AllocTensor], storage: AllocStorage) -> str:
     return "reserve what its tensors need"
 
 
-# the names that rules give them; `remove-suppression` belongs to comments, and so to suppressions.py
+# by the names that rules give them; `remove-suppression` is about comments, and made in suppressions.py
 FIXERS: Mapping[str, Callable[[Finding, FunctionProver, UserScript], Fix | None]] = {
     "grow-storage": _grow_storage,
     "insert-assertion": _insert_assertion,

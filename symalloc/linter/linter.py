@@ -55,7 +55,7 @@ class Linter:
         return other
 
     def add(self, reading: FileResult) -> tuple[Diagnostic, ...]:
-        """Checks what one file gave; the findings of it, sorted."""
+        """Check what one file gave; return its findings, sorted."""
         self._files[reading.file] = None
         if reading.source:
             self._sources[reading.source.file] = reading.source
@@ -68,16 +68,15 @@ class Linter:
         return tuple(kept)
 
     def report(self, fixes: Mapping[int, tuple[Fix, ...]] | None = None) -> Report:
-        """Everything so far; `fixes` by the `id` of the diagnostic that `add` gave."""
+        """Report everything so far; `fixes` by the `id` of the diagnostic that `add` gave."""
         offered = fixes or {}
         spans = (s for d in self._diagnostics for s in (d.span, *(x.span for x in d.labels)) if s)
         shown = {span.file for span in spans}
-        self._summary.seconds = perf_counter() - self._started
         return Report(
             diagnostics=tuple(
                 replace(d, candidates=(), fixes=offered.get(id(d), ())) for d in self._diagnostics
             ),
-            summary=self._summary,
+            summary=replace(self._summary, seconds=perf_counter() - self._started),
             files=tuple(self._files),
             sources={file: source for file, source in self._sources.items() if file in shown},
         )
@@ -111,16 +110,13 @@ class Linter:
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)
         what = problem.message.removeprefix("cannot be read: ")
-        return Diagnostic(
-            rule=rule.id,
-            name=rule.name,
-            severity=Severity(rule.severity),
-            verdict=None,
-            message=rule.render_message({"file": problem.file, "problem": what}),
+        message = rule.render_message({"file": problem.file, "problem": what})
+        return Diagnostic.of_rule(
+            rule,
+            message,
             file=problem.file,
             module=problem.module or "",
             span=problem.span,
-            label=rule.label,
             help=problem.hint,
         )
 

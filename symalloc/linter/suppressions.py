@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
+from symalloc.linter.diagnostic import Diagnostic, Fix, TextEdit
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.error import RuleError
 
+UNUSED_SUPPRESSION = "SYM901"
 _COMMENT = re.compile(
     r"#\s*symalloc\s*:\s*(?P<verb>[\w-]*)\s*(?:\((?P<keys>[^()]*)\))?(?P<rest>.*)", re.DOTALL
 )
@@ -177,9 +178,6 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_LogicalLine]:
             first = token
 
 
-UNUSED_SUPPRESSION = "SYM901"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressions:
     """Applies the comments of files, given the rules that are `known` and those `active` in this run.
@@ -194,54 +192,39 @@ class Suppressions:
     def apply(self, diagnostics: Sequence[Diagnostic], file: str, source: Source | None) -> list[Diagnostic]:
         """The findings of `file` that its comments leave, and those about the comments."""
         suppressions = find_suppressions(source) if source and source.origin is None else ()
-        meant = {s: self._meaning(s) for s in suppressions}
-        kept, unused = apply_suppressions(diagnostics, [(s, ids) for s, ids in meant.items() if ids])
+        meanings = {s: self._meaning(s) for s in suppressions}
+        meant = {s: ids for s, ids in meanings.items() if isinstance(ids, frozenset)}
+        kept, unused = apply_suppressions(diagnostics, list(meant.items()))
         active = {rule.id for rule in self.active.rules}
         if UNUSED_SUPPRESSION not in active:
             return kept
-        wrong = [self._diagnostic(s, file, self._problem(s)) for s, ids in meant.items() if not ids]
-        if not self.report_unused:
-            return kept + wrong
-        for one in unused:
+        rule = self.known.get(UNUSED_SUPPRESSION)
+        for one, problem in meanings.items():
+            if isinstance(problem, str):
+                message = f"suppression without effect: {problem}"
+                kept.append(Diagnostic.of_rule(rule, message, file=file, span=one.span))
+        for one in unused if self.report_unused else ():
             if meant[one] <= active:
                 others = [s.key for s in suppressions if s.comment == one.comment and s is not one]
-                fix = partial(remove_suppression, one, others)
-                wrong.append(replace(self._diagnostic(one, file), candidates=(fix,)))
-        return kept + wrong
+                found = Diagnostic.of_rule(
+                    rule,
+                    rule.render_message({"rule": one.key}),
+                    file=file,
+                    span=one.span,
+                    help=rule.render_help({}),
+                    candidates=(partial(remove_suppression, one, others),),
+                )
+                kept.append(found)
+        return kept
 
-    def _meaning(self, suppression: Suppression) -> frozenset[str]:
-        """The ids that the comment names; none where it is wrong."""
-        if suppression.problem:
-            return frozenset()
-        try:
-            return self.known.ids(suppression.key)
-        except RuleError:
-            return frozenset()
-
-    def _problem(self, suppression: Suppression) -> str:
-        """The fault of a comment that names no rule."""
+    def _meaning(self, suppression: Suppression) -> frozenset[str] | str:
+        """The ids that the comment names, or what is wrong with it."""
         if suppression.problem:
             return suppression.problem
         try:
-            self.known.get(suppression.key)
+            return self.known.ids(suppression.key)
         except RuleError as error:
             return str(error)
-        return f"`{suppression.key}` means no rule"
-
-    def _diagnostic(self, suppression: Suppression, file: str, problem: str | None = None) -> Diagnostic:
-        rule = self.known.get(UNUSED_SUPPRESSION)
-        unused = rule.render_message({"rule": suppression.key})
-        return Diagnostic(
-            rule=rule.id,
-            name=rule.name,
-            severity=Severity(rule.severity),
-            verdict=None,
-            message=f"suppression without effect: {problem}" if problem else unused,
-            file=file,
-            span=suppression.span,
-            label=rule.label,
-            help=None if problem else rule.render_help({}),
-        )
 
 
 def remove_suppression(unused: Suppression, others: Sequence[str], script: UserScript) -> Fix:
