@@ -23,7 +23,7 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, TextEdit
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.rulebook.book import Rulebook
-from symalloc.rulebook.error import RuleError
+from symalloc.rulebook.rule import RuleError
 
 UNUSED_SUPPRESSION = "SYM901"
 _COMMENT = re.compile(

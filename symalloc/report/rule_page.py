@@ -11,8 +11,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from symalloc.report.rule_table import severity_text
-from symalloc.rulebook.rule import Rule
-from symalloc.rulebook.schema import BadExample
+from symalloc.rulebook.rule import BadExample, Rule
 from symalloc.rulebook.sites import SITE_KINDS
 
 WIDTH = 100

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from symalloc.rulebook.error import RuleError
 from symalloc.rulebook.reader import read_rule
-from symalloc.rulebook.rule import Rule
+from symalloc.rulebook.rule import Rule, RuleError
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.parse import nearest
 

@@ -1,121 +1,163 @@
-"""Turns one rule file into a rule: every name, unit and template checked before the first program is seen."""
+"""The reader of rule files: every name, unit and template is checked before the first program is seen."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from symalloc.rulebook.error import RuleError
-from symalloc.rulebook.language import Constraint, compile_constraint
-from symalloc.rulebook.rule import Rule
-from symalloc.rulebook.schema import RuleFile, SeverityName, line_of, read_rule_file
+import msgspec
+
+from symalloc.rulebook.rule import BadExample, Expectation, GoodExample, Rule, RuleError
 from symalloc.rulebook.sites import SITE_KINDS, SiteKind
 from symalloc.rulebook.template import IN_ADVICE, compile_template
 from symalloc.size.parse import SizeSyntaxError, nearest
 
-_T = TypeVar("_T")
-
 
 def read_rule(path: Path) -> Rule:
     """The rule in the file `path`; raises RuleError."""
-    raw = read_rule_file(path)
-    site = _site(path, raw)
-    _check_names(path, raw)
-    _check_templates(path, raw, site)
-    return Rule(
-        id=raw.id,
-        name=raw.name,
-        severity=raw.severity,
-        severity_at_runtime=_severity_at_runtime(raw),
-        severity_when_empty=raw.severity_when_empty,
-        site=raw.site,
-        constraint=raw.constraint,
-        relation=raw.relation,
-        message=raw.message,
-        message_when_invalid=raw.message_when_invalid or raw.message,
-        label=raw.label,
-        labels=raw.labels,
-        help=_several(raw.help),
-        notes=_several(raw.note),
-        fixes=raw.fixes,
-        doc=raw.doc.strip(),
-        references=raw.references,
-        bad=raw.bad,
-        good=raw.good,
-        file=path,
-        _compiled=_asked(path, raw, site),
-    )
+    rule = _converted(path)
+    site = _site(rule)
+    _check_names(rule)
+    _check_templates(rule, site)
+    _check_question(rule, site)
+    return rule
 
 
-def _several(texts: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (texts,) if isinstance(texts, str) else texts
+def _converted(path: Path) -> Rule:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RuleError(file=path, problem=f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RuleError(file=path, problem=f"is not UTF-8 text: byte {error.start}") from None
+    try:
+        rule = msgspec.convert(_completed(tomllib.loads(text)), Rule)
+    except tomllib.TOMLDecodeError as error:
+        raise _malformed(path, str(error)) from None
+    except msgspec.ValidationError as error:
+        raise _misshapen(path, text, str(error)) from None
+    return msgspec.structs.replace(rule, file=path)
 
 
-def _severity_at_runtime(raw: RuleFile) -> SeverityName | None:
-    if raw.severity_at_runtime == "off":
-        return None
-    return raw.severity_at_runtime or raw.severity
+def _completed(written: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a rule file completed: some may be left out or be a text instead of a list."""
+    written.setdefault("severity_at_runtime", written.get("severity"))
+    if written["severity_at_runtime"] == "off":
+        written["severity_at_runtime"] = None
+    if "message" in written:
+        written.setdefault("message_when_invalid", written["message"])
+    for key in ("help", "note"):
+        if isinstance(written.get(key), str):
+            written[key] = [written[key]]
+    if isinstance(written.get("doc"), str):
+        written["doc"] = written["doc"].strip()
+    return written
 
 
-def _error(path: Path, name: str, problem: str, suggestion: str | None = None) -> RuleError:
-    line = line_of(path.read_text(encoding="utf-8"), name.split(".")[0])
-    return RuleError(file=path, line=line, field=name, problem=problem, suggestion=suggestion)
+def _error(rule: Rule, name: str, problem: str, suggestion: str | None = None) -> RuleError:
+    line = line_of(rule.file.read_text(encoding="utf-8"), name.split(".")[0])
+    return RuleError(file=rule.file, line=line, field=name, problem=problem, suggestion=suggestion)
 
 
-def _site(path: Path, raw: RuleFile) -> SiteKind:
-    found = SITE_KINDS.get(raw.site)
+def _site(rule: Rule) -> SiteKind:
+    found = SITE_KINDS.get(rule.site)
     if found is None:
         known = list(SITE_KINDS)
-        problem = f"unknown site `{raw.site}`; known are {', '.join(known)}"
-        raise _error(path, "site", problem, nearest(raw.site, known))
+        problem = f"unknown site `{rule.site}`; known are {', '.join(known)}"
+        raise _error(rule, "site", problem, nearest(rule.site, known))
     return found
 
 
-def _check_names(path: Path, raw: RuleFile) -> None:
-    if not re.fullmatch(r"[A-Z]{2,10}\d{3,4}", raw.id):
-        raise _error(
-            path, "id", f"`{raw.id}` is not a rule id: capital letters and three digits, such as HOUSE101"
-        )
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", raw.name):
-        raise _error(path, "name", f"`{raw.name}` is not a rule name: small letters joined by `-`")
+def _check_names(rule: Rule) -> None:
+    if not re.fullmatch(r"[A-Z]{2,10}\d{3,4}", rule.id):
+        example = "capital letters and three digits, such as HOUSE101"
+        raise _error(rule, "id", f"`{rule.id}` is not a rule id: {example}")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", rule.name):
+        raise _error(rule, "name", f"`{rule.name}` is not a rule name: small letters joined by `-`")
 
 
-def _asked(path: Path, raw: RuleFile, site: SiteKind) -> Constraint | None:
-    if (raw.constraint is None) == (raw.relation is None):
-        raise _error(path, "constraint", "a rule has either a `constraint` or a `relation`")
-    if raw.constraint is not None:
-        return _compiled(path, "constraint", partial(compile_constraint, raw.constraint, site.quantities))
-    if raw.relation not in site.relations:
+def _check_question(rule: Rule, site: SiteKind) -> None:
+    if (rule.constraint is None) == (rule.relation is None):
+        raise _error(rule, "constraint", "a rule has either a `constraint` or a `relation`")
+    if rule.relation is None:
+        _check_syntax(rule, "constraint", lambda: rule.compiled)
+    elif rule.relation not in site.relations:
         known = ", ".join(site.relations) or "none"
-        problem = f"unknown relation `{raw.relation}`; a {site.name} site knows {known}"
-        raise _error(path, "relation", problem, nearest(str(raw.relation), site.relations))
-    return None
+        problem = f"unknown relation `{rule.relation}`; a {site.name} site knows {known}"
+        raise _error(rule, "relation", problem, nearest(rule.relation, site.relations))
 
 
-def _check_templates(path: Path, raw: RuleFile, site: SiteKind) -> None:
-    for place in raw.labels:
+def _check_templates(rule: Rule, site: SiteKind) -> None:
+    for place in rule.labels:
         if place not in site.places:
             problem = f"unknown place `{place}`; a {site.name} site has {', '.join(site.places) or 'none'}"
-            raise _error(path, "labels", problem, nearest(place, site.places))
-    for name, text, extra in _templates(raw):
-        _compiled(path, name, partial(compile_template, text, site.name, extra))
+            raise _error(rule, "labels", problem, nearest(place, site.places))
+    for name, text, extra in _templates(rule):
+        _check_syntax(rule, name, partial(compile_template, text, site.name, extra))
 
 
-def _templates(raw: RuleFile) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Every template of a rule: where it stands, its text, the names it may use beside those of the site."""
-    yield "message", raw.message, ()
-    yield "message_when_invalid", raw.message_when_invalid or "", ()
-    yield "label", raw.label, ()
-    yield from ((f"labels.{place}", text, ()) for place, text in raw.labels.items())
-    yield from (("help", text, IN_ADVICE) for text in _several(raw.help))
-    yield from (("note", text, IN_ADVICE) for text in _several(raw.note))
+def _templates(rule: Rule) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Every template of a rule: its field, its text, the names it may use beside those of the site."""
+    yield "message", rule.message, ()
+    yield "message_when_invalid", rule.message_when_invalid, ()
+    yield "label", rule.label, ()
+    yield from ((f"labels.{place}", text, ()) for place, text in rule.labels.items())
+    yield from (("help", text, IN_ADVICE) for text in rule.help)
+    yield from (("note", text, IN_ADVICE) for text in rule.notes)
 
 
-def _compiled(path: Path, name: str, build: Callable[[], _T]) -> _T:
+def _check_syntax(rule: Rule, name: str, build: Callable[[], object]) -> None:
     try:
-        return build()
+        build()
     except SizeSyntaxError as error:
-        raise _error(path, name, str(error), error.suggestion) from None
+        raise _error(rule, name, str(error), error.suggestion) from None
+
+
+def line_of(text: str, field: str) -> int | None:
+    """The line (from 1) on which `field` is set in a TOML text, None where it is not."""
+    key = re.escape(field)
+    found = re.search(rf"^\s*\[*{key}\]*\s*(=|$)", text, re.MULTILINE) or re.search(rf"\b{key}\s*=", text)
+    return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+def _malformed(path: Path, problem: str) -> RuleError:
+    place = re.search(r" \(at line (\d+), column \d+\)$", problem)
+    if place is None:
+        return RuleError(file=path, problem=f"is not TOML: {problem}")
+    return RuleError(file=path, line=int(place[1]), problem=f"is not TOML: {problem[: place.start()]}")
+
+
+def _misshapen(path: Path, text: str, problem: str) -> RuleError:
+    """A RuleError for msgspec's message, which ends in ` - at `$.bad[0].expect`` below the top level."""
+    what, _, where = problem.partition(" - at `$")
+    where = where.rstrip("`").lstrip(".")
+    unknown = re.match(r"Object contains unknown field `(.*)`", what)
+    if unknown:
+        key = unknown[1]
+        return RuleError(
+            file=path,
+            line=line_of(text, key),
+            field=f"{where}.{key}" if where else key,
+            problem="unknown key",
+            suggestion=nearest(key, _fields_at(where)),
+        )
+    missing = re.match(r"Object missing required field `(.*)`", what)
+    if missing:
+        return RuleError(file=path, field=where or None, problem=f"`{missing[1]}` is missing")
+    line = line_of(text, where.split("[")[0].split(".")[0]) if where else None
+    return RuleError(file=path, line=line, field=where or None, problem=_lowered(what))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _fields_at(where: str) -> tuple[str, ...]:
+    """The keys that may stand at `where` (`bad[0].expect`) of a rule file."""
+    structs: Mapping[str, type[Any]] = {"bad": BadExample, "good": GoodExample, "expect": Expectation}
+    last = where.rsplit(".", 1)[-1].split("[")[0]
+    return tuple(structs.get(last, Rule).__struct_encode_fields__)

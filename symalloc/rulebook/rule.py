@@ -1,21 +1,68 @@
-"""A rule as the linter uses it: checked, compiled, able to say what it has to say."""
+"""Rules: what is checked at every site of one kind, and what is said where it does not hold.
+
+`Rule` is the typed shape of rules/*.toml; `symalloc.rulebook.reader` reads and checks one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from symalloc.rulebook.language import Clause, Constraint
-from symalloc.rulebook.schema import BadExample, GoodExample, SeverityName
+import msgspec
+
+from symalloc.errors import UsageError
+from symalloc.rulebook.language import Clause, Constraint, compile_constraint
+from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, compile_template
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
+SeverityName: TypeAlias = Literal["error", "warning", "note"]
+StageName: TypeAlias = Literal["auto", "as-is", "planned"]
+FixName: TypeAlias = Literal["grow-storage", "insert-assertion", "remove-kill", "remove-suppression"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+
+class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The linter's answer to a bad module, each part only where it is given."""
+
+    verdict: Literal["always-invalid", "runtime-check"] | None = None
+    severity: SeverityName | None = None
+    counterexample: dict[str, int] | None = None
+    precondition: str | None = None
+    message: str | None = None
+
+
+class BadExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A module in which the rule finds a fault on exactly the lines marked `# <id>`.
+
+    `stage` is the stage at which it is linted.
+    """
+
+    name: str
+    module: str
+    expect: Expectation = Expectation()
+    stage: StageName = "as-is"
+
+
+class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A module in which the rule finds nothing."""
+
+    name: str
+    module: str
+    stage: StageName = "as-is"
+
+
+class Rule(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    dict=True,
+    rename={"notes": "note", "file": ""},
+):
     """A condition on every site of one kind, and the words for where it does not hold.
 
     Exactly one of `constraint` (over the site's quantities) and `relation` (built into the engine) is set.
@@ -23,30 +70,36 @@ class Rule:
     verdict is no finding; `severity_when_empty` of one that takes an empty tensor, None where that makes no
     difference.  `label` is the text under the carets, `labels` those of further places of the
     site. `help` holds alternatives: the first whose names all have a value is shown; `notes` are shown one
-    by one.
+    by one.  `file` is where the rule was read from; no key of a rule file sets it.
     """
 
     id: str
     name: str
     severity: SeverityName
-    severity_at_runtime: SeverityName | None
-    severity_when_empty: SeverityName | None
     site: str
-    constraint: str | None
-    relation: str | None
     message: str
-    message_when_invalid: str
-    label: str
-    labels: Mapping[str, str]
-    help: tuple[str, ...]
-    notes: tuple[str, ...]
-    fixes: tuple[str, ...]
     doc: str
-    references: tuple[str, ...]
-    bad: tuple[BadExample, ...]
-    good: tuple[GoodExample, ...]
-    file: Path
-    _compiled: Constraint | None = field(repr=False, compare=False)
+    severity_at_runtime: SeverityName | None
+    message_when_invalid: str
+    severity_when_empty: SeverityName | None = None
+    constraint: str | None = None
+    relation: str | None = None
+    label: str = ""
+    labels: dict[str, str] = {}
+    help: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    fixes: tuple[FixName, ...] = ()
+    references: tuple[str, ...] = ()
+    bad: tuple[BadExample, ...] = ()
+    good: tuple[GoodExample, ...] = ()
+    file: Path = Path()
+
+    @cached_property
+    def compiled(self) -> Constraint | None:
+        """The constraint over the site's quantities, None for a relation; raises SizeSyntaxError."""
+        if self.constraint is None:
+            return None
+        return compile_constraint(self.constraint, SITE_KINDS[self.site].quantities)
 
     @property
     def summary(self) -> str:
@@ -56,18 +109,18 @@ class Rule:
     @property
     def needs(self) -> frozenset[str]:
         """The quantities that the constraint uses; empty for a relation."""
-        return self._compiled.names if self._compiled else frozenset()
+        return self.compiled.names if self.compiled else frozenset()
 
     @property
     def clauses(self) -> Clause | None:
         """The comparisons of the constraint, as they were written; None for a relation."""
-        return self._compiled.clauses if self._compiled else None
+        return self.compiled.clauses if self.compiled else None
 
     def condition(self, quantities: Mapping[str, Expr]) -> Condition:
         """The condition on the site; raises KeyError where `quantities` lacks one of `needs`."""
-        if self._compiled is None:
+        if self.compiled is None:
             raise TypeError(f"{self.id} asks for a relation, not for a constraint")
-        return self._compiled.at(quantities)
+        return self.compiled.at(quantities)
 
     def render(self, template: str, values: Mapping[str, Value]) -> str:
         """`template` with its names replaced; raises MissingValueError where one has no value."""
@@ -95,3 +148,26 @@ class Rule:
                 yield self.render(template, values)
             except MissingValueError:
                 continue
+
+
+class RuleError(UsageError):
+    """A rule file, or a request for a rule, that makes no sense.
+
+    `file`, `line` (from 1) and `field` say where, as far as known; `suggestion` is what was probably meant.
+    """
+
+    def __init__(
+        self,
+        *,
+        problem: str,
+        file: Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        place = "" if file is None else f"{file}:{line}: " if line else f"{file}: "
+        subject = f"{field}: " if field else ""
+        hint = f" (did you mean `{suggestion}`?)" if suggestion else ""
+        super().__init__(f"{place}{subject}{problem}{hint}")
+        self.file, self.line, self.field = file, line, field
+        self.problem, self.suggestion = problem, suggestion

@@ -23,7 +23,7 @@ from symalloc.program.model import (
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
-from symalloc.rulebook.error import RuleError
+from symalloc.rulebook.rule import RuleError
 from symalloc.size.expr import constant, symbol
 
 FILE = "model.py"

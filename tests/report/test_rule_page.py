@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from symalloc.report.rule_page import render_rule_page
 from symalloc.report.rule_table import render_rule_table, severity_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.error import RuleError
+from symalloc.rulebook.rule import RuleError
 from symalloc.rulebook.sites import SITE_KINDS
 
 RuleWriter = Callable[..., Path]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.rulebook.error import RuleError
 from symalloc.rulebook.reader import read_rule
+from symalloc.rulebook.rule import RuleError
 
 RuleWriter = Callable[..., Path]
 EXAMPLE = """

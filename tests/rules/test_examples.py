@@ -21,8 +21,7 @@ from symalloc.linter.linter import Linter
 from symalloc.program.reading import ReadOptions
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.rule import Rule
-from symalloc.rulebook.schema import BadExample, GoodExample, StageName
+from symalloc.rulebook.rule import BadExample, GoodExample, Rule, StageName
 
 RULES = load_rules().rules
 STAGES: tuple[StageName, ...] = ("as-is", "planned", "auto")
