@@ -106,7 +106,7 @@ class ChildProcess:
 
 
 def call_in_child(
-    function: str, *arguments: Any, what: str, timeout: float | None = None, **named: Any
+    function: str, /, *arguments: Any, what: str, timeout: float | None = None, **named: Any
 ) -> Any:
     """Call `function`, written `module:name`, in a child process, and return what it returns.
 
