@@ -1,4 +1,4 @@
-// The exact packer's functions for tvm-ffi: symalloc/native/functions.pyi has their types.
+// The exact packer's functions for tvm-ffi: symalloc/native/native_functions.pyi has their types.
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/object.h>

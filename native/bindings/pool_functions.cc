@@ -1,4 +1,4 @@
-// The functions of the pool for tvm-ffi, under "symalloc.pool."; symalloc/native/functions.pyi has their types.
+// The functions of the pool for tvm-ffi, under "symalloc.pool."; symalloc/native/native_functions.pyi has their types.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/container/tensor.h>

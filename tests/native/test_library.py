@@ -11,13 +11,13 @@ import tvm_ffi.registry
 
 import symalloc.native
 from symalloc.native import library
-from symalloc.native.functions import pool_functions
 from symalloc.native.library import load_library
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core import native_pool
 from symalloc.pool.core.pool_errors import NativeMissingError
 from tests.pool.library import need_native
 
-STUB = Path(symalloc.native.__file__).parent / "functions.pyi"
+STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
 # registered under the same prefix, but called by compiled programs alone
 OF_PROGRAMS = {"symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from time import monotonic
 
-from symalloc.native.functions import packer_functions
+from symalloc.native.native_functions import packer_functions
 from symalloc.planner.exact.capacity_search import FORGET, Rule, SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance
 

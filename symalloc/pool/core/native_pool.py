@@ -15,8 +15,8 @@ from weakref import WeakSet
 
 import tvm_ffi
 
-from symalloc.native.functions import pool_functions
 from symalloc.native.library import load_library
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import (
     BadFreeError,
     BoundsError,
@@ -29,7 +29,7 @@ from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
 if TYPE_CHECKING:
-    from symalloc.native.functions import NativeDtype, NativeTensor, PoolObject
+    from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
 
 _living: WeakSet[NativePool] = WeakSet()
 _lock = Lock()

@@ -1,1 +1,1 @@
-"""What stands around a native pool: statistics, watermarks, recordings, leaks, exports."""
+"""Statistics, watermarks, recordings, leaks and exports of a native pool."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import TracebackType
 from typing import NoReturn, Self
 
-from symalloc.native.functions import pool_functions
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
-from symalloc.native.functions import pool_functions
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool, living_pools
 
 

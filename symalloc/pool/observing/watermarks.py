@@ -8,11 +8,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from symalloc.native.functions import pool_functions
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import PoolUsageError
 
 if TYPE_CHECKING:
-    from symalloc.native.functions import PoolObject
+    from symalloc.native.native_functions import PoolObject
 
 WatermarkCallback = Callable[[int], object]
 OomCallback = Callable[[int, int, str], bool]

@@ -38,7 +38,7 @@ class ExactSize:
         return address
 
     def free(self, address: int) -> None:
-        """Keeps the block for the next request of its size."""
+        """Keep the block for the next request of its size."""
         self._waiting[self._sizes[address]].append(address)
 
 
@@ -91,7 +91,7 @@ class BestFit:
         return piece.address
 
     def free(self, address: int) -> None:
-        """Merges the block with its free neighbours."""
+        """Merge the block with its free neighbours."""
         piece = self._live.pop(address)
         for other in (piece.before, piece.after):
             if other is not None and other.free:
@@ -141,7 +141,7 @@ class Buddy:
         return address
 
     def free(self, address: int) -> None:
-        """Merges the block with its buddy as long as that is free."""
+        """Merge the block with its buddy as long as that is free."""
         exponent = self._exponents.pop(address)
         while (buddy := address ^ (1 << exponent)) in self._free[exponent]:
             self._free[exponent].remove(buddy)

@@ -28,7 +28,7 @@ class Allocator(Protocol):
         """The address of a new block; raises OutOfMemoryError."""
 
     def free(self, address: int) -> None:
-        """Frees a block."""
+        """Free a block."""
 
 
 @runtime_checkable

@@ -57,7 +57,7 @@ Event = Alloc | Free | CallBegin | CallEnd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What a program allocated and freed, in order.
+    """The allocations and frees of a program, in order.
 
     `times` are nanoseconds, one for each event, or there are none; `tags` says what blocks are for.
 
@@ -215,7 +215,7 @@ def _event(row: list[int]) -> Event:
 
 
 class _Pairing:
-    """Sees that things of one kind begin once, and end at most once and after that."""
+    """Check that things of one kind begin once, and end at most once and after that."""
 
     __slots__ = ("_begins", "_ends", "_kind", "_live", "_seen")
 

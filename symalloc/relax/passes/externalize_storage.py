@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir import Call, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.native.functions import pool_functions
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
 from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages

@@ -11,7 +11,7 @@ from functools import cache
 import tvm
 from tvm import relax
 
-from symalloc.native.functions import pool_functions
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.relax.files.result import RunError
 from symalloc.relax.tvm_error import error_text
