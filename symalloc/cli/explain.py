@@ -1,4 +1,4 @@
-"""`symalloc explain`: one rule, in full."""
+"""`symalloc explain`: explain one rule."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 
 @click.command()
 @click.argument("rule", required=False)
-@click.option("--all", "every", is_flag=True, help="Show all examples, not the first of each kind.")
+@click.option("--all", "every", is_flag=True, help="Show all examples, not only the first of each kind.")
 @click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder (or file) of further rules."
+    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
 )
 def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> None:
-    """Explain RULE (an id such as SYM101, or a name), with examples; without RULE, list the rules."""
+    """Explain RULE with examples.  RULE is an id such as SYM101, or a name; without it, list the rules."""
     from symalloc.report.rule_page import render_rule_page
     from symalloc.report.rule_table import render_rule_table
     from symalloc.rulebook.book import load_rules

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
-Exit status: 0 when nothing is found (notes alone do not count, except with --strict), 1 when there are
-errors or warnings, 2 for wrong usage, or when some file could not be read: its SYM902 is shown and the
-other files are linted all the same, but not everything asked for was verified.
+Exit status: 0 for no findings (notes count only with --strict), 1 for errors or warnings, 2 for wrong
+usage or for a file that could not be read.  Such a file gets a finding SYM902, and the other files are still
+linted.
 
-Settings come from [tool.symalloc] in the nearest pyproject.toml above the first path; the command line goes
-first. Findings are allowed in the source by `# symalloc: allow(SYM101) -- reason`.
+Settings come from [tool.symalloc] in the nearest pyproject.toml above the first path.  The command line
+overrides them.  The comment `# symalloc: allow(SYM101) -- reason` silences a finding in the source.
 """
 
 
@@ -70,24 +70,27 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file, whole or not at all.",
+    help="Write to this file; leave it as it is after an error.",
 )
 @click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these rules: ids, beginnings (SYM2), names."
+    "--select",
+    multiple=True,
+    metavar="RULE",
+    help="Check only these rules: ids, prefixes of ids (SYM2), or names.",
 )
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
 @click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder (or file) of further rules."
+    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
 )
 @click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "n <= 2048".')
 @click.option(
     "--stage",
     type=click.Choice(STAGES),
-    help="as-is: the modules as they stand; planned: what TVM's passes make of them; all: every stage; "
-    "auto (default): as-is, and planned where a module holds no memory operations yet.",
+    help="as-is: check the modules as they stand; planned: check them after TVM's passes; all: check every "
+    "stage; auto (default): as-is, and planned for modules without memory operations.",
 )
 @click.option(
-    "--trust", is_flag=True, help="Run whatever the scripts hold. Never for code you have not read."
+    "--trust", is_flag=True, help="Run all code of the scripts. Never use it for code that you have not read."
 )
 @click.option(
     "--target", default="llvm", show_default=True, help="The TVM target to lower for: a name, or JSON."
@@ -98,21 +101,33 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     default=DEFAULT_TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="For reading one file; what takes longer is a finding (SYM902).",
+    help="The most time for reading one file. Then the file is a finding (SYM902).",
 )
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
 @click.option(
-    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: also those that may change behaviour."
+    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: include fixes that may change behaviour."
 )
-@click.option("--diff", is_flag=True, help="Show what --fix would change; write nothing.")
-@click.option("--strict", is_flag=True, help="Notes count; what is unknown or not understood is an error.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found (trouble is still 2).")
+@click.option("--diff", is_flag=True, help="Show the changes that --fix would make; write nothing.")
 @click.option(
-    "--color", "colour", type=click.Choice(("auto", "always", "never")), default="auto", help="Colours."
+    "--strict",
+    is_flag=True,
+    help="Count notes. Report undecided constraints and unknown constructs as errors.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="No summary line and no progress bar.")
 @click.option(
-    "--statistics", is_flag=True, help="Count findings by rule, and what each layer of the prover decided."
+    "--exit-zero", is_flag=True, help="Exit with 0 despite findings (still 2 for input that cannot be read)."
+)
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="When to use colours.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print no summary line and no progress bar.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Count findings by rule, and constraints by the layer of the prover that decided them.",
 )
 @click.option(
     "--print-schema",
@@ -123,7 +138,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Print the JSON Schema of --format json and exit.",
 )
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from here."
+    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
 )
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
 def lint_command(
@@ -141,7 +156,10 @@ def lint_command(
     strict: bool,
     **output: Any,
 ) -> int:
-    """Verify the memory of Relax modules: TVMScript (.py), JSON, directories, glob patterns."""
+    """Verify the memory of Relax modules.
+
+    PATHS are TVMScript files (.py), JSON files, directories, or glob patterns.
+    """
     if not paths:
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
     if config and no_config:

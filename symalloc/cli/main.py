@@ -21,9 +21,9 @@ VERBS = {
     "lint": "Verify the memory of Relax modules: bounds, lifetimes, shapes.",
     "prove": "Sort a size constraint into always-valid, always-invalid or runtime-check.",
     "plan": "Plan the memory of a Relax module and write the planned module.",
-    "run": "Run a Relax module at given sizes; say what memory and time it took.",
-    "pack": "Pack buffers of given or symbolic sizes into one arena.",
-    "replay": "Replay allocation traces on the pool and on others.",
+    "run": "Run a Relax module at given sizes; show the memory and time it takes.",
+    "pack": "Pack buffers of fixed or symbolic sizes into one arena.",
+    "replay": "Replay allocation traces on symalloc's pool and on other allocators.",
     "rules": "List the rules.",
     "explain": "Explain one rule, with examples.",
 }
@@ -75,8 +75,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 nothing found, 1 findings (or: not as asked), 2 wrong usage, unreadable input, "
-    "or a fault of symalloc itself.  `symalloc VERB --help` tells more.",
+    epilog="Exit status: 0 for success, 1 for findings or a negative answer, 2 for wrong usage, unreadable "
+    "input, or an internal error.  `symalloc VERB --help` describes each verb.",
 )
 @click.option(
     "--version",

@@ -16,25 +16,32 @@ if TYPE_CHECKING:
     from symalloc.planner.planner_options import EffortName
 
 EPILOG = """\
-Ratios are bytes of the arena over the floor, the largest sum of bytes live at one moment, over bindings
-that go far past the declared bounds.  Exit status: 0 packed and proved, 1 when a packing does not fit the
-capacity, 2 for wrong usage or a problem that makes no sense.
+The floor is the lower bound: the largest sum of bytes that are live at the same time.  Ratios are bytes of
+the arena over bytes of the floor, at sizes that go far past the declared bounds.
+
+Exit status: 0 if all is packed and proved, 1 if a packing does not fit the capacity, 2 for wrong usage or an
+invalid problem.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
-    "--capacity", type=click.IntRange(min=0), metavar="BYTES", help="Find a packing within so many bytes."
+    "--capacity",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    help="Find a packing that needs at most so many bytes.",
 )
 @click.option(
     "--effort",
     type=click.Choice(("quick", "normal", "thorough")),
     default="normal",
     show_default=True,
-    help="How long to search where the floor is not reached at once.",
+    help="The time spent on the search, if the floor is not reached at once.",
 )
-@click.option("--seed", type=int, default=0, help="Of the search: the same seed gives the same answer.")
+@click.option(
+    "--seed", type=int, default=0, help="The seed of the search. The same seed gives the same answer."
+)
 @click.option(
     "--format",
     "form",
@@ -46,13 +53,13 @@ capacity, 2 for wrong usage or a problem that makes no sense.
     "--output",
     type=click.Path(path_type=Path),
     metavar="OUT",
-    help="Write the answer to this file; for several problems, to this directory, as NAME.json or NAME.csv.",
+    help="Write the answer to this file, or, for several problems, to this folder as NAME.json or NAME.csv.",
 )
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the proof as SMT-LIB2, one script for each obligation, for another solver to replay.",
+    help="Write the proof as SMT-LIB2, one script for each obligation, so that another solver can check it.",
 )
 def pack_command(
     files: tuple[Path, ...],
@@ -63,7 +70,10 @@ def pack_command(
     output: Path | None,
     certificate: Path | None,
 ) -> int:
-    """Pack the buffers of each FILE, JSON or MiniMalloc's CSV, and prove the packing for all shapes."""
+    """Pack the buffers of each FILE into one arena, and prove the packing for all shapes.
+
+    A FILE is JSON or MiniMalloc's CSV.
+    """
     from symalloc.packing import pack, read_problem
 
     problems = [read_problem(file) for file in files]

@@ -16,11 +16,11 @@ from symalloc.linter.diagnostic import Report, Severity
 from symalloc.planner.planner_options import PlanOptions
 
 EPILOG = """\
-The report is explained in docs/planning.md; symalloc/report/schema/plan-1.json describes the JSON.
+docs/planning.md explains the report; symalloc/report/schema/plan-1.json describes the JSON.
 
-Exit status: 0 when every plan is proved (and what was asked for is written), 1 when the linter finds an error
-in the planned module (nothing is written then), 2 for wrong usage, a module that cannot be read or lowered,
-or a plan that cannot be proved.
+Exit status: 0 if every plan is proved (all files are written), 1 if the linter finds an error in the planned
+module (nothing is written), 2 for wrong usage, for a module that cannot be read or lowered, or for a plan
+that cannot be proved.
 """
 
 FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
@@ -35,7 +35,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
 @click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show plans."
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the plans."
 )
 @click.option(
     "--sample",
@@ -44,16 +44,16 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     metavar="NAME=N,…",
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
-@click.option("--compare", type=click.Choice(("tvm",)), help="Show what TVM's own planner reserves, too.")
+@click.option("--compare", type=click.Choice(("tvm",)), help="Also show what TVM's own planner reserves.")
 @planner_options
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For the search of the planner."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the planner's search."
 )
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write the proofs as SMT-LIB2, for another solver to replay.",
+    help="Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
 )
 @module_options
 def plan_command(
@@ -64,7 +64,7 @@ def plan_command(
     compare: str | None,
     **options: Any,
 ) -> int:
-    """Plan the memory of the Relax module in FILE (TVMScript or JSON), prove the plan, show it."""
+    """Plan the memory of the Relax module in FILE (TVMScript or JSON), prove the plan, and show it."""
     from symalloc.planning import planned_file
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text

@@ -21,16 +21,18 @@ def module_options(command: Command) -> Command:
     """--module, --target, --pipeline and --trust."""
     return _together(
         command,
-        click.option("--module", help="The module, where the file holds several."),
+        click.option("--module", help="The module to use, if the file has several."),
         click.option("--target", default="llvm", show_default=True, help="The TVM target to lower for."),
         click.option(
             "--pipeline",
             type=click.Choice(("default", "target")),
             default="default",
-            help="TVM's default pipeline, or the target's own, which fuses operators.",
+            help="TVM's default pipeline, or the target's own pipeline, which fuses operators.",
         ),
         click.option(
-            "--trust", is_flag=True, help="Run whatever the script holds. Never for code you have not read."
+            "--trust",
+            is_flag=True,
+            help="Run all code of the script. Never use it for code that you have not read.",
         ),
     )
 
@@ -44,22 +46,22 @@ def planner_options(command: Command) -> Command:
             type=click.Choice(get_args(Flavour)),
             default="arena",
             show_default=True,
-            help="One arena with tensors at symbolic offsets, or storages that tensors share whole.",
+            help="arena: tensors lie at offsets of one arena; storages: tensors share whole storages.",
         ),
         click.option(
             "--guards",
             type=click.Choice(get_args(GuardKind)),
             default="assert",
             show_default=True,
-            help="What happens at shapes the plan is not proved for: an error, a fallback without the plan, "
-            "an error that needs no Python, or no check.",
+            help="What happens at shapes for which the plan is not proved: an error; the function runs "
+            "without the plan; an error that needs no Python; or no check.",
         ),
         click.option(
             "--effort",
             type=click.Choice(get_args(EffortName)),
             default="quick",
             show_default=True,
-            help="How long to look for a better plan.",
+            help="The time spent on the search for a better plan.",
         ),
         click.option(
             "--alias",
@@ -67,8 +69,8 @@ def planner_options(command: Command) -> Command:
             callback=_donations,
             metavar="[FUNCTION:]OUT=IN",
             help="The caller donates the input IN, and the output OUT is written into its memory; may be "
-            "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`; IN a parameter, or a "
-            "field of one (caches.0).",
+            "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
+            "a field of one (caches.0).",
         ),
     )
 

@@ -23,21 +23,23 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
 @click.command("prove")
 @click.argument("constraint", required=False)
 @click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "m >= 1".')
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="How to answer.")
+@click.option(
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the answer."
+)
 @click.option(
     "--batch",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}; lower bounds default to 1 there.',
+    help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}. Lower bounds default to 1.',
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer here."
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to this file."
 )
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write each proof as SMT-LIB2, for another solver to replay.",
+    help="Write each proof to this folder as SMT-LIB2, so that another solver can check it.",
 )
 def prove_command(
     constraint: str | None,
@@ -49,8 +51,10 @@ def prove_command(
 ) -> int:
     """Sort a size CONSTRAINT into always-valid, always-invalid or runtime-check.
 
-    A symbol is an integer from 0 to 2**63 - 1.  Exit status: 0 always valid, 1 not, 2 bad input; with
-    --batch 0 unless the input is bad.
+    A symbol is an integer from 0 to 2**63 - 1.
+
+    Exit status: 0 if the constraint is always valid, 1 if not, 2 for bad input.  With --batch: 0, or 2 for
+    bad input.
     """
     if (constraint is None) == (batch is None):
         raise click.UsageError('give one constraint, such as "4*m <= 16", or --batch FILE')

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from symalloc.pool.simulating.trace import Trace
 
 EPILOG = """\
-Reserved counts the bytes of pages that hold memory, live the bytes that the program asked for.  Exit status:
-0, 1 when an allocation of the pool did not fit under --limit, 2 for a trace that cannot be read or wrong
-usage.  Exports show ours with the options given: perfetto (JSON for ui.perfetto.dev and chrome://tracing),
-memory-viz (a pickle for pytorch.org/memory_viz), prometheus (text).
+Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
+
+An export shows symalloc's pool with the given options: perfetto (JSON for ui.perfetto.dev and
+chrome://tracing), memory-viz (a pickle for pytorch.org/memory_viz), or prometheus (text).
+
+Exit status: 0; 1 if an allocation did not fit under --limit; 2 for wrong usage or a trace that cannot be
+read.
 """
 
 
@@ -30,29 +33,39 @@ memory-viz (a pickle for pytorch.org/memory_viz), prometheus (text).
     "policies",
     multiple=True,
     metavar="NAME",
-    help="pool (ours), pool-separate (the same, blocks that outlive their call in a range of their own), "
-    "exact-size (TVM's pooled allocator), power-of-two, best-fit (PyTorch-like), buddy, native (ours in C++, "
-    "on real memory); may be repeated.  All but native without it.",
+    help="pool (symalloc's), pool-separate (the same, with a second range for blocks that outlive "
+    "their call), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), buddy, or "
+    "native (symalloc's in C++, on real memory); may be repeated. The default is all but native.",
 )
 @click.option(
     "--soft-limit",
     default="1.1",
     show_default=True,
     metavar="RATIO|BYTES|none",
-    help="Above this, ours gives free pages back before it takes more: a ratio to the most used so far (a "
-    "number below 100), or an amount such as 512MiB.",
+    help="Above it, symalloc's pool gives free pages back before it takes more: a ratio to the most bytes "
+    "used so far (a number below 100), or an amount such as 512MiB.",
 )
-@click.option("--limit", metavar="BYTES", help="Ours never reserves more; an allocation fails instead.")
-@click.option("--page", default="64KiB", show_default=True, metavar="BYTES", help="The unit given back.")
+@click.option(
+    "--limit",
+    metavar="BYTES",
+    help="The most bytes that symalloc's pool may reserve; past it, allocations fail.",
+)
+@click.option(
+    "--page",
+    default="64KiB",
+    show_default=True,
+    metavar="BYTES",
+    help="The unit in which memory is given back.",
+)
 @click.option(
     "--export",
     "exports",
     multiple=True,
     metavar="FORM=FILE",
-    help="Also write the one TRACE as perfetto, memory-viz or prometheus; may be repeated.",
+    help="Also write the TRACE as perfetto, memory-viz or prometheus; may be repeated.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show the figures."
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the figures."
 )
 def replay_command(
     traces: tuple[Path, ...],
@@ -63,7 +76,7 @@ def replay_command(
     exports: tuple[str, ...],
     form: str,
 ) -> int:
-    """Replay allocation traces and compare the memory that pools reserve for them."""
+    """Replay allocation traces on several allocators, and compare the memory that they reserve."""
     from symalloc.pool.core.pool_errors import PoolError
     from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
     from symalloc.pool.simulating.replaying import checked_policies, replay

@@ -1,4 +1,4 @@
-"""`symalloc rules`: what is checked."""
+"""`symalloc rules`: list the rules."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 
 @click.command()
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to show them."
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="The format of the list."
 )
 @click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder (or file) of further rules."
+    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
 )
 def rules_command(form: str, rules: tuple[Path, ...]) -> None:
-    """List the rules: id, name, severity, what they demand.
+    """List the rules: id, name, severity, and the condition that must hold.
 
-    A severity such as error/note means: an error where no shape satisfies the rule, a note where some do.
-    A third one, as in error/error/note, is for what only empty tensors break.
+    The severity error/note means: an error if no shape satisfies the rule, a note if some shapes do.  A third
+    one, as in error/error/note, applies if only empty tensors violate the rule.
     """
     from symalloc.report.rule_table import render_rule_json, render_rule_table
     from symalloc.rulebook.book import load_rules

@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from symalloc.relax.files.result import PoolRequest
 
 EPILOG = """\
-Storages: allocations of the pool a call.  Live: the most bytes in use at a time; reserved: the most that were
-backed by pages.  Exit status: 0, or 1 when --check finds a difference or the pool refuses something (no
-memory under --limit, a tensor outside of its storage, an overrun that --guard sees), 2 for wrong usage, or a
-module that cannot be read, planned, built or run.
+In the table, storages is the number of allocations from the pool in a call, live the most bytes in use at one
+time, and reserved the most bytes that were backed by pages.
+
+Exit status: 0; 1 if --check finds a difference or the pool refuses something (no memory under --limit, a
+tensor outside its storage, an overrun that --guard sees); 2 for wrong usage or for a module that cannot be
+read, planned, built or run.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128.")
+@click.option(
+    "--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128; may be repeated."
+)
 @click.option(
     "--sweep",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Run at each of several values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
+    help="Run at each of these values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
     "combinations.",
 )
 @click.option(
@@ -41,45 +45,49 @@ module that cannot be read, planned, built or run.
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="How often to go through all values.",
+    help="Go through all values so many times.",
 )
 @click.option(
     "--plan",
     type=click.Choice(get_args(PlanKind)),
     default="symalloc",
     show_default=True,
-    help="Who plans: symalloc, TVM's StaticPlanBlockMemory, or nobody.",
+    help="The planner: symalloc, TVM's StaticPlanBlockMemory, or none.",
 )
 @click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
 @click.option(
     "--compare",
     type=click.Choice(("tvm",)),
-    help="Run beside TVM's own plan on TVM's pooled allocator, call by call.",
+    help="Also make each call with TVM's own plan on TVM's pooled allocator, and compare.",
 )
-@click.option("--pool", is_flag=True, help="Take all memory from a pool of symalloc's.")
-@click.option("--limit", metavar="BYTES", help="The pool never has more, such as 64MiB; implies --pool.")
+@click.option("--pool", is_flag=True, help="Take all memory from symalloc's pool.")
+@click.option(
+    "--limit",
+    metavar="BYTES",
+    help="The most bytes that the pool may reserve, such as 64MiB; implies --pool.",
+)
 @click.option(
     "--guard",
     is_flag=True,
-    help="Protect the edges of every tensor and name what is overrun; implies --pool.",
+    help="Protect the edges of every tensor and name a tensor that is overrun; implies --pool.",
 )
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what was allocated for `symalloc replay`; implies --pool.",
+    help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
-@click.option("--function", help="The function to run, where there are several.")
+@click.option("--function", help="The function to run, if there are several.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For the random arguments."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the random arguments."
 )
 @click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="How to show the figures."
+    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the figures."
 )
 @planner_options
 @module_options
 def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
-    """Run the Relax module in FILE on the CPU, on random arguments, and say what memory and time it took."""
+    """Run the Relax module in FILE on the CPU on random arguments; show the memory and time it takes."""
     from symalloc.planning import run_file
     from symalloc.report.run import run_as_text
     from symalloc.report.run_json import run_as_json
