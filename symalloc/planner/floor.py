@@ -1,4 +1,4 @@
-"""The floor: the largest sum of bytes that are live at one moment.  No plan of this order can do with
+"""The floor: the largest sum of bytes that are live at one position.  No plan of this order can do with
 less.
 """
 

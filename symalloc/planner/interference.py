@@ -9,7 +9,7 @@ from symalloc.planner.memory_plan import Buffer
 
 
 def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
-    """Yield the indices that are live, in the order of time, once for each moment where an interval begins.
+    """Yield the indices that are live, in the order of time, once for each position where an interval begins.
 
     The live set only shrinks until the next interval begins, so every maximal set is among them.
     """
@@ -19,13 +19,13 @@ def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
             if begin < end:
                 begins.setdefault(begin, []).append((end, index))
     active: list[tuple[int, int]] = []
-    for moment in sorted(begins):
-        active = [one for one in active if one[0] > moment] + begins[moment]
+    for position in sorted(begins):
+        active = [one for one in active if one[0] > position] + begins[position]
         yield [index for _, index in active]
 
 
 def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
-    """Return for each buffer the indices of those that are live at some moment together with it."""
+    """Return for each buffer the indices of those that are live at some position together with it."""
     neighbours: list[set[int]] = [set() for _ in buffers]
     events = sorted((begin, end, i) for i, b in enumerate(buffers) for begin, end in b.live if begin < end)
     active: list[tuple[int, int]] = []

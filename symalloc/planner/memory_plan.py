@@ -1,10 +1,11 @@
 """The plan of a function: buffers, where each lies in its arena, and the checks that the arithmetic needs.
 
 Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) of
-moments: two buffers may lie in the same place where no moment is in both, and nothing else may be read from
-the numbers.  What comes later needs no other types: memory that lives inside one kernel is a buffer of that
-one moment; a kernel that may write its output over a dying input counts as two moments, so that the two do
-not meet; another order of the instructions, or a copy left out, is another numbering.
+positions (`symalloc.analysis.live_ranges`): two buffers may lie in the same place where no position is in
+both, and nothing else may be read from the numbers.  What comes later needs no other types: memory that lives
+inside one kernel is a buffer of that one position; a kernel that may write its output over a dying input
+counts as two positions, so that the two do not meet; another order of the instructions, or a copy left out,
+is another numbering.
 """
 
 from __future__ import annotations

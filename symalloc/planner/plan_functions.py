@@ -104,7 +104,7 @@ def _layouts(
 
 
 def _by_arena(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
-    """Group the buffers that share an arena: those of one device and scope, reserved at one moment."""
+    """Group the buffers that share an arena: those of one device and scope, reserved at one program point."""
     groups: dict[tuple[int, str, Var | None], list[Buffer]] = {}
     for buffer in buffers:
         groups.setdefault((buffer.device, buffer.scope, buffer.defined_by), []).append(buffer)

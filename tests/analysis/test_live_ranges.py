@@ -28,8 +28,8 @@ def ranges(program: Program, name: str = "main") -> dict[Var, Intervals]:
 
 def overlapping(program: Program) -> set[frozenset[Var]]:
     found = ranges(program)
-    moments = {var: {m for begin, end in live for m in range(begin, end)} for var, live in found.items()}
-    return {frozenset(pair) for pair in combinations(moments, 2) if moments[pair[0]] & moments[pair[1]]}
+    positions = {var: {m for begin, end in live for m in range(begin, end)} for var, live in found.items()}
+    return {frozenset(pair) for pair in combinations(positions, 2) if positions[pair[0]] & positions[pair[1]]}
 
 
 class Code(Body):

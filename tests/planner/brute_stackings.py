@@ -9,9 +9,9 @@ from symalloc.planner.memory_plan import Buffer
 
 
 def together(left: Buffer, right: Buffer) -> bool:
-    """Whether the two share a moment, found by listing moments."""
-    moments = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
-    return not moments[0].isdisjoint(moments[1])
+    """Whether the two share a position, found by listing positions."""
+    positions = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
+    return not positions[0].isdisjoint(positions[1])
 
 
 def pile(order: Sequence[Buffer], sizes: Mapping[int, int]) -> dict[int, int]:
@@ -37,12 +37,12 @@ def all_heights(
 
 
 def floor_at(buffers: Sequence[Buffer], binding: Mapping[str, int]) -> int:
-    """The largest sum of sizes over all moments."""
-    moments = {p for b in buffers for begin, end in b.live for p in range(begin, end)}
+    """The largest sum of sizes over all positions."""
+    positions = {p for b in buffers for begin, end in b.live for p in range(begin, end)}
     return max(
         (
             sum(b.size.evaluate(binding) for b in buffers if any(s <= p < e for s, e in b.live))
-            for p in moments
+            for p in positions
         ),
         default=0,
     )

@@ -13,7 +13,7 @@ from tests.planner.search.test_search import POINTS, problems
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(most=12))
-def test_it_is_the_largest_sum_over_all_moments(buffers: tuple[Buffer, ...]) -> None:
+def test_it_is_the_largest_sum_over_all_positions(buffers: tuple[Buffer, ...]) -> None:
     sums = live_sums(buffers)
     for binding in POINTS:
         assert floor_bytes(sums, binding) == floor_at(buffers, binding)

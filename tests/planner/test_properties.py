@@ -67,8 +67,8 @@ def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
 
 
 def together(left: Buffer, right: Buffer) -> bool:
-    moments = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
-    return not moments[0].isdisjoint(moments[1])
+    positions = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
+    return not positions[0].isdisjoint(positions[1])
 
 
 def overlaps(arena: Arena, binding: dict[str, int]) -> bool:
@@ -101,13 +101,13 @@ def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(problems())
-def test_the_floor_is_the_largest_sum_over_all_moments(found: tuple[Buffer, ...]) -> None:
+def test_the_floor_is_the_largest_sum_over_all_positions(found: tuple[Buffer, ...]) -> None:
     sums = live_sums(found)
     for binding in BINDINGS[::5]:
-        moments = {p for b in found for begin, end in b.live for p in range(begin, end)}
+        positions = {p for b in found for begin, end in b.live for p in range(begin, end)}
         expected = max(
             sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live))
-            for p in moments
+            for p in positions
         )
         assert floor_bytes(sums, binding) == expected
 

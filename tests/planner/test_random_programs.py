@@ -151,8 +151,8 @@ def overlaps(arena: Arena, binding: dict[str, int]) -> Iterator[frozenset[str]]:
     """The pairs that are live together and share a byte, by comparing all with all."""
     placed = [(p, _span(p, binding)) for p in arena.placements if _binds(binding, p)]
     for (left, (begin, end)), (right, (start, stop)) in combinations(placed, 2):
-        moments = ({t for a, b in p.buffer.live for t in range(a, b)} for p in (left, right))
-        if max(begin, start) < min(end, stop) and not next(moments).isdisjoint(next(moments)):
+        positions = ({t for a, b in p.buffer.live for t in range(a, b)} for p in (left, right))
+        if max(begin, start) < min(end, stop) and not next(positions).isdisjoint(next(positions)):
             yield frozenset((left.buffer.name, right.buffer.name))
 
 

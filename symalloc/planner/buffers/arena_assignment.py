@@ -4,8 +4,8 @@ Where every size is known at entry there is one arena for each device and scope,
 its last.  Sizes that come later cut the body into stretches: a buffer that lives within one lies in the arena
 reserved at its start, which is gone at its end.  What lives across a cut would hold its whole arena: it may
 be better off by itself.  The same goes for an arena that is held while memory is taken that no plan places.
-The assignments are judged by the bytes taken at one moment over the floor, at a grid of bindings: the most on
-any path over the most that any path needs.
+The assignments are judged by the bytes taken at one position over the floor, at a grid of bindings: the most
+on any path over the most that any path needs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class UnplannedRange(NamedTuple):
 class PathLifetimes:
     """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
 
-    `steps` gives the program point of each moment.
+    `steps` gives the program point of each position.
     """
 
     lives: Sequence[Intervals]
@@ -85,7 +85,7 @@ class PathLifetimes:
     unplanned: Sequence[UnplannedRange] = ()
 
     def bytes_live(self, pieces: Iterable[tuple[Intervals, int]]) -> list[int]:
-        """Return the bytes at each moment of `pieces`, given by live range and size."""
+        """Return the bytes at each position of `pieces`, given by live range and size."""
         changes = [0] * (len(self.steps) + 1)
         for live, size in pieces:
             for begin, end in live:
@@ -131,7 +131,7 @@ class _ArenaAssignment:
     """The candidates of one device and scope, and the cuts between which they live.
 
     `scenes` holds for each of some bindings the sizes of the candidates, and for each path the bytes that are
-    taken there beside them at each moment.
+    taken there beside them at each position.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class _ArenaAssignment:
         self.spans = [m.buffer.steps or (0, 0) for m in members]
         self.births = tuple(bisect_left(self.cuts, first) for first, _ in self.spans)
         self.deaths = tuple(bisect_left(self.cuts, last) for _, last in self.spans)
-        self.unknown = [_moments(u.live for u in path.unplanned if u.size is None) for path in paths]
+        self.unknown = [_positions(u.live for u in path.unplanned if u.size is None) for path in paths]
         known = [[(u.live, u.size) for u in path.unplanned if u.size is not None] for path in paths]
         sizes = [m.buffer.size for m in members]
         self.scenes = [
@@ -186,14 +186,14 @@ class _ArenaAssignment:
         yield (_ALONE,) * len(self.members)
 
     def is_beside(self, number: int) -> bool:
-        """Return whether something unplanned lives at a moment of the candidate `number`, on some path."""
+        """Return whether something unplanned lives at a position of the candidate `number`, on some path."""
         return any(
-            not _moments(u.live for u in path.unplanned).isdisjoint(_moments([path.lives[number]]))
+            not _positions(u.live for u in path.unplanned).isdisjoint(_positions([path.lives[number]]))
             for path in self.paths
         )
 
     def ratio(self, homes: Homes, stretch: int | None = None) -> float:
-        """Return the worst ratio of bytes taken at one moment (of one stretch) to the floor.
+        """Return the worst ratio of bytes taken at one position (of one stretch) to the floor.
 
         Where it is not known how much else is taken, the ratio is to what is live then.
         """
@@ -204,21 +204,21 @@ class _ArenaAssignment:
             floor = max(max(path, default=0) for path in needed)
             reserved = self.reserved(homes, sizes, beside)
             for path, unknown, need, taken in zip(self.paths, self.unknown, needed, reserved, strict=True):
-                for moment, step in enumerate(path.steps):
+                for position, step in enumerate(path.steps):
                     if stretch in (None, bisect_left(self.cuts, step)):
-                        least = need[moment] if moment in unknown else floor
-                        worst = max(worst, taken[moment] / max(least, 1))
+                        least = need[position] if position in unknown else floor
+                        worst = max(worst, taken[position] / max(least, 1))
         return worst
 
     def live(self, indices: Iterable[int], sizes: Sequence[int]) -> list[list[int]]:
-        """Return for each path the bytes of the given members that are live at each moment."""
+        """Return for each path the bytes of the given members that are live at each position."""
         chosen = [(self.numbers[i], sizes[i]) for i in indices]
         return [path.bytes_live((path.lives[n], size) for n, size in chosen) for path in self.paths]
 
     def reserved(
         self, homes: Homes, sizes: Sequence[int], beside: Sequence[Sequence[int]]
     ) -> list[list[int]]:
-        """Return for each path the bytes taken at each moment: arenas at their floor, and what lies in
+        """Return for each path the bytes taken at each position: arenas at their floor, and what lies in
         none.
         """
         alone = self.live((i for i, home in enumerate(homes) if home == _ALONE), sizes)
@@ -236,8 +236,8 @@ class _ArenaAssignment:
         return totals
 
 
-def _moments(lives: Iterable[Intervals]) -> frozenset[int]:
-    return frozenset(moment for live in lives for begin, end in live for moment in range(begin, end))
+def _positions(lives: Iterable[Intervals]) -> frozenset[int]:
+    return frozenset(position for live in lives for begin, end in live for position in range(begin, end))
 
 
 def _positive(size: Expr, binding: Mapping[str, int]) -> int:

@@ -122,7 +122,7 @@ def _apart(left: _PlacementClass, right: _PlacementClass, where: tuple[Names, ..
 
 
 def _live_together(buffers: Sequence[Buffer]) -> Iterator[tuple[int, int]]:
-    """The pairs of indices that are live together: first by the first moment of the one, then by index."""
+    """The pairs of indices that are live together: first by the first position of the one, then by index."""
     hulls = sorted(
         (min(begin for begin, _ in b.live), max(end for _, end in b.live), i)
         for i, b in enumerate(buffers)

@@ -115,7 +115,7 @@ class CapacitySearch:
         return False
 
     def _split(self, left: tuple[int, ...]) -> _Parts:
-        """`left` in parts that no moment joins, the smallest first."""
+        """`left` in parts that no position joins, the smallest first."""
         cliques = self.instance.cliques
         parts: list[list[int]] = []
         end = -1

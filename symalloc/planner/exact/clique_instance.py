@@ -21,7 +21,7 @@ class CliqueInstance:
     `ids` are the indices of these buffers in the sequence that was given; buffers of no size and those that
     are never live are left out.  A unit is the greatest common divisor of the alignments, in bytes; every
     offset is a multiple of it, so `sizes` are rounded up to it.  `members` lists for each clique (a maximal
-    set of buffers live at one moment) its buffers, `cliques` the other way round.
+    set of buffers live at one position) its buffers, `cliques` the other way round.
     """
 
     ids: tuple[int, ...]

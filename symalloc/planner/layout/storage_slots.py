@@ -23,7 +23,7 @@ from symalloc.size.expr import ZERO
 def storage_arenas(
     buffers: Sequence[Buffer], domain: Domain, prover: Prover, *, prover_budget: int = PROVER_BUDGET
 ) -> tuple[Arena, ...]:
-    """Return an arena for each storage of `buffers`, which share device, scope and the moment of reservation.
+    """Return an arena for each storage of `buffers`, which share device, scope and point of reservation.
 
     `prover_budget` is that of `assemble`.
     """

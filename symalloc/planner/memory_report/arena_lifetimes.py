@@ -1,4 +1,4 @@
-"""Which arenas of a plan are reserved at one moment: late ones need not be there together with early ones."""
+"""The arenas of a plan that are reserved together: late ones need not be there beside early ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def reserved_sums(plan: Plan, analysis: FunctionAnalysis) -> tuple[Expr, ...]:
     last = _last_steps(analysis)
     spans = [(_begin(arena, steps), _end(arena, steps, last)) for arena in arenas]
     sums = (
-        _sum(arena for arena, (begin, end) in zip(arenas, spans, strict=True) if begin <= moment <= end)
-        for moment, _ in spans
+        _sum(arena for arena, (begin, end) in zip(arenas, spans, strict=True) if begin <= point <= end)
+        for point, _ in spans
     )
     return undominated(sums)
 

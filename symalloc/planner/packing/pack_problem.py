@@ -28,9 +28,9 @@ class Packing:
     """A packing of a problem, proved for all bindings.
 
     `offsets` are bytes by id, `arena` is the whole; `ratios` compares it with the floor (the largest sum of
-    bytes live at one moment) at bindings that go past the declared bounds.  `overrun` is a binding within the
-    declared bounds at which the arena exceeds the capacity that was asked for (empty for a static problem);
-    None where it fits.  `certificate` holds the proof as files, where it was asked for.
+    bytes live at one position) at bindings that go past the declared bounds. `overrun` is a binding
+    within the declared bounds at which the arena exceeds the capacity that was asked for (empty for a
+    static problem); None where it fits. `certificate` holds the proof as files, where it was asked for.
     """
 
     problem: PackingProblem
