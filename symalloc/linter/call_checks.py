@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_check import FunctionCheck
+from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import RelationSite
 from symalloc.program.casts import extent_pairs
 from symalloc.program.control_flow import ControlFlowGraph
@@ -111,10 +112,10 @@ def _obligations(one: FunctionCheck) -> list[CallObligation]:
 
 def _needed(finding: Finding) -> Condition | None:
     """The condition that rules a finding out: its constraint, or that its place is not reached."""
-    if finding.constraint is None or finding.facts is None:
+    if finding.asked is None:
         return None
-    wanted = finding.precondition or finding.constraint
-    facts = (*finding.facts.guards, *finding.facts.calls)
+    wanted = finding.precondition or finding.asked.constraint
+    facts = (*finding.asked.facts.guards, *finding.asked.facts.calls)
     return disjunction([*(negate(fact) for fact in facts if fact.symbols & wanted.symbols), wanted])
 
 
@@ -123,38 +124,31 @@ def _answer(
 ) -> Finding | None:
     """None where the call meets the obligation; otherwise the finding, which the caller then keeps."""
     cause, condition = obligation.finding, obligation.condition
-    if not condition.symbols <= bound.keys():
+    if cause.asked is None or not condition.symbols <= bound.keys():
         return cause
-    known, facts = one.context.facts.definitions, one.context.facts.before[point]
-    constraint = condition.substitute(bound).substitute(known)
-    needed = (d for d in cause.divisors if d.symbols <= bound.keys())
-    divisors = tuple(divisor.substitute(bound).substitute(known) for divisor in needed)
-    proof = one.prover.decide(constraint, facts, sized=cause.sized, divisors=divisors)
+    known = one.context.facts.definitions
+    needed = (d for d in cause.asked.divisors if d.symbols <= bound.keys())
+    asked = PlacedConstraint(
+        constraint=condition.substitute(bound).substitute(known),
+        facts=one.context.facts.before[point],
+        sized=cause.asked.sized,
+        divisors=tuple(divisor.substitute(bound).substitute(known) for divisor in needed),
+    )
+    proof = one.prover.decide(asked)
     if proof.holds:
         one.summary.count(proof)
         return None
-    proof, only_empty = one.prover.explain(constraint, proof)
+    proof, only_empty = one.prover.explain(asked.constraint, proof)
     one.summary.count(proof)
     site = RelationSite(
         kind="call",
         instruction=call,
         relation="callee-precondition-fails",
         texts={"callee": call.name, "condition": str(condition), "rule": cause.rule.name},
-        dedup_key=(point, constraint),
+        dedup_key=(point, asked.constraint),
     )
     findings = [
-        one.finding(
-            rule,
-            site,
-            point,
-            facts=facts,
-            constraint=constraint,
-            proof=proof,
-            only_empty=only_empty,
-            sized=cause.sized,
-            cause=cause,
-            divisors=divisors,
-        )
+        one.finding(rule, site, point, asked=asked, proof=proof, only_empty=only_empty, cause=cause)
         for rule in one.rulebook.by_site("call")
         if rule.relation == site.relation
     ]

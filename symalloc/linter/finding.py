@@ -5,40 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symalloc.analysis.facts import Facts
 from symalloc.linter.consequence import consequence
 from symalloc.linter.diagnostic import Diagnostic, Label, Severity
+from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.template import MissingValueError, Value
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Finding:
     """One finding, at the program point `point` of a function; equal only to itself.
 
-    `constraint` is what fails where `facts` are known and `divisors` are at least 1, and `proof` says how:
-    all are None for a relation.  `only_empty`: no shape without an empty tensor breaks it.  `sized`: asked
-    about ordinary inputs only.  `undecidable`: a quantity of the constraint is not known.  `cause` is the
-    finding in a callee that this one of a call comes from.
+    `asked` is the constraint that fails, and `proof` says how; both are None for a relation.  `only_empty`:
+    no shape without an empty tensor breaks it.  `undecidable`: a quantity of the constraint is not known.
+    `cause` is the finding in a callee that this one of a call comes from.
     """
 
     context: FunctionContext
     rule: Rule
     site: Site
     point: int
-    facts: Facts | None = None
-    constraint: Condition | None = None
+    asked: PlacedConstraint | None = None
     proof: Proof | None = None
     only_empty: bool = False
-    sized: bool = False
     undecidable: bool = False
     cause: Finding | None = None
-    divisors: tuple[Expr, ...] = ()
 
     @property
     def guarded(self) -> bool:
@@ -122,7 +117,7 @@ class Finding:
             notes=(*rule.render_notes(values), *self._empty_note()),
             help=rule.render_help(values),
             guarded=self.guarded,
-            constraint=None if self.constraint is None else str(self.constraint),
+            constraint=None if self.asked is None else str(self.asked.constraint),
             binds="" if site.instruction is None else site.instruction.var.name,
         )
 

@@ -10,13 +10,13 @@ from typing import Any
 from symalloc.analysis.facts import Facts
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
-from symalloc.linter.function_prover import FunctionProver
+from symalloc.linter.function_prover import FunctionProver, PlacedConstraint
 from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
 from symalloc.program.model import Instruction
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
 from symalloc.size.defined import evaluated_divisors
@@ -118,36 +118,27 @@ class FunctionCheck:
             self.summary.always_valid += 1
             return
         constraint = constraint.substitute(self.context.facts.definitions)
-        facts = self.context.facts.before[point]
-        proof = self.prover.decide(constraint, facts, sized=site.sized, divisors=divisors)
+        asked = PlacedConstraint(constraint, self.context.facts.before[point], site.sized, divisors)
+        proof = self.prover.decide(asked)
         if proof.holds:
             self.summary.count(proof)
             return
         self._broke = True
         resolved = site if site.resolve is None else site.resolve(site)
-        if resolved is None:
-            return
-        proof, only_empty = self.prover.explain(constraint, proof)
+        if resolved is not None:
+            self._broken(rule, resolved, point, asked, proof)
+
+    def _broken(
+        self, rule: Rule, site: ConstraintSite, point: int, asked: PlacedConstraint, decided: Proof
+    ) -> None:
+        """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
+        proof, only_empty = self.prover.explain(asked.constraint, decided)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
-        if (
-            runtime
-            and resolved.checked is not None
-            and rule.condition(resolved.quantities) == resolved.checked
-        ):
+        if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)
-        self.summary.count(proof, certain=resolved.uncertainty is None)
-        finding = self.finding(
-            rule,
-            resolved,
-            point,
-            facts=facts,
-            constraint=constraint,
-            proof=proof,
-            only_empty=only_empty,
-            sized=site.sized,
-            divisors=divisors,
-        )
-        needed = runtime and not proof.guarded and self.prover.needed_bounds(constraint, proof)
+        self.summary.count(proof, certain=site.uncertainty is None)
+        finding = self.finding(rule, site, point, asked=asked, proof=proof, only_empty=only_empty)
+        needed = runtime and not proof.guarded and self.prover.needed_bounds(asked.constraint, proof)
         if needed:
             self.bound_dependent.append((needed, finding))
         else:
@@ -209,9 +200,7 @@ class FunctionCheck:
             quantities={"symbol": symbol(name), "bound": constant(bound)},
             texts={"symbol": name, "bound": str(bound), "needed_by": _subjects_listed(dependent)},
         )
-        return self.finding(
-            rule, site, first.point, facts=first.facts, constraint=first.constraint, proof=first.proof
-        )
+        return self.finding(rule, site, first.point, asked=first.asked, proof=first.proof)
 
 
 _NAMED = 3

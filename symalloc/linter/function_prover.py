@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
 from symalloc.program.model import Function, Origin, Var
@@ -24,6 +25,20 @@ LARGEST_EXTENT = 2**22
 LARGEST_INPUT = 2**32
 """Bytes of the largest parameter tensor where inputs are taken to be ordinary."""
 _BY_SIGHT = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="constant")
+
+
+class PlacedConstraint(NamedTuple):
+    """A constraint at a place where `facts` are known.
+
+    `sized`: asked about ordinary inputs only (see `FunctionDomains`).  `divisors` are taken to be at least 1:
+    the program stops at a division by 0 before anything else goes wrong, and that a divisor can be 0 is a
+    finding of its own.
+    """
+
+    constraint: Condition
+    facts: Facts
+    sized: bool = False
+    divisors: tuple[Expr, ...] = ()
 
 
 class FunctionDomains:
@@ -79,14 +94,9 @@ class FunctionProver:
     def __init__(self, prover: Prover, domains: FunctionDomains) -> None:
         self.prover, self.domains = prover, domains
 
-    def decide(
-        self, constraint: Condition, facts: Facts, *, sized: bool = False, divisors: tuple[Expr, ...] = ()
-    ) -> Proof:
-        """The verdict on `constraint` where `facts` are known; `guarded` where it takes a check at run time.
-
-        `divisors` are taken to be at least 1: the program stops at a division by 0 before anything else goes
-        wrong, and that a divisor can be 0 is a finding of its own.
-        """
+    def decide(self, asked: PlacedConstraint) -> Proof:
+        """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
+        constraint, facts, sized, divisors = asked
         if constraint.as_bool is True:
             return _BY_SIGHT
         over = self.domains.over
@@ -96,7 +106,7 @@ class FunctionProver:
             if proof.verdict is Verdict.ALWAYS_VALID:
                 return replace(proof, guarded=True)
         if sized and proof.verdict is Verdict.VACUOUS:  # what is given asks for inputs that are not ordinary
-            return self.decide(constraint, facts, divisors=divisors)
+            return self.decide(asked._replace(sized=False))
         if facts.calls and proof.verdict is Verdict.RUNTIME_CHECK:
             checked = self._ask(constraint, over(facts, calls=True, sized=sized, divisors=divisors))
             if checked.verdict is Verdict.ALWAYS_VALID:
