@@ -27,6 +27,7 @@ from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
 from symalloc.pool.core.page_table import PageTable
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
 from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
+from symalloc.pool.core.pool_statistics import PoolStatistics
 from symalloc.pool.core.thread_cache import Block, ThreadCache
 
 LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
@@ -82,7 +83,8 @@ class ReferencePool:
     def __init__(self, options: PoolOptions | None = None) -> None:
         self.options = options or PoolOptions()
         self._ranges = [_AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
-        self._blocks: dict[int, int] = {}  # address -> bytes, of live blocks
+        self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
+        self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
         self.used = 0  # bytes that the ranges have handed out, to callers or caches
         self.peak_used = 0  # without what waited in the caches
 
@@ -100,26 +102,49 @@ class ReferencePool:
         """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
         distinct too.  Raises OutOfMemoryError.
         """
-        size = max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
+        size = _block_size(nbytes)
         which = int(escapes and self.options.separate_escaping)
         address = self._ranges[which].cache.take(size) if align <= ALIGNMENT else None
         if address is None:
             address = which * self.options.capacity + self._place(which, size, max(align, ALIGNMENT))
-        self._blocks[address] = size
+        self._blocks[address] = nbytes
+        self.live += nbytes
+        self.allocs += 1
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`; raises BadFreeError where none is live there."""
-        size = self._blocks.pop(address, None)
-        if size is None:
+        nbytes = self._blocks.pop(address, None)
+        if nbytes is None:
             raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
-        self._release(self._ranges[address // self.options.capacity].cache.put(address, size))
+        self.live -= nbytes
+        self.frees += 1
+        self._release(self._ranges[address // self.options.capacity].cache.put(address, _block_size(nbytes)))
+
+    def statistics(self) -> PoolStatistics:
+        """The counters of the pool, now."""
+        pages = self.pages
+        return PoolStatistics(
+            live=self.live,
+            allocs=self.allocs,
+            frees=self.frees,
+            used=self.used,
+            peak_used=self.peak_used,
+            reserved=self.reserved,
+            peak_reserved=self.peak_reserved,
+            commits=sum(p.commits for p in pages),
+            committed=sum(p.committed for p in pages),
+            decommits=sum(p.decommits for p in pages),
+            decommitted=sum(p.decommitted for p in pages),
+            threads=1,
+            refused=self.refused,
+        )
 
     def _what_lies_at(self, address: int) -> str:
         if not 0 <= address // self.options.capacity < len(self._ranges):
             return "it lies in no range of this pool"
         start = max((block for block in self._blocks if block <= address), default=None)
-        if start is not None and address < start + self._blocks[start]:
+        if start is not None and address < start + _block_size(self._blocks[start]):
             return f"it is byte {address - start} of the block at {start}"
         return "it was freed before, or never allocated"
 
@@ -138,6 +163,13 @@ class ReferencePool:
         return [list(r.free_list) for r in self._ranges]
 
     def _place(self, which: int, size: int, align: int) -> int:
+        try:
+            return self._take(which, size, align)
+        except OutOfMemoryError:
+            self.refused += 1
+            raise
+
+    def _take(self, which: int, size: int, align: int) -> int:
         chosen = self._ranges[which]
         offset = chosen.free_list.find(size, align)
         if offset is None or self._over(chosen.pages.missing(offset, size), size):
@@ -153,6 +185,7 @@ class ReferencePool:
         chosen.pages.commit(offset, size)
         self.used += size
         self.peak_used = max(self.peak_used, self._in_use())
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
         return offset
 
     def _in_use(self) -> int:
@@ -217,3 +250,7 @@ class ReferencePool:
                 address % self.options.capacity, size
             )
             self.used -= size
+
+
+def _block_size(nbytes: int) -> int:
+    return max(round_up(nbytes, ALIGNMENT), ALIGNMENT)

@@ -6,7 +6,7 @@ Format: "Exposition formats", text format 0.0.4, Prometheus documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
@@ -14,38 +14,32 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "symalloc_pool_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Metric:
-    """One metric and the field of the statistics that it shows."""
+class _Metric(NamedTuple):
+    """One metric and the field of the statistics that it shows; `_total` ends the name of a counter."""
 
     name: str
-    kind: str
-    help: str
     field: str
+    help: str
 
-
-def _gauge(name: str, field: str, text: str) -> _Metric:
-    return _Metric(name=name, kind="gauge", help=text, field=field)
-
-
-def _counter(name: str, field: str, text: str) -> _Metric:
-    return _Metric(name=name, kind="counter", help=text, field=field)
+    @property
+    def kind(self) -> str:
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 METRICS = (
-    _gauge("live_bytes", "live", "Bytes asked for and not freed."),
-    _gauge("used_bytes", "used", "Bytes handed out to callers and to the bins of threads, rounded up."),
-    _gauge("peak_used_bytes", "peak_used", "The most bytes in use at a time, since the last reset."),
-    _gauge("reserved_bytes", "reserved", "Bytes of pages that are backed."),
-    _gauge("peak_reserved_bytes", "peak_reserved", "The most bytes backed at a time, since the last reset."),
-    _gauge("threads", "threads", "Threads that have bins in the pool."),
-    _counter("allocations_total", "allocs", "Allocations."),
-    _counter("frees_total", "frees", "Frees."),
-    _counter("refused_allocations_total", "refused", "Allocations that did not fit."),
-    _counter("commits_total", "commits", "Operations that backed pages."),
-    _counter("committed_bytes_total", "committed", "Bytes of pages that were backed."),
-    _counter("decommits_total", "decommits", "Operations that gave pages back."),
-    _counter("decommitted_bytes_total", "decommitted", "Bytes of pages that were given back."),
+    _Metric("live_bytes", "live", "Bytes asked for and not freed."),
+    _Metric("used_bytes", "used", "Bytes handed out to callers and to the caches of threads, rounded up."),
+    _Metric("peak_used_bytes", "peak_used", "The most bytes in use at a time, since the last reset."),
+    _Metric("reserved_bytes", "reserved", "Bytes of pages that are backed."),
+    _Metric("peak_reserved_bytes", "peak_reserved", "The most bytes backed at a time, since the last reset."),
+    _Metric("threads", "threads", "Threads that have a cache in the pool."),
+    _Metric("allocations_total", "allocs", "Allocations."),
+    _Metric("frees_total", "frees", "Frees."),
+    _Metric("refused_allocations_total", "refused", "Allocations that did not fit."),
+    _Metric("commits_total", "commits", "Operations that backed pages."),
+    _Metric("committed_bytes_total", "committed", "Bytes of pages that were backed."),
+    _Metric("decommits_total", "decommits", "Operations that gave pages back."),
+    _Metric("decommitted_bytes_total", "decommitted", "Bytes of pages that were given back."),
 )
 
 
@@ -59,7 +53,7 @@ def prometheus_text(
         lines += _lines(metric, values)
     bounds = {name: limit for name, limit in (limits or {}).items() if limit is not None}
     if bounds:
-        lines += _lines(_gauge("limit_bytes", "", "Bytes that may be backed at most."), bounds)
+        lines += _lines(_Metric("limit_bytes", "", "Bytes that may be backed at most."), bounds)
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -79,7 +79,6 @@ class _TimelineBuilder:
     def __init__(self, trace: Trace, options: PoolOptions) -> None:
         self.trace, self.pool = trace, ReferencePool(options)
         self.capacity = options.capacity
-        self.live = self.peak_reserved = self.allocs = self.frees = self.refused = 0
         self.blocks: dict[int, Lifespan] = {}
         self.calls: dict[int, Lifespan] = {}
         self.pages = [b"" for _ in self.pool.pages]
@@ -93,7 +92,6 @@ class _TimelineBuilder:
             try:
                 moment = self._step(event, time)
             except OutOfMemoryError as error:
-                self.refused += 1
                 failed = f"event {index}: {error}"
                 break
             if moment is not None:
@@ -103,7 +101,7 @@ class _TimelineBuilder:
             moments=tuple(moments),
             blocks=self.blocks,
             calls=self.calls,
-            statistics=self._statistics(),
+            statistics=self.pool.statistics(),
             pages=tuple(self._backed()),
             end=(times[-1] if times else 0) + MICROSECOND,
             failed=failed,
@@ -122,22 +120,16 @@ class _TimelineBuilder:
                 self.blocks[block] = Lifespan(
                     number=block, begin=time, address=address, nbytes=nbytes, call=call
                 )
-                self.live += nbytes
-                self.allocs += 1
             case Free(block=block):
                 self.blocks[block].end = time
                 self.pool.free(self.blocks[block].address)
-                self.live -= self.blocks[block].nbytes
-                self.frees += 1
-        reserved = self.pool.reserved
-        self.peak_reserved = max(self.peak_reserved, reserved)
         return TimelinePoint(
             time=time,
             block=block,
             allocates=isinstance(event, Alloc),
-            live=self.live,
+            live=self.pool.live,
             used=self.pool.used,
-            reserved=reserved,
+            reserved=self.pool.reserved,
             runs=tuple(self._changed()),
         )
 
@@ -165,21 +157,3 @@ class _TimelineBuilder:
     def _backed(self) -> Iterator[PageRun]:
         for which, pages in enumerate(self.pool.pages):
             yield from self._differences(which, pages.size, b"", pages.backed())
-
-    def _statistics(self) -> PoolStatistics:
-        pages = self.pool.pages
-        return PoolStatistics(
-            live=self.live,
-            allocs=self.allocs,
-            frees=self.frees,
-            used=self.pool.used,
-            peak_used=self.pool.peak_used,
-            reserved=self.pool.reserved,
-            peak_reserved=self.peak_reserved,
-            commits=sum(p.commits for p in pages),
-            committed=sum(p.committed for p in pages),
-            decommits=sum(p.decommits for p in pages),
-            decommitted=sum(p.decommitted for p in pages),
-            threads=1,
-            refused=self.refused,
-        )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
-from symalloc.pool.core.page_table import PageTable
 from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.core.pool_statistics import PoolStatistics
@@ -129,7 +128,7 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
             continue
         operations += 1
     seconds = perf_counter() - begin
-    commits, decommits, recycled = _paging(allocator)
+    pages = allocator.statistics() if isinstance(allocator, _HasStatistics) else None
     return Replayed(
         trace=trace.name,
         policy=policy,
@@ -138,9 +137,9 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
         peak_reserved=peak_reserved,
         seconds=seconds,
         left=live,
-        commits=commits,
-        decommits=decommits,
-        recycled=recycled,
+        commits=pages.commits if pages else 0,
+        decommits=pages.decommits if pages else 0,
+        recycled=pages.decommitted if pages else 0,
         failed=failed,
     )
 
@@ -152,18 +151,4 @@ def total(results: Sequence[Replayed]) -> PolicySummary:
         policy=results[0].policy,
         mean=math.exp(sum(math.log(r) for r in ratios) / len(ratios)),
         worst=max(ratios),
-    )
-
-
-def _paging(allocator: Allocator) -> tuple[int, int, int]:
-    """Commits, decommits and the bytes of these; zeros for those that do not page."""
-    counts: Sequence[PageTable | PoolStatistics] = ()
-    if isinstance(allocator, ReferencePool):
-        counts = allocator.pages
-    elif isinstance(allocator, _HasStatistics):
-        counts = (allocator.statistics(),)
-    return (
-        sum(c.commits for c in counts),
-        sum(c.decommits for c in counts),
-        sum(c.decommitted for c in counts),
     )
