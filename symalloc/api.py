@@ -16,7 +16,7 @@ from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
-from symalloc.relax.files.result import PipelineName, PlanKind, RunResult
+from symalloc.relax.files.requests import PipelineName, PlanKind, RunResult
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -104,7 +104,7 @@ def plan(
     `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
     memory.  Raises SymallocError.
     """
-    from symalloc.relax.files.plan import plan_module
+    from symalloc.relax.files.plan_file import plan_module
 
     options = PlanOptions(
         effort=effort,
@@ -140,7 +140,7 @@ def run(
     given.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
-    from symalloc.relax.run.run import Runner
+    from symalloc.relax.run.runner import Runner
 
     options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
     runner = Runner(

@@ -16,7 +16,7 @@ from symalloc.report.text import text_of
 if TYPE_CHECKING:
     from tvm import IRModule
 
-    from symalloc.relax.passes.verify_pass import Fault, Mode
+    from symalloc.relax.passes.verify_pass import MemoryFault, Mode
 
 
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
@@ -53,22 +53,22 @@ class _Check:
     def __init__(self, linter: Linter) -> None:
         self._linter = linter
 
-    def __call__(self, module: IRModule, stage: str) -> Sequence[Fault]:
+    def __call__(self, module: IRModule, stage: str) -> Sequence[MemoryFault]:
         """The errors and warnings in `module`."""
         return self._faults(module, stage, locate=False)
 
-    def locate(self, module: IRModule, stage: str) -> Sequence[Fault]:
+    def locate(self, module: IRModule, stage: str) -> Sequence[MemoryFault]:
         """The same, shown in the script of the module, which takes a while to print."""
         return self._faults(module, stage, locate=True)
 
-    def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[Fault]:
-        from symalloc.relax.passes.verify_pass import Fault
+    def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[MemoryFault]:
+        from symalloc.relax.passes.verify_pass import MemoryFault
 
         linter = self._linter.fresh()
         reading = read_module(module, replace(linter.options, locate=locate), name=stage)
         found = [(d, d.severity is Severity.ERROR) for d in linter.add(reading) if d.severity in _TOLD]
         report = linter.report()
         return [
-            Fault(rule=d.rule, function=d.function, text=text_of(d, report).plain, error=error)
+            MemoryFault(rule=d.rule, function=d.function, text=text_of(d, report).plain, error=error)
             for d, error in found
         ]

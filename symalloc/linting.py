@@ -23,7 +23,7 @@ from symalloc.program.reading import FileResult
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.read.paths import Found, find
+from symalloc.relax.read.find_files import FoundFiles, find
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.size.condition import FALSE
 
@@ -55,7 +55,7 @@ class LintSession:
 
     # -- what to lint --------------------------------------------------------------------------------------
 
-    def find(self, paths: Sequence[str]) -> Found:
+    def find(self, paths: Sequence[str]) -> FoundFiles:
         """The files that `paths` name, less those excluded; raises UsageError where nothing is left."""
         found = find(paths)
         kept = tuple(file for file in found.files if not self.options.excludes(str(file)))
@@ -63,7 +63,7 @@ class LintSession:
             raise UsageError(_none_left(found, self.options.exclude))
         return replace(found, files=kept)
 
-    def lint_files(self, found: Found, progress: Watch | None = None, *, fixes: bool = True) -> Report:
+    def lint_files(self, found: FoundFiles, progress: Watch | None = None, *, fixes: bool = True) -> Report:
         """The findings in the files `found`; `progress` is told, now and then, what is being done.
 
         With `fixes` those that help are found, which means to read and lint the changed files again.
@@ -155,7 +155,7 @@ class LintSession:
             )
 
 
-def _none_left(found: Found, exclude: Sequence[str]) -> str:
+def _none_left(found: FoundFiles, exclude: Sequence[str]) -> str:
     if not found.files:
         return "none of the files that match is TVMScript (.py) or JSON (.json, .json.gz)"
     return f"all {len(found.files)} files are excluded by {', '.join(exclude)}"

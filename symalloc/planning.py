@@ -18,16 +18,15 @@ from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult
-from symalloc.relax.files.request import PlanRequest
-from symalloc.relax.files.result import PlannedFile, RunReport
+from symalloc.relax.files.requests import PlannedFile, PlanRequest, RunReport
 from symalloc.relax.workers.child import CrashError, call_in_child
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.tvm_plan import TvmComparison
 
-PLAN_JOB = "symalloc.relax.files.plan:plan_file"
-COMPARE_JOB = "symalloc.relax.files.plan:compare_file"
-RUN_JOB = "symalloc.relax.run.file:run_file"
+PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
+COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
+RUN_JOB = "symalloc.relax.run.sweep:run_file"
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
 

@@ -12,7 +12,7 @@ from symalloc import planning
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planning import planned_file
-from symalloc.relax.files.request import PlanRequest
+from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.read.json import load_module
 from symalloc.relax.workers.child import call_in_child
 

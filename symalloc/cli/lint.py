@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
     from symalloc.linter.rewriting import Rewrite
     from symalloc.linting import LintSession
-    from symalloc.relax.read.paths import Found
+    from symalloc.relax.read.find_files import FoundFiles
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -213,7 +213,7 @@ def _diff(session: LintSession, report: Report, output: _Output) -> int:
     return _status(session, report, output)
 
 
-def _apply(session: LintSession, report: Report, found: Found, output: _Output) -> Report:
+def _apply(session: LintSession, report: Report, found: FoundFiles, output: _Output) -> Report:
     """The findings that are left once the fixes are written."""
     rewrites = list(session.rewrites(report, unsafe=output.unsafe_fixes))
     for change in rewrites:

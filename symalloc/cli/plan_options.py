@@ -12,7 +12,7 @@ from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
     from symalloc.analysis.donation import Donation
-    from symalloc.relax.files.request import PlanRequest
+    from symalloc.relax.files.requests import PlanRequest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,7 +77,7 @@ def planner_options(command: Command) -> Command:
 
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     """Takes the values of `module_options` out of `options`."""
-    from symalloc.relax.files.request import PlanRequest
+    from symalloc.relax.files.requests import PlanRequest
 
     names = ("module", "target", "pipeline", "trust")
     return PlanRequest(path=file, **{name: options.pop(name) for name in names})

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from symalloc.cli.bindings import parse_binding
+from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.output import show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
-from symalloc.cli.sweeps import bindings, parse_sweeps
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.result import PlanKind
+from symalloc.relax.files.requests import PlanKind
 
 if TYPE_CHECKING:
-    from symalloc.relax.files.result import PoolRequest
+    from symalloc.relax.files.requests import PoolRequest
 
 EPILOG = """\
 In the table, storages is the number of allocations from the pool in a call, live the most bytes in use at one
@@ -89,8 +88,8 @@ read, planned, built or run.
 def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
     """Run the Relax module in FILE on the CPU on random arguments; show the memory and time it takes."""
     from symalloc.planning import run_file
-    from symalloc.report.run import run_as_text
     from symalloc.report.run_json import run_as_json
+    from symalloc.report.run_text import run_as_text
 
     at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
     trace, form = options.pop("trace"), options.pop("form")
@@ -111,7 +110,7 @@ def _pool_request(wanted: bool, limit: str | None, guard: bool, trace: bool) -> 
         return None
     from symalloc.pool.core.pool_errors import PoolError
     from symalloc.pool.core.pool_options import parse_bytes
-    from symalloc.relax.files.result import PoolRequest
+    from symalloc.relax.files.requests import PoolRequest
 
     try:
         return PoolRequest(limit=None if limit is None else parse_bytes(limit), guard=guard, trace=trace)

@@ -14,7 +14,7 @@ import pytest
 import symalloc.report
 from symalloc.cli.main import main
 from symalloc.pool.simulating.trace import Alloc, CallBegin, read_trace
-from symalloc.report.run import COLUMNS
+from symalloc.report.run_text import COLUMNS
 from tests.pool.library import need_native
 
 SCHEMA = Path(symalloc.report.__file__).parent / "schema" / "run-1.json"

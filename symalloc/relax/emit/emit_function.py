@@ -22,9 +22,8 @@ from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.model import AllocFresh, CallFunction, Instruction, MatchCast, Var, View
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
-from symalloc.relax.emit.entry_symbols import entry_symbols, paired
 from symalloc.relax.emit.guard_calls import GuardWriter
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
 from symalloc.size.choice import Select

@@ -16,10 +16,9 @@ from symalloc.planner.planner_options import GuardKind
 from symalloc.program.model import Var
 from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
 from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function
-from symalloc.relax.emit.entry_symbols import entry_symbols
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.offset_uses import offset_uses
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
 from symalloc.relax.ir_types import Node
 from symalloc.relax.rewrite import referenced, without
 

@@ -28,7 +28,7 @@ from symalloc.program.types import ScalarType, StorageType, TensorType
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.extract.types import Types
+from symalloc.relax.extract.type_conversion import Types
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr

@@ -19,7 +19,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import DType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
-from symalloc.relax.extract.types import to_dtype
+from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr, product
 

@@ -26,7 +26,7 @@ from symalloc.relax.extract.memory_operators import (
     reshape,
     take_view,
 )
-from symalloc.relax.extract.types import holds_memory
+from symalloc.relax.extract.type_conversion import holds_memory
 from symalloc.relax.ir_types import CallNode, Node, elements
 
 

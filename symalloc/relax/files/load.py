@@ -1,17 +1,22 @@
-"""One module from a file, to be planned or run."""
+"""One module from a file, loaded, lowered and planned: whatever TVM raises becomes one readable error."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import tvm
 from tvm import relax
 
-from symalloc.relax.files.result import RunError
+from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.prover.prover import Prover
+from symalloc.relax.files.requests import PipelineName, RunError
 from symalloc.relax.ir_types import Node
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read.json import JsonError, load_module
-from symalloc.relax.read.script import ScriptReader
+from symalloc.relax.read.script import ScriptReader, TrustedCodeError
 from symalloc.relax.read.script_file import Script, ScriptError, ScriptModule, parse_script, read_bytes
-from symalloc.relax.read.script_trust import TrustedCodeError
 from symalloc.relax.tvm_error import error_text
 
 
@@ -66,3 +71,23 @@ def _chosen(script: Script, name: str | None) -> ScriptModule:
     if name is not None and name not in found:
         raise RunError(f"{script.file} holds no module `{name}`; it holds {names}")
     return found[name] if name is not None else next(iter(found.values()))
+
+
+def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
+    """`module` behind CallTIRRewrite; raises RunError."""
+    try:
+        return lower(module, target, flavour=pipeline)
+    except Exception as error:  # a pass raises whatever it raises
+        raise RunError(
+            f"TVM cannot lower the module for the target {target!r}: {error_text(error)}"
+        ) from None
+
+
+def plan_or_refuse(lowered: tvm.IRModule, target: str, options: PlanOptions) -> PlannedModule:
+    """`lowered` planned; raises RunError where a plan cannot be proved, or its proof not be written."""
+    try:
+        return plan_lowered(lowered, Prover(), options=options, target=tvm.target.Target(target))
+    except PlanRefusedError as error:
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"cannot write certificates: {error.strerror}") from None

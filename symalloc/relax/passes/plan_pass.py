@@ -18,7 +18,7 @@ from symalloc.program.model import Function, Origin, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.emit_module import emit_module
-from symalloc.relax.emit.entry_symbols import entry_symbols
+from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 

@@ -49,7 +49,7 @@ def _trimmed(function: relax.Function) -> relax.Function | None:
     return with_body(function, trimmer.sequence(function.body))
 
 
-class _Callee(NamedTuple):
+class _CalleeFacts(NamedTuple):
     """The operator or packed function that a value calls ("" for anything else); whether it may take memory.
 
     A kernel may, for its scratch.
@@ -63,11 +63,11 @@ class _Callee(NamedTuple):
 class _Callees:
     """Tells callees by the address of the node that is called: many calls share one."""
 
-    known: dict[int, _Callee] = field(default_factory=dict)
+    known: dict[int, _CalleeFacts] = field(default_factory=dict)
 
-    def of(self, value: Node) -> _Callee:
+    def of(self, value: Node) -> _CalleeFacts:
         if type(value) is not Call:
-            return _Callee("", allocates=False)
+            return _CalleeFacts("", allocates=False)
         op = value.op
         handle = op.__chandle__()
         found = self.known.get(handle)
@@ -76,12 +76,12 @@ class _Callees:
         return found
 
 
-def _callee(op: Node) -> _Callee:
+def _callee(op: Node) -> _CalleeFacts:
     if isinstance(op, relax.ExternFunc):
         name = str(op.global_symbol)
-        return _Callee(name, packed_function(name).allocates)
+        return _CalleeFacts(name, packed_function(name).allocates)
     name = str(op.name) if isinstance(op, Op) else ""
-    return _Callee(name, name not in (_ALLOC_TENSOR, _KILL))
+    return _CalleeFacts(name, name not in (_ALLOC_TENSOR, _KILL))
 
 
 # -- kills ---------------------------------------------------------------------------------------------------

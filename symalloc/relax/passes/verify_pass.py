@@ -28,7 +28,7 @@ _WRAPPERS = frozenset({"sequential", "_pipeline", "symalloc"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class MemoryFault:
     """One error or warning in a module: the rule that it breaks, the function it is in, and what is wrong,
     for a person.
     """
@@ -39,7 +39,7 @@ class Fault:
     error: bool = True
 
 
-Check: TypeAlias = Callable[[tvm.IRModule, str], Sequence[Fault]]
+Check: TypeAlias = Callable[[tvm.IRModule, str], Sequence[MemoryFault]]
 
 
 class VerificationError(Exception):
@@ -112,12 +112,12 @@ class _Watch:
             located = self._locate(module, name)
             self._report(name, [f for f in located or faults if _key(f) in added])
 
-    def _faults(self, module: Node, name: str) -> Sequence[Fault]:
+    def _faults(self, module: Node, name: str) -> Sequence[MemoryFault]:
         if self._shapes_gone or not isinstance(module, tvm.IRModule) or _shapes_in_heap(module):
             return ()
         return self._check(module, name) if has_memory_operations(module) else ()
 
-    def _report(self, name: str, faults: Sequence[Fault]) -> None:
+    def _report(self, name: str, faults: Sequence[MemoryFault]) -> None:
         """Warn of the warnings, then raise (or warn of) the errors."""
         for error, what in ((False, "possible memory fault"), (True, "memory fault")):
             found = [f for f in faults if f.error is error]
@@ -129,15 +129,15 @@ class _Watch:
             warnings.warn(VerificationWarning(text), stacklevel=2)
 
 
-def _key(fault: Fault) -> tuple[str, str, bool]:
+def _key(fault: MemoryFault) -> tuple[str, str, bool]:
     return fault.rule, fault.function, fault.error
 
 
-def _counted(faults: Iterable[Fault]) -> Counter[tuple[str, str, bool]]:
+def _counted(faults: Iterable[MemoryFault]) -> Counter[tuple[str, str, bool]]:
     return Counter(map(_key, faults))
 
 
-def _count(faults: Sequence[Fault], what: str) -> str:
+def _count(faults: Sequence[MemoryFault], what: str) -> str:
     rules = ", ".join(sorted({f.rule for f in faults}))
     return f"a {what} ({rules})" if len(faults) == 1 else f"{len(faults)} {what}s ({rules})"
 

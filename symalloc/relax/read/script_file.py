@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from symalloc.program.span import Span
-from symalloc.relax.read.script_constant import NotConstantError, evaluate
+from symalloc.relax.read.script_scope import NotConstantError, evaluate
 
 # how TVM's script packages are reached -> the letter that this program knows them by
 _FACES = {

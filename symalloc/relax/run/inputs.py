@@ -10,7 +10,7 @@ import numpy as np
 
 from symalloc.program.model import Function, Origin, Var
 from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
-from symalloc.relax.files.result import RunError
+from symalloc.relax.files.requests import RunError
 from symalloc.size.expr import Expr
 
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar

@@ -1,17 +1,22 @@
-"""Machines that a lowered module runs on: planned by one or the other, on a pool or an allocator of TVM's."""
+"""Virtual machines for a lowered module, and calls on them: what came out, as arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.relax.files.result import PipelineName, RunError
+from symalloc.relax.files.requests import PipelineName, RefusedError, RunError
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.run.inputs import Argument, ShapeArgument
 from symalloc.relax.run.memory_cfg import HookError, memory_cfg
 from symalloc.relax.tvm_error import error_text
 
@@ -51,3 +56,80 @@ def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
         return transform.StaticPlanBlockMemory()(lowered)
     except Exception as error:  # a pass raises whatever it raises
         raise RunError(f"StaticPlanBlockMemory fails: {error_text(error)}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """The outputs of a call, the arguments behind it, and how long it took."""
+
+    outputs: tuple[np.ndarray, ...]
+    arguments: tuple[np.ndarray, ...]
+    seconds: float
+
+    def without(self, donated: Collection[int]) -> CallResult:
+        """The same but for the arguments `donated`."""
+        kept = tuple(a for index, a in enumerate(self.arguments) if index not in donated)
+        return replace(self, arguments=kept)
+
+
+def call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argument]) -> CallResult:
+    """One call on fresh copies of `arguments`, which the function may write.
+
+    Raises RefusedError for what a pool refuses, RunError for all else that fails.
+    """
+    passed = [_to_tvm(a) for a in arguments]
+    started = perf_counter()
+    try:
+        result = machine[function](*passed)
+    except PoolError as error:
+        raise RefusedError(str(error)) from None
+    except Exception as error:  # a kernel, a guard, a packed function
+        raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
+    seconds = perf_counter() - started
+    return CallResult(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
+
+
+def _to_tvm(argument: Argument) -> object:
+    if isinstance(argument, ShapeArgument):
+        return tvm.runtime.ShapeTuple(argument)
+    if isinstance(argument, tuple):
+        return tuple(_to_tvm(item) for item in argument)
+    return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _arrays(value: object) -> list[np.ndarray]:
+    """The tensors (and shapes, as arrays) in a result, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value.numpy()]
+    if isinstance(value, tvm.runtime.ShapeTuple):
+        return [np.array(list(value), dtype="int64")]
+    if isinstance(value, int | float):
+        return [np.array(value)]
+    try:
+        items = list(value)  # type: ignore[call-overload]
+    except TypeError:
+        return []  # an object that holds no numbers
+    return [array for item in items for array in _arrays(item)]
+
+
+def difference(ours: CallResult, theirs: CallResult) -> str | None:
+    """Where the two differ in bits; None where they do not."""
+    for what, left, right in (
+        ("output", ours.outputs, theirs.outputs),
+        ("argument", ours.arguments, theirs.arguments),
+    ):
+        if len(left) != len(right):
+            return f"{len(left)} {what}s against {len(right)} of the unplanned module"
+        for index, (a, b) in enumerate(zip(left, right, strict=True)):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return f"{what} {index} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
+            if a.tobytes() != b.tobytes():
+                return f"{what} {index} differs in {_changed(a, b)} of {a.size} elements"
+    return None
+
+
+def _changed(left: np.ndarray, right: np.ndarray) -> int:
+    """How many elements differ in bits."""
+    itemsize = left.dtype.itemsize
+    bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
+    return int((bits[0] != bits[1]).any(axis=1).sum())

@@ -6,14 +6,24 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import trace_as_json
-from symalloc.relax.files.result import Peer, PoolRequest, RefusedError, RunError, RunReport
-from symalloc.relax.run.call import call
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.requests import (
+    Peer,
+    PlanKind,
+    PlanRequest,
+    PoolRequest,
+    RefusedError,
+    RunError,
+    RunReport,
+)
 from symalloc.relax.run.inputs import Argument
+from symalloc.relax.run.machine import call
 from symalloc.relax.run.memory_cfg import HookError, reserved_by_tvm
-from symalloc.relax.run.pool import Tally, peaks
-from symalloc.relax.run.run import Calls, Runner
+from symalloc.relax.run.pool_usage import PoolMeter, make_pool, peaks
+from symalloc.relax.run.runner import Calls, Runner
 
 AT = "symalloc: running at "  # what a child in guard mode says, for the case that it is its last word
 
@@ -34,7 +44,7 @@ def sweep(
     unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too.  What the
     pool refuses ends the run, and is in the report.  Raises RunError.
     """
-    everything = None if runner.pool is None else Tally(runner.pool)
+    everything = None if runner.pool is None else PoolMeter(runner.pool)
     traced = asked is not None and asked.trace
     all_calls = [_counted(runner.calls(binding, seed), everything, traced) for binding in bindings]
     peer = _Peer(runner, len(bindings)) if compare else None
@@ -60,11 +70,11 @@ def sweep(
     )
 
 
-def _counted(calls: Calls, everything: Tally | None, traced: bool) -> Calls:
+def _counted(calls: Calls, everything: PoolMeter | None, traced: bool) -> Calls:
     """`calls`, which are counted among `everything`, too."""
-    if calls.tally is not None and everything is not None:
-        calls.tally.larger.append(everything)
-        calls.tally.traced = traced
+    if calls.meter is not None and everything is not None:
+        calls.meter.larger.append(everything)
+        calls.meter.traced = traced
     return calls
 
 
@@ -72,9 +82,9 @@ def _trace(all_calls: Sequence[Calls], pool: InstrumentedPool) -> bytes:
     """The record of all calls as JSON; it says what was live in each."""
     trace = pool.stop_recording()
     for number, nbytes in enumerate(peaks(trace)):
-        tally = all_calls[number % len(all_calls)].tally
-        if tally is not None:
-            tally.lived(nbytes)
+        meter = all_calls[number % len(all_calls)].meter
+        if meter is not None:
+            meter.lived(nbytes)
     return trace_as_json(trace)
 
 
@@ -109,3 +119,30 @@ def _reserved() -> int:
         return reserved_by_tvm()
     except HookError as error:
         raise RunError(str(error)) from None
+
+
+def run_file(
+    request: PlanRequest,
+    bindings: Sequence[Mapping[str, int]],
+    *,
+    options: PlanOptions,
+    function: str | None,
+    plan: PlanKind,
+    pool: PoolRequest | None,
+    check: bool,
+    compare: bool,
+    seed: int,
+    repeat: int,
+) -> RunReport:
+    """Loads the module and runs it; raises RunError."""
+    loaded = load_one(request.path, trust=request.trust, module=request.module)
+    runner = Runner(
+        loaded,
+        function=function,
+        target=request.target,
+        pipeline=request.pipeline,
+        options=options,
+        plan=plan,
+        pool=None if pool is None else make_pool(pool),
+    )
+    return sweep(runner, bindings, seed=seed, repeat=repeat, check=check, compare=compare, asked=pool)

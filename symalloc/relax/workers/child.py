@@ -1,8 +1,8 @@
 """Child processes: functions called in a process of their own, which TVM may take down.
 
 One protocol for all.  The parent sends a `Job` over a pipe; the child calls the function, may tell what it
-finds on the way, and sends an `Answer` or a `Failure`; then it waits for the next job.  Imports no TVM: the
-jobs do.
+finds on the way, and sends a `JobResult` or a `JobFailure`; then it waits for the next job.  Imports no TVM:
+the jobs do.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JobResult:
     """The result of a job."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class JobFailure:
     """The error that a job raised, as text; `expected`: it is meant for the user, and no fault of ours."""
 
     message: str
@@ -125,7 +125,7 @@ def call_in_child(
         raise CrashError(_death(what, status, said), said) from None
     finally:
         child.stop()
-    if isinstance(answer, Failure):
+    if isinstance(answer, JobFailure):
         raise RunError(answer.message) if answer.expected else RuntimeError(answer.message)
     return answer.value
 
@@ -167,7 +167,7 @@ def serve(descriptor: int) -> None:
         pipe.send(_done(job, pipe.send))
 
 
-def _done(job: Job, tell: Callable[[object], None]) -> Answer | Failure:
+def _done(job: Job, tell: Callable[[object], None]) -> JobResult | JobFailure:
     if job.folder is not None:
         with suppress(
             OSError
@@ -176,13 +176,13 @@ def _done(job: Job, tell: Callable[[object], None]) -> Answer | Failure:
     module, name = job.function.split(":")
     told = {"tell": tell} if job.tells else {}
     try:
-        return Answer(getattr(import_module(module), name)(*job.arguments, **(job.named or {}), **told))
+        return JobResult(getattr(import_module(module), name)(*job.arguments, **(job.named or {}), **told))
     except SymallocError as error:
-        return Failure(str(error))
+        return JobFailure(str(error))
     except MemoryError:
-        return Failure("it takes more memory than there is")
+        return JobFailure("it takes more memory than there is")
     except Exception as error:
-        return Failure(f"{type(error).__name__}: {error}", expected=False)
+        return JobFailure(f"{type(error).__name__}: {error}", expected=False)
 
 
 def _prepare() -> None:

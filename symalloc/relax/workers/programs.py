@@ -23,9 +23,8 @@ from symalloc.relax.passes.stages import (
     wanted_stages,
 )
 from symalloc.relax.read.json import JsonError, load_module
-from symalloc.relax.read.script import ModuleRead, ScriptReader
+from symalloc.relax.read.script import ModuleRead, ScriptReader, TrustedCodeError
 from symalloc.relax.read.script_file import ScriptError, decode, parse_text, read_bytes
-from symalloc.relax.read.script_trust import TrustedCodeError
 from symalloc.relax.tvm_error import error_text
 from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep, Tell
 

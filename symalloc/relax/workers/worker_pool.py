@@ -19,7 +19,7 @@ from typing import TypeAlias
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
-from symalloc.relax.workers.child import Answer, ChildProcess, Failure, Job, last_lines, signal_name
+from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, last_lines, signal_name
 from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
@@ -256,7 +256,7 @@ class _Batch:
 
     def _receive(self, worker: Worker) -> None:
         try:
-            message: Message | Answer | Failure = worker.pipe.recv()
+            message: Message | JobResult | JobFailure = worker.pipe.recv()
         except (EOFError, OSError):
             self._bury(worker)
             return
@@ -266,15 +266,15 @@ class _Batch:
         match message:
             case ReadingStep(text=text):
                 worker.enters(text, self._options)
-            case Answer() | Failure():
+            case JobResult() | JobFailure():
                 self._finish(worker, reading, message)
             case _:
                 reading.take(message)
 
-    def _finish(self, worker: Worker, reading: FileReading, message: Answer | Failure) -> None:
+    def _finish(self, worker: Worker, reading: FileReading, message: JobResult | JobFailure) -> None:
         reading.done, worker.reading = True, None
         self._busy.remove(worker)
-        if isinstance(message, Failure):
+        if isinstance(message, JobFailure):
             reading.problems.append(_failure(worker, reading, message))
             if not message.expected:
                 self._requeue(reading)
@@ -300,7 +300,7 @@ class _Batch:
             self._waiting.appendleft(reading)
 
 
-def _failure(worker: Worker, reading: FileReading, failure: Failure) -> ReadProblem:
+def _failure(worker: Worker, reading: FileReading, failure: JobFailure) -> ReadProblem:
     """The job raised: there was too little memory, or it is a fault of ours."""
     name = _pass_name(worker.step)
     where = f"{Path(reading.file).name}"

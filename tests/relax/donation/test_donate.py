@@ -24,13 +24,13 @@ from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_me
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
-from symalloc.relax.files.emit import Form, written
 from symalloc.relax.files.load import from_script, load_one
-from symalloc.relax.files.plan import plan_module
-from symalloc.relax.files.result import RunError
+from symalloc.relax.files.module_text import Form, written
+from symalloc.relax.files.plan_file import plan_module
+from symalloc.relax.files.requests import RunError
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.run.run import Runner
+from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
 

@@ -21,13 +21,13 @@ from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_fault import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.program.reading import FileResult
-from symalloc.relax.emit.entry_symbols import entry_symbols
+from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.result import RunResult
+from symalloc.relax.files.requests import RunResult
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.run.run import Runner
+from symalloc.relax.run.runner import Runner
 from symalloc.size.expr import ZERO
 
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))

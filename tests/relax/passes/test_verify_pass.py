@@ -13,7 +13,12 @@ import symalloc
 from symalloc.instrument import VerifyMemory
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import pipeline
-from symalloc.relax.passes.verify_pass import Fault, VerificationError, VerificationWarning, make_instrument
+from symalloc.relax.passes.verify_pass import (
+    MemoryFault,
+    VerificationError,
+    VerificationWarning,
+    make_instrument,
+)
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
 SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
@@ -93,10 +98,11 @@ def test_what_a_pass_makes_doubtful_is_a_warning_that_names_it() -> None:
 
 def test_a_warning_does_not_hide_an_error() -> None:
     faults = [
-        Fault(rule=r, function="main", text=f"{r} text", error=e) for r, e in (("W1", False), ("E1", True))
+        MemoryFault(rule=r, function="main", text=f"{r} text", error=e)
+        for r, e in (("W1", False), ("E1", True))
     ]
 
-    def check(_: tvm.IRModule, stage: str) -> list[Fault]:
+    def check(_: tvm.IRModule, stage: str) -> list[MemoryFault]:
         return faults if stage == "KillAfterLastUse" else []
 
     with (
@@ -151,7 +157,7 @@ def test_senseless_arguments_are_refused(options: dict[str, Any], problem: str) 
 def test_modules_without_memory_operations_are_not_checked() -> None:
     asked: list[str] = []
 
-    def check(_: tvm.IRModule, stage: str) -> list[Fault]:
+    def check(_: tvm.IRModule, stage: str) -> list[MemoryFault]:
         asked.append(stage)
         return []
 

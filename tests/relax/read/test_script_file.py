@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from symalloc.program.span import Span
-from symalloc.relax.read.script_constant import NotConstantError, evaluate
 from symalloc.relax.read.script_file import (
     Constant,
     Imported,
@@ -20,6 +19,7 @@ from symalloc.relax.read.script_file import (
     parse_script,
     read_bytes,
 )
+from symalloc.relax.read.script_scope import NotConstantError, evaluate
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = "@I.ir_module\nclass M:\n    pass\n"

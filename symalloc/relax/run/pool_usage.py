@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, CallBegin, Free, Trace
-from symalloc.relax.files.result import PoolRequest, PoolUse, RefusedError, RunError
+from symalloc.relax.files.requests import PoolRequest, PoolUse, RefusedError, RunError
 
 
 @dataclass(slots=True)
-class Tally:
+class PoolMeter:
     """Sums up what calls take of a pool.
 
     The first call is recorded, for what is live in it at most; with `traced` somebody else records all, and
@@ -28,7 +28,7 @@ class Tally:
     peak_reserved: int = 0
     commits: int = 0
     decommits: int = 0
-    larger: list[Tally] = field(default_factory=list)  # what counts the same calls, and others
+    larger: list[PoolMeter] = field(default_factory=list)  # what counts the same calls, and others
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -47,17 +47,17 @@ class Tally:
         except PoolError as damage:
             raise RefusedError(str(damage)) from None
         after = self.pool.statistics()
-        for tally in (self, *self.larger):
-            tally.calls += 1
-            tally.allocations += after.allocs - before.allocs
-            tally.commits += after.commits - before.commits
-            tally.decommits += after.decommits - before.decommits
-            tally.peak_reserved = max(tally.peak_reserved, after.peak_reserved)
+        for meter in (self, *self.larger):
+            meter.calls += 1
+            meter.allocations += after.allocs - before.allocs
+            meter.commits += after.commits - before.commits
+            meter.decommits += after.decommits - before.decommits
+            meter.peak_reserved = max(meter.peak_reserved, after.peak_reserved)
 
     def lived(self, nbytes: int) -> None:
         """Says that a call had `nbytes` live at most."""
-        for tally in (self, *self.larger):
-            tally.peak_live = max(tally.peak_live, nbytes)
+        for meter in (self, *self.larger):
+            meter.peak_live = max(meter.peak_live, nbytes)
 
     def use(self) -> PoolUse:
         """What was counted."""
@@ -71,7 +71,7 @@ class Tally:
         )
 
 
-def made(asked: PoolRequest) -> InstrumentedPool:
+def make_pool(asked: PoolRequest) -> InstrumentedPool:
     """The pool, which records where that is asked for; raises RunError."""
     try:
         pool = InstrumentedPool(limit=asked.limit, guard=asked.guard)

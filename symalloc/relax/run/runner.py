@@ -22,13 +22,12 @@ from symalloc.planner.memory_report.sample_bindings import total
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract
-from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
-from symalloc.relax.files.result import Output, PipelineName, PlanKind, RunError, RunResult
+from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.requests import Output, PipelineName, PlanKind, RunError, RunResult
 from symalloc.relax.ir_types import Node
-from symalloc.relax.run.call import Found, call, difference
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
-from symalloc.relax.run.machine import Builder, planned_by_tvm
-from symalloc.relax.run.pool import Tally
+from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm
+from symalloc.relax.run.pool_usage import PoolMeter
 
 
 class Runner:
@@ -89,11 +88,11 @@ class Runner:
         """Random arguments at `binding`; raises RunError."""
         return random_arguments(self._seen, binding, seed)
 
-    def once(self, arguments: Sequence[Argument]) -> Found:
+    def once(self, arguments: Sequence[Argument]) -> CallResult:
         """One call; raises RunError."""
         return call(self._planned, self.name, arguments)
 
-    def compared(self, found: Found, arguments: Sequence[Argument]) -> str | None:
+    def compared(self, found: CallResult, arguments: Sequence[Argument]) -> str | None:
         """Where the unplanned module differs; raises RunError."""
         unplanned = call(self._unplanned, self.name, arguments)
         return difference(found.without(self._donated), unplanned.without(self._donated))
@@ -114,24 +113,24 @@ class Runner:
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """The calls at one binding, so far.  `tally` counts what they take of the runner's pool."""
+    """The calls at one binding, so far.  `meter` counts what they take of the runner's pool."""
 
     runner: Runner
     binding: dict[str, int]
     seed: int
-    tally: Tally | None = field(init=False)
+    meter: PoolMeter | None = field(init=False)
     seconds: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
     difference: str | None = None
 
     def __post_init__(self) -> None:
-        self.tally = None if self.runner.pool is None else Tally(self.runner.pool)
+        self.meter = None if self.runner.pool is None else PoolMeter(self.runner.pool)
 
     def once(self, *, check: bool = False) -> tuple[Argument, ...]:
         """One call more; the arguments that it had.  Raises RunError."""
         arguments = self.runner.arguments(self.binding, self.seed)
-        with nullcontext() if self.tally is None else self.tally.call():
+        with nullcontext() if self.meter is None else self.meter.call():
             found = self.runner.once(arguments)
         self.seconds.append(found.seconds)
         self.outputs = tuple(
@@ -155,7 +154,7 @@ class Calls:
             floor_bytes=None if plan is None else _floor(plan, self.binding),
             seconds=tuple(self.seconds),
             plan=self.runner.plan_kind,
-            pool=None if self.tally is None else self.tally.use(),
+            pool=None if self.meter is None else self.meter.use(),
             checked=self.checked,
             difference=self.difference,
         )

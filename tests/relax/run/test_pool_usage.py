@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
-from symalloc.relax.files.result import PoolRequest
-from symalloc.relax.run.pool import Tally, made, peaks
+from symalloc.relax.files.requests import PoolRequest
+from symalloc.relax.run.pool_usage import PoolMeter, make_pool, peaks
 from tests.pool.library import need_native
 
 
@@ -30,12 +30,12 @@ def test_the_peak_of_each_call_counts_what_was_live_before() -> None:
 
 def test_a_tally_and_what_is_larger_count_the_same_calls() -> None:
     need_native()
-    pool = made(PoolRequest(limit=2**20))
-    everything = Tally(pool)
-    tallies = [Tally(pool, larger=[everything]) for _ in range(2)]
-    for tally, sizes in zip(tallies, ((1000, 500), (300,)), strict=True):
+    pool = make_pool(PoolRequest(limit=2**20))
+    everything = PoolMeter(pool)
+    tallies = [PoolMeter(pool, larger=[everything]) for _ in range(2)]
+    for meter, sizes in zip(tallies, ((1000, 500), (300,)), strict=True):
         for _ in range(2):
-            with tally.call():
+            with meter.call():
                 for handle in [pool.alloc(n) for n in sizes]:
                     pool.free(handle)
     first, second, both = (t.use() for t in (*tallies, everything))
@@ -47,5 +47,5 @@ def test_a_tally_and_what_is_larger_count_the_same_calls() -> None:
 
 def test_the_pool_is_the_one_that_was_asked_for() -> None:
     need_native()
-    pool = made(PoolRequest(limit=12345, guard=True))
+    pool = make_pool(PoolRequest(limit=12345, guard=True))
     assert isinstance(pool, InstrumentedPool) and pool.limit == 12345

@@ -24,7 +24,6 @@ from symalloc.relax.ir_types import Node, TypeNode, elements
 from symalloc.size.expr import Expr
 
 OPAQUE = OpaqueType()
-VOID = TupleType(fields=())
 _FUNCTION = FunctionType()
 _DTYPES: dict[str, DType] = {}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.cli.sweeps import MOST_BINDINGS, bindings, parse_sweeps
+from symalloc.cli.bindings import MOST_BINDINGS, bindings, parse_sweeps
 from symalloc.errors import UsageError
 
 

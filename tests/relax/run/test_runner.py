@@ -17,9 +17,9 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.model import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.files.load import from_script, load_one
-from symalloc.relax.files.result import PlanKind, RunError
+from symalloc.relax.files.requests import PlanKind, RunError
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
-from symalloc.relax.run.run import Runner
+from symalloc.relax.run.runner import Runner
 from symalloc.relax.run.sweep import sweep
 from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol

@@ -9,8 +9,8 @@ from tvm import ir, relax, tirx
 from symalloc.program.model import Function, Kernel, Program
 from symalloc.program.span import Source
 from symalloc.relax.extract.context import ModuleFacts
-from symalloc.relax.extract.functions import extract_function
-from symalloc.relax.extract.kernels import extract_kernel
+from symalloc.relax.extract.extract_function import extract_function
+from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.extract.spans import NO_PLACES, ScriptText
 from symalloc.relax.ir_types import CallNode, Node, elements

@@ -17,13 +17,11 @@ from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import Function, Origin
 from symalloc.relax.extract import extract, locate
-from symalloc.relax.files.compare import compare_with_tvm
-from symalloc.relax.files.emit import Form, written
-from symalloc.relax.files.load import load_one
-from symalloc.relax.files.lower import lower_or_refuse, plan_or_refuse
-from symalloc.relax.files.request import PlanRequest
-from symalloc.relax.files.result import PipelineName, PlannedFile, RunError
-from symalloc.relax.files.workspace import kernel_scratch
+from symalloc.relax.files.kernel_scratch import kernel_scratch
+from symalloc.relax.files.load import load_one, lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.module_text import Form, written
+from symalloc.relax.files.requests import PipelineName, PlannedFile, PlanRequest, RunError
+from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.passes.plan_pass import PlannedModule
 
 STAGE = "PlanMemory"

@@ -15,7 +15,7 @@ from symalloc.program.types import DType
 from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.extract.types import to_dtype
+from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import Node, TypeNode
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.program.reading import InputError
-from symalloc.relax.read.paths import Found, expand, find
+from symalloc.relax.read.find_files import FoundFiles, find
 
 SCRIPT = "from tvm.script import ir as I\n\n\n@I.ir_module\nclass M:\n    pass\n"
 GRAPH = '{"root_index": 0, "nodes": []}'
@@ -34,16 +34,16 @@ def names(files: tuple[Path, ...]) -> list[str]:
 
 
 def test_a_directory_gives_what_may_hold_modules(tree: Path) -> None:
-    assert names(expand([str(tree / "models")])) == ["a.json", "b.py", "c.json.gz"]
+    assert names(find([str(tree / "models")]).files) == ["a.json", "b.py", "c.json.gz"]
 
 
 def test_a_named_file_is_taken_whatever_it_holds(tree: Path) -> None:
-    assert names(expand([str(tree / "models/plain.py")])) == ["plain.py"]
+    assert names(find([str(tree / "models/plain.py")]).files) == ["plain.py"]
 
 
 def test_a_pattern(tree: Path) -> None:
-    assert names(expand([str(tree / "models/*.py")])) == ["b.py", "plain.py"]
-    assert names(expand([str(tree / "**/*.gz")])) == ["c.json.gz"]
+    assert names(find([str(tree / "models/*.py")]).files) == ["b.py", "plain.py"]
+    assert names(find([str(tree / "**/*.gz")]).files) == ["c.json.gz"]
 
 
 def test_what_is_passed_over_is_counted(tree: Path) -> None:
@@ -52,12 +52,12 @@ def test_what_is_passed_over_is_counted(tree: Path) -> None:
     assert find([models, models + "/config.json", models + "/*/*"]).skipped == 1
     (tree / "models/notes.txt").write_text("not for us")
     assert find([models]).skipped == 2
-    assert find([models + "/*.txt"]) == Found(files=(), skipped=1)
+    assert find([models + "/*.txt"]) == FoundFiles(files=(), skipped=1)
 
 
 def test_each_file_comes_once(tree: Path) -> None:
     models = tree / "models"
-    assert names(expand([str(models / "b.py"), str(models), str(models / "*.json")])) == [
+    assert names(find([str(models / "b.py"), str(models), str(models / "*.json")]).files) == [
         "b.py",
         "a.json",
         "c.json.gz",
@@ -79,11 +79,11 @@ def test_what_cannot_be_read_is_said(tree: Path, argument: str, message: str) ->
     os.mkfifo(tree / "pipe.py")
     (tree / "broken.py").symlink_to(tree / "nowhere")
     with pytest.raises(InputError, match=message):
-        expand([str(tree / argument)])
+        find([str(tree / argument)])
 
 
 def test_no_argument_and_an_empty_one() -> None:
     with pytest.raises(InputError, match="no files given"):
-        expand([])
+        find([])
     with pytest.raises(InputError, match="an empty file name"):
-        expand([""])
+        find([""])

@@ -19,19 +19,14 @@ _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundFiles:
     """Files to read, and how many were passed over because they hold no Relax module."""
 
     files: tuple[Path, ...]
     skipped: int
 
 
-def expand(arguments: Sequence[str]) -> tuple[Path, ...]:
-    """The files of `find`."""
-    return find(arguments).files
-
-
-def find(arguments: Sequence[str]) -> Found:
+def find(arguments: Sequence[str]) -> FoundFiles:
     """The files that `arguments` name, each once, in the order given; those of a directory sorted.
 
     A directory is searched for `.py`, `.json` and `.json.gz` files that may hold Relax modules; the others in
@@ -45,7 +40,7 @@ def find(arguments: Sequence[str]) -> Found:
     found = [each for argument in arguments for each in _expand_one(argument)]
     files = dict.fromkeys(path for path, taken in found if taken)
     skipped = {path for path, taken in found if not taken}
-    return Found(files=tuple(files), skipped=len(skipped - files.keys()))
+    return FoundFiles(files=tuple(files), skipped=len(skipped - files.keys()))
 
 
 def _expand_one(argument: str) -> Iterator[tuple[Path, bool]]:

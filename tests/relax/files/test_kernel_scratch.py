@@ -16,8 +16,8 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.relax.extract import extract
+from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.workspace import kernel_scratch
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 
 SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"

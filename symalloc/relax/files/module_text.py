@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 
 from symalloc.relax.files.load import from_script
-from symalloc.relax.files.result import RunError
+from symalloc.relax.files.requests import RunError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.json import load_module
 

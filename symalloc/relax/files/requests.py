@@ -1,16 +1,30 @@
-"""What planning and running give back, and how they fail.  Imports no TVM: it crosses from process to
-process.
-"""
+"""Requests and results of planning and running files.  Imports no TVM: they cross from process to process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.program.model import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """A module in the file `path`: the one called `module` where there are several.
+
+    `trust`: a script may run whatever it holds.  `pipeline`: TVM's "default" one, or the target's own.
+    """
+
+    path: Path
+    trust: bool = False
+    module: str | None = None
+    target: str = "llvm"
+    pipeline: PipelineName = "default"
+
 
 __all__ = [
     "Output",

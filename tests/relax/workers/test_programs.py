@@ -11,8 +11,8 @@ from tvm import relax
 
 from symalloc.program.model import Origin
 from symalloc.program.reading import ReadOptions
+from symalloc.relax.read.script import trusted_names
 from symalloc.relax.read.script_file import parse_script
-from symalloc.relax.read.script_trust import trusted_names
 from symalloc.relax.workers.programs import read_module, read_path
 from symalloc.relax.workers.worker_pool import FileReading
 
