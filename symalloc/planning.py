@@ -1,4 +1,4 @@
-"""Modules in files, planned and run in a process of their own: what `symalloc plan` and `symalloc run` do."""
+"""Plan and run modules in files, in a process of their own, for `symalloc plan` and `symalloc run`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _require_file(path: Path) -> None:
 
 
 def _linted(found: PlannedFile, path: Path) -> Report:
-    """What the linter says of the planned module; what it said before is told from what planning brought."""
+    """Lint the planned module; tell findings of the original from those that planning brought."""
     rules = Linter(LintOptions(stage="as-is"))
 
     def report(*programs: Program) -> Report:

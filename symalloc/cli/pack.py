@@ -95,7 +95,7 @@ def pack_command(
 def _outputs(
     files: Sequence[Path], problems: Sequence[PackingProblem], form: str | None, output: Path | None
 ) -> list[tuple[Path, str]]:
-    """Where each answer is written and in which form; nothing where it all goes to standard output.
+    """Return the file and the form of each answer; nothing where it all goes to standard output.
 
     Raises UsageError where that cannot be, before anything is packed.
     """

@@ -1,4 +1,4 @@
-"""Which buffers are live at the same time.  Buffers go by their index in the sequence that is given."""
+"""The buffers that are live at the same time.  They go by their index in the sequence that is given."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
 
 
 def _demands(bound: Expr, signed: Set[str]) -> Iterator[tuple[Condition, Condition]]:
-    """What the guards demand, each with how the machine checks it."""
+    """Yield the conditions that the guards demand, each with the check that the machine evaluates."""
     if len(bound.symbols) > 1:
         sizes = {name: maximum(symbol(name), -symbol(name)) for name in signed}
         yield le(bound.substitute(sizes), INT64_MAX), machine_check(bound, signed)
@@ -115,7 +115,7 @@ def _demands(bound: Expr, signed: Set[str]) -> Iterator[tuple[Condition, Conditi
 
 
 def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
-    """That the magnitude of a symbol is at most `room`, which is >= 0; nothing in it wraps."""
+    """Yield that the magnitude of a symbol is at most `room`, which is >= 0; nothing in it wraps."""
     yield le(symbol(name), room)
     if name in signed:
         yield le(-room, minimum(symbol(name), 0))

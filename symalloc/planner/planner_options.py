@@ -1,4 +1,4 @@
-"""How a plan is wanted: how long to search, how tensors and checks are written, where proofs go."""
+"""The options of a plan: effort of the search, forms of tensors and guards, a folder for proofs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What the user chose.
+    """The options of the planner: one record for the command line, Python, the pipeline and the pass.
 
     `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one arena
     with tensors at symbolic offsets, or "storages", one storage per slot and every tensor at offset 0.

@@ -31,7 +31,7 @@ class Window:
     right: int | None = None
 
     def clip(self, cell: int) -> int:
-        """Where the cell `cell` of a line comes to stand, from 0; cells cut off map to the nearest edge."""
+        """Return the position of the cell `cell` of a line, from 0; cells cut off map to the nearest edge."""
         inside = cell if self.right is None else min(cell, self.right)
         return max(inside - self.left, 0)
 
@@ -61,7 +61,7 @@ class CellLine:
         return self.starts[index] if index <= last else self.width + index - last
 
     def blank_before(self, cell: int) -> bool:
-        """Whether nothing but white space stands in front of `cell`."""
+        """Return whether nothing but white space stands in front of `cell`."""
         return not self.cut(Window(right=cell)).strip(" " + ELLIPSIS)
 
     def cut(self, window: Window) -> str:

@@ -60,7 +60,7 @@ def packing_as_csv(packing: Packing) -> str:
 
 
 def overrun_text(packing: Packing, capacity: int) -> str:
-    """Why `packing` does not fit `capacity` bytes, in one line."""
+    """Return in one line why `packing` does not fit `capacity` bytes."""
     point = packing.overrun or {}
     at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items()))
     where = f" at {at}" if at else ""

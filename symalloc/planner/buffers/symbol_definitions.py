@@ -1,4 +1,4 @@
-"""Where each symbol of a function gets its value: at entry, behind an instruction, or inside a branch."""
+"""The definitions of a function's symbols: at entry, behind an instruction, or inside a branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proves the obligations of a plan: by sight, then by the prover; choices between regimes one by one."""
+"""Prove the obligations of a plan: syntactically, then by the prover; choices between regimes one by one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ObligationProver:
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
     def domain_of(self, obligation: Obligation) -> Domain:
-        """Where `obligation` must hold."""
+        """Return the domain over which `obligation` must hold."""
         if not obligation.guarded:
             return self.domain
         found = self.guarded.get(obligation.defined_by)
@@ -63,7 +63,7 @@ class ObligationProver:
         return found
 
     def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
-        """Whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
+        """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
         bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
         excess = bound[0] - bound[1] * INT64_MAX
@@ -80,7 +80,7 @@ class ObligationProver:
                     yield assumption.expr
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
-        """Whether one of `sides` is proved to hold throughout, or in each case of a choice."""
+        """Return whether one of `sides` is proved to hold throughout, or in each case of a choice."""
         if any(self.sight.at_most(low, high) for low, high in sides):
             return True
         choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
@@ -104,7 +104,7 @@ class ObligationProver:
         return found
 
     def _at_most(self, low: Expr, high: Expr, domain: Domain) -> bool:
-        """Whether `low <= high` is proved; maxima are taken apart, so that most questions are about
+        """Return whether `low <= high` is proved; maxima are taken apart, so that most questions are about
         polynomials.
         """
         highs = alternatives(high)
@@ -114,7 +114,7 @@ class ObligationProver:
         )
 
     def _likely(self, low: Expr, high: Expr, domain: Domain) -> bool:
-        """Whether `low <= high` at a few points of `domain`: what fails there need not be asked."""
+        """Return whether `low <= high` at a few points of `domain`: what fails there need not be asked."""
         return not any(_exceeds(low, high, point) for point in self._points(domain))
 
     def _points(self, domain: Domain) -> list[Point]:
@@ -156,7 +156,7 @@ def _regime(expr: Expr) -> Select | None:
 
 
 def _follows(low: Expr, known: Expr) -> bool:
-    """Whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
+    """Return whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
 
     Both are polynomials over what is >= 0, with no negative term but the constant ones.
     """
@@ -176,7 +176,7 @@ def _symbols(plan: Plan) -> frozenset[str]:
 
 
 def _exceeds(low: Expr, high: Expr, point: Point) -> bool:
-    """Whether `low > high` at `point`; False where a divisor is zero there."""
+    """Return whether `low > high` at `point`; False where a divisor is zero there."""
     try:
         return low.evaluate(point) > high.evaluate(point)
     except ZeroDivisionError:

@@ -1,4 +1,4 @@
-"""What has to be proved of a plan, read off the plan alone; shares no code with the packer.
+"""The proof obligations of a plan, read off the plan alone; shares no code with the packer.
 
 Every obligation is "one of these inequalities holds".  Buffers of equal offset, size and alignment form a
 class, and an obligation is stated once for all that it speaks of: layers repeat, so a model of hundreds of
@@ -46,7 +46,7 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True)
 class _PlacementClass:
-    """What the obligations of a placement depend on."""
+    """The properties of a placement that its obligations depend on."""
 
     offset: Expr
     size: Expr
@@ -55,7 +55,7 @@ class _PlacementClass:
 
 
 def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
-    """All that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits.
+    """Yield all that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits.
 
     Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
     """
@@ -137,7 +137,7 @@ def _live_together(buffers: Sequence[Buffer]) -> Iterator[tuple[int, int]]:
 
 
 def _together(left: Buffer, right: Buffer) -> bool:
-    """Whether some interval of one meets some interval of the other."""
+    """Return whether some interval of one meets some interval of the other."""
     return any(max(a, c) < min(b, d) for a, b in left.live for c, d in right.live)
 
 
@@ -163,7 +163,7 @@ def _machine(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Oblig
 
 
 def _limits(value: Expr) -> Iterator[Side]:
-    """That the value fits, and so do the sum of its positive and that of its negative terms."""
+    """Yield that the value fits, and so do the sum of its positive and that of its negative terms."""
     up = Expr({m: c for m, c in value.terms.items() if c > 0})
     down = Expr({m: c for m, c in value.terms.items() if c < 0})
     for part in (up, down) if up.terms and down.terms else (value,):

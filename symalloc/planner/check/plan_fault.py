@@ -1,4 +1,4 @@
-"""What is wrong with a plan, and the refusal that says so."""
+"""The faults of a plan, and the refusal that names them."""
 
 from __future__ import annotations
 

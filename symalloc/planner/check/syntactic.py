@@ -27,7 +27,7 @@ class SyntacticOrder:
         self._atoms: dict[Atom, bool] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
-        """Whether `low <= high` is seen to hold at every point; False says nothing."""
+        """Return whether `low <= high` is seen to hold at every point; False says nothing."""
         nodes = _expanded(high)[0]
 
         def below(expr: Expr) -> bool:
@@ -41,7 +41,7 @@ class SyntacticOrder:
         return whole or all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
-        """Whether each term of `high - low` is >= 0."""
+        """Return whether each term of `high - low` is >= 0."""
         for monomial, coefficient in low.items():
             rest = high.get(monomial, 0) - coefficient
             if rest < 0 or (rest and not self._monomial(monomial)):

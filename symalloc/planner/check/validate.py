@@ -1,4 +1,4 @@
-"""Judges a finished plan.  Shares no code with the packer: it reads only the plan's own ranges, sizes and
+"""Validate a finished plan.  Shares no code with the packer: it reads only the plan's own ranges, sizes and
 offsets.
 
 What is asked (`symalloc.planner.check.obligations`), for all bindings of the domain: buffers that are live
@@ -20,7 +20,7 @@ from symalloc.prover.verdict import Verdict
 
 
 def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[PlanFault, ...]:
-    """Every fault of `plan` over `domain`; empty where all of it is proved.
+    """Return every fault of `plan` over `domain`; empty where all of it is proved.
 
     `machine` is that of `obligations`.
     """

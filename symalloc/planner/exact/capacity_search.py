@@ -26,7 +26,7 @@ MOST_REMEMBERED = 1 << 20  # 16 bytes each, and the set's own
 
 
 class SearchOutcome(Enum):
-    """How a search ended: `CUT` by its limit."""
+    """The ways in which a search ends: `CUT` by its limit."""
 
     FOUND = "found"
     NONE = "none"
@@ -155,7 +155,7 @@ class CapacitySearch:
         return min(cliques, key=lambda c: (choices[c] > 1, floors[c], -weights[c]))
 
     def _key(self, left: tuple[int, ...]) -> bytes:
-        """What the rest of the search depends on."""
+        """Return a digest of all that the rest of the search depends on."""
         lowest = self.state.lowest
         return blake2b(array("q", [*left, *(lowest[i] for i in left)]), digest_size=16).digest()
 

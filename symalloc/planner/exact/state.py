@@ -102,7 +102,7 @@ class SearchState:
         return self._raise(buffer, self._support(buffer)) and self.propagate()
 
     def can_be_decided(self, buffer: int) -> bool:
-        """Whether nothing that is left fits below `buffer` at its lowest offset."""
+        """Return whether nothing that is left fits below `buffer` at its lowest offset."""
         return min(self._select[buffer](self.tops)) > self.lowest[buffer]
 
     def propagate(self) -> bool:

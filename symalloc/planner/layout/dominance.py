@@ -1,4 +1,4 @@
-"""Which of two byte counts is never the larger, as the packer asks: cheap answers first, each given once."""
+"""Comparisons of byte counts that hold for every shape: cheap answers first, each question asked once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Dominance:
         self._values: dict[Expr, tuple[int | None, ...]] = {}
 
     def reaches(self, high: Expr, low: Expr) -> bool:
-        """Whether `high >= low` is proved for every binding."""
+        """Return whether `high >= low` is proved for every binding."""
         key = (high, low)
         found = self._reached.get(key)
         if found is None:
@@ -47,7 +47,7 @@ class Dominance:
         return found
 
     def may_reach(self, high: Expr, low: Expr) -> bool:
-        """Whether `high >= low` at the sample bindings."""
+        """Return whether `high >= low` at the sample bindings."""
         pairs = zip(self._at_samples(high), self._at_samples(low), strict=True)
         return all(a is None or b is None or a >= b for a, b in pairs)
 
@@ -81,7 +81,7 @@ class Dominance:
         return proof.verdict is Verdict.ALWAYS_VALID
 
     def _plain(self, difference: Expr) -> bool:
-        """Whether `difference` is a polynomial whose terms are all seen to be >= 0."""
+        """Return whether `difference` is a polynomial whose terms are all seen to be >= 0."""
         if not difference.is_polynomial or any(c < 0 for c in difference.terms.values()):
             return False
         return all(self._domain.lower_of(name) >= 0 for name in difference.symbols)
@@ -93,8 +93,9 @@ class Dominance:
 
 
 def _is_tangled(condition: Condition) -> bool:
-    """Whether `condition` holds a maximum of rounded sums: in one symbol that is decided, but takes its time
-    for each case and remainder.
+    """Return whether `condition` holds a maximum of rounded sums.
+
+    In one symbol that is decided, but it takes its time for each case and remainder.
     """
     if not isinstance(condition, Relation):
         return False

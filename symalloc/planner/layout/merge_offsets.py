@@ -67,25 +67,25 @@ class _OffsetGroups:
         return offset
 
     def may_move(self, old: Alternatives, new: Alternatives) -> bool:
-        """Whether every buffer that is at `old` now may start at `new` instead."""
+        """Return whether every buffer that is at `old` now may start at `new` instead."""
         members = [o for o in self.rooms if self.now(o) == old]
         return self.below(old, new) and all(self.fits(r, new) for o in members for r in self.rooms[o])
 
     def fits(self, room: _Headroom, new: Alternatives) -> bool:
-        """Whether the buffer of `room` at `new` is aligned and ends where the next starts or before."""
+        """Return whether the buffer of `room` at `new` is aligned and does not reach the next one."""
         ceiling = self.arena if room.above is None else self.now(room.above)
         aligned = all(self.dominance.align(start, room.alignment) is start for start in new)
         return aligned and self.below(tuple(start + room.size for start in new), ceiling)
 
     def below(self, low: Alternatives, high: Alternatives) -> bool:
-        """Whether the maximum of `low` is proved to be at most that of `high`."""
+        """Return whether the maximum of `low` is proved to be at most that of `high`."""
         return all(any(self.dominance.reaches(b, a) for b in high) for a in low)
 
 
 def _rooms(
     buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives]
 ) -> dict[Alternatives, dict[_Headroom, None]]:
-    """What limits the offsets from above, by offset, each limit once."""
+    """Return the limits of the offsets from above, by offset, each limit once."""
     found: dict[Alternatives, dict[_Headroom, None]] = {offset: {} for offset in placed}
     kinds: dict[tuple[Alternatives, Expr, int], int] = {}
     kind_of = [
@@ -107,7 +107,7 @@ def _free(offset: Alternatives) -> bool:
 
 
 def _cost(offset: Alternatives) -> int:
-    """How much there is to evaluate, by the length of its text."""
+    """Return the cost of evaluating an offset, by the length of its text."""
     return len(_key(offset))
 
 

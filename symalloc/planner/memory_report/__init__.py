@@ -1,1 +1,1 @@
-"""What there is to say about a plan: its bytes over shapes, and the memory around it."""
+"""The memory report of a plan: its bytes over shapes, and the memory in no arena."""

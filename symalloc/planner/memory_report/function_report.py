@@ -1,4 +1,4 @@
-"""What there is to say about a plan: its formulas, and bytes beside the floor at sample bindings."""
+"""The memory report of one function: the formulas of its plan, and bytes at sample bindings."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
 
 
 def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:
-    """Whether `condition` holds, as far as `binding` tells."""
+    """Return whether `condition` holds, as far as `binding` tells."""
     return not condition.symbols <= binding.keys() or condition.evaluate(binding)
 
 

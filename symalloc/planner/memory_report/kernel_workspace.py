@@ -34,7 +34,7 @@ class WorkspaceFree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelWorkspace:
-    """What one kernel takes and gives back, in order, in bytes over the kernel's own symbols.
+    """The workspace that one kernel takes and gives back, in order, in bytes over the kernel's own symbols.
 
     `problem` says why that is not known; `steps` is empty then.  `parallel`: some of it is taken inside a
     parallel loop, by each worker thread from a pool of its own.
@@ -62,11 +62,11 @@ class KernelWorkspace:
         )
 
     def __bool__(self) -> bool:
-        """Whether it takes anything that is known."""
+        """Return whether it takes anything that is known."""
         return bool(self.steps)
 
     def _held(self) -> Iterator[dict[int, Expr]]:
-        """What is held after each taking."""
+        """Yield what is held after each allocation."""
         held: dict[int, Expr] = {}
         for step in self.steps:
             if isinstance(step, WorkspaceAlloc):
@@ -77,7 +77,7 @@ class KernelWorkspace:
 
 
 def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str, int]) -> int:
-    """What TVM's pool of a fresh thread holds once a function has made `calls` over and over, in bytes.
+    """Return the bytes that TVM's pool of a fresh thread holds once a function has made `calls` many times.
 
     Follows apache-tvm 0.27's WorkspacePool: whole pages, the smallest free block that fits, otherwise the
     largest free one is exchanged for one of the size that is asked for.  Nothing is ever returned.  Raises
@@ -96,7 +96,7 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
 
 
 def _sized(step: WorkspaceAlloc | WorkspaceFree, binding: Mapping[str, int]) -> tuple[int, int | None]:
-    """(slot, bytes taken, or None for what is given back)."""
+    """Return (slot, bytes taken, or None for what is given back)."""
     if isinstance(step, WorkspaceFree):
         return step.slot, None
     pages = -(-step.size.evaluate(binding) // PAGE)

@@ -1,4 +1,4 @@
-"""What a function needs besides its arenas: the tensors it returns, what its calls make, its kernels' own
+"""Memory that a function needs besides its arenas: results, tensors of its callees, its kernels' own
 workspace.
 """
 
@@ -92,7 +92,7 @@ class NonArenaMemory:
 def non_arena_memory(
     program: Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace]
 ) -> NonArenaMemory:
-    """What the function that was analysed needs outside its arenas.
+    """Return the memory that the function that was analysed needs outside its arenas.
 
     `scratch` holds the workspace of the kernels by name.  The kernels of the functions that it calls count as
     its own; recursion is not followed.
@@ -209,7 +209,7 @@ def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
 
 
 def _maker(region: Region) -> str | None:
-    """Who made the memory of a tensor, where that is a call that always makes it."""
+    """Return the name of the call that makes the memory of a tensor, where one always does."""
     tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
     if region.external or region.parent is not None or not tensor:
         return None

@@ -1,4 +1,4 @@
-"""What runs gave: outputs, times, and what memory they took."""
+"""The results of runs: outputs, times, and the memory they took."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """What a pool was used for, in bytes.
+    """The use of a pool, in bytes.
 
     `allocations` counts those of `calls` calls; `peak_live` what was asked for and not freed at most, the
     machine's last result included, and `peak_reserved` what was backed by pages.  `commits` and `decommits`
@@ -59,7 +59,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run at one binding gave.
+    """The result of a run at one binding.
 
     `planned` counts the tensors in arenas; `arena_bytes` (of all arenas) and `floor_bytes` are those of the
     function that was run, under its binding; None where they depend on what becomes known only later.
@@ -111,5 +111,5 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was refused and nothing differed."""
+        """Return whether nothing was refused and nothing differed."""
         return self.refused is None and all(r.difference is None for r in self.results)

@@ -1,4 +1,4 @@
-"""What TVM's own planner reserves for the same module."""
+"""TVM's own memory plan of the same module."""
 
 from __future__ import annotations
 

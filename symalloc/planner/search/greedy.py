@@ -1,4 +1,4 @@
-"""Static packings by greedy placement: an order to place in, and which gap to take.
+"""Static packings by greedy placement: an order to place in, and the gap to take.
 
 Greedy by size with best fit is that of Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net
 Inference (2020); first fit by size, area or begin are the classics of dynamic storage allocation.

@@ -56,7 +56,7 @@ def improve(
 
 
 def _cost(heights: Heights) -> float:
-    """What is minimised: the worst, and a little of the mean."""
+    """Return the quantity to minimise: the worst height, and a little of the mean."""
     return max(heights) + WEIGHT_OF_MEAN * sum(heights) / len(heights)
 
 
@@ -72,7 +72,7 @@ class _RuinAndRecreate:
         return [max(self.tops(order, sizes), default=0.0) for sizes in self.columns]
 
     def tops(self, order: Iterable[int], sizes: Sequence[float]) -> list[float]:
-        """Where each buffer ends when those of `order` are stacked; 0 for the others."""
+        """Return where each buffer ends when those of `order` are stacked; 0 for the others."""
         ends = [0.0] * len(sizes)
         for i in order:
             under = 0.0
