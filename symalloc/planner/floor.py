@@ -4,7 +4,6 @@ less.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from symalloc.planner.interference import live_sets
@@ -20,7 +19,7 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     distinct: dict[Expr, int] = {}
     kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
     sizes = tuple(distinct)
-    counts = (Counter(kinds[i] for i in together) for together in live_sets(b.live for b in buffers))
+    counts = (_counts(kinds[i] for i in together) for together in live_sets(b.live for b in buffers))
     sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
     return tuple(sorted(sums, key=lambda e: e.key))
 
@@ -30,14 +29,21 @@ def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
     return max((s.evaluate(binding) for s in sums), default=0)
 
 
-def _maximal(found: Iterable[Counter[int]]) -> list[Counter[int]]:
+def _counts(kinds: Iterable[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for kind in kinds:
+        found[kind] = found.get(kind, 0) + 1
+    return found
+
+
+def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
     """Drop the counts that another reaches in every kind, and repetitions."""
     unique = {frozenset(counts.items()): counts for counts in found}
-    kept: list[Counter[int]] = []
-    holding: dict[int, list[Counter[int]]] = {}  # those of `kept` that have some of a kind
-    for counts in sorted(unique.values(), key=lambda c: -c.total()):
+    kept: list[dict[int, int]] = []
+    holding: dict[int, list[dict[int, int]]] = {}  # those of `kept` that have some of a kind
+    for counts in sorted(unique.values(), key=lambda c: -sum(c.values())):
         others = min((holding.get(kind, []) for kind in counts), key=len)
-        if not any(all(other[kind] >= n for kind, n in counts.items()) for other in others):
+        if not any(all(other.get(kind, 0) >= n for kind, n in counts.items()) for other in others):
             kept.append(counts)
             for kind in counts:
                 holding.setdefault(kind, []).append(counts)

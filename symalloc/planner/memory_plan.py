@@ -35,7 +35,7 @@ class Buffer:
     id: int
     name: str
     size: Expr
-    live: Intervals
+    live: Intervals = ()
     nbytes: Expr = ZERO
     device: int = 0
     scope: str = "global"
@@ -44,11 +44,6 @@ class Buffer:
     callee: str | None = None
     defined_by: Var | None = None
     steps: tuple[int, int] | None = None
-
-    @classmethod
-    def unplaced(cls, var: Var, size: Expr, device: int, scope: str) -> Buffer:
-        """Return the buffer for the variable `var`, before it has a number and a live range."""
-        return cls(id=0, name=var.name, size=size, live=(), device=device, scope=scope, var=var)
 
 
 @dataclass(frozen=True, slots=True)

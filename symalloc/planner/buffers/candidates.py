@@ -18,7 +18,7 @@ from symalloc.planner.buffers.arena_assignment import (
 from symalloc.planner.buffers.path_lifetimes import lifetimes, outermost_ifs, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes, reckoned
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
-from symalloc.program.model import AllocFresh, CallFunction, Program
+from symalloc.program.model import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
 
 _NO_PLANS: Mapping[str, Plan] = MappingProxyType({})
@@ -93,7 +93,7 @@ class _CandidateFinder:
         reason = self.analysis.escapes.get(root)
         sized = self.sizes.of(nbytes) if reason is None else reason
         if isinstance(sized, Sized):
-            self.add(root, sized, Buffer.unplaced(made.var, sized.size, made.device, made.scope))
+            self.add(root, sized, made.var, made.device, made.scope)
             return
         if reason is None:
             self.taken[root] = reckoned(nbytes)
@@ -114,11 +114,21 @@ class _CandidateFinder:
                 self.left.append(Unplanned(name=f"{call.name}()", reason=found, var=call.var))
             return
         for arena, sized in zip(arenas, found, strict=True):
-            buffer = Buffer.unplaced(call.var, sized.size, arena.device, arena.scope)
-            self.add(root, sized, replace(buffer, name=f"{call.name}()", callee=call.name))
+            self.add(root, sized, call.var, arena.device, arena.scope, call.name)
 
-    def add(self, root: int, sized: Sized, buffer: Buffer) -> None:
-        buffer = replace(buffer, nbytes=sized.nbytes)
+    def add(
+        self, root: int, sized: Sized, var: Var, device: int, scope: str, callee: str | None = None
+    ) -> None:
+        buffer = Buffer(
+            id=len(self.found),
+            name=var.name if callee is None else f"{callee}()",
+            size=sized.size,
+            nbytes=sized.nbytes,
+            device=device,
+            scope=scope,
+            var=var,
+            callee=callee,
+        )
         self.found.append(Candidate(root=root, buffer=buffer, definition=sized.definition))
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
