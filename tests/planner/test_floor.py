@@ -8,7 +8,7 @@ from symalloc.planner.floor import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at
-from tests.planner.search.test_search import POINTS, problems
+from tests.planner.search.test_stacking_search import POINTS, problems
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -14,7 +14,7 @@ from symalloc.planner.search.search_instance import SearchInstance, representati
 from symalloc.planner.search.stacking import Score, heights, ratios
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at, pile, together
-from tests.planner.search.test_search import problems
+from tests.planner.search.test_stacking_search import problems
 
 
 def instance(buffers: tuple[Buffer, ...]) -> SearchInstance:
