@@ -29,10 +29,10 @@ EXTENTS = (1, 64, 4096)
 MOST_SYMBOLS = 3
 
 _NO_IFS: Mapping[int, int] = MappingProxyType({})
-_ALONE = -1
+_NO_ARENA = -1
 
-Homes: TypeAlias = tuple[int, ...]
-"""For each buffer how many cuts its arena lies behind; _ALONE without an arena."""
+Assignment: TypeAlias = tuple[int, ...]
+"""For each buffer how many cuts its arena lies behind; _NO_ARENA without an arena."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +120,10 @@ def assign_arenas(
             found += [member.buffer for member in members]
             continue
         chosen = _ArenaAssignment(members, cuts, paths, outermost_ifs).chosen()
-        for home, point in enumerate((None, *(cut.var for cut in cuts))):
-            inside = (m.buffer for m, h in zip(members, chosen, strict=True) if h == home)
+        for number, point in enumerate((None, *(cut.var for cut in cuts))):
+            inside = (m.buffer for m, n in zip(members, chosen, strict=True) if n == number)
             found += [replace(buffer, defined_by=point) for buffer in inside]
-        alone += [m for m, home in zip(members, chosen, strict=True) if home == _ALONE]
+        alone += [m for m, n in zip(members, chosen, strict=True) if n == _NO_ARENA]
     return found, alone
 
 
@@ -161,16 +161,16 @@ class _ArenaAssignment:
             for at in _bindings((*sizes, *(size for pieces in known for _, size in pieces)))
         ]
 
-    def chosen(self) -> Homes:
+    def chosen(self) -> Assignment:
         """Return the first assignment within the tolerance, else the best."""
-        worst: dict[Homes, float] = {}
+        worst: dict[Assignment, float] = {}
         for assignment in self.assignments():
             worst[assignment] = self.ratio(assignment)
             if worst[assignment] <= TOLERANCE:
                 return assignment
         return min(worst, key=lambda assignment: worst[assignment])
 
-    def assignments(self) -> Iterator[Homes]:
+    def assignments(self) -> Iterator[Assignment]:
         """Yield assignments: each buffer in the stretch that it begins in; each where its size is known;
         crossing ones alone; so are those that nothing unplanned lives beside; all of the stretches that are
         too large even so; then every one, which takes no more than the floor.
@@ -178,12 +178,12 @@ class _ArenaAssignment:
         yield self.births
         yield tuple(self.cuts.index(m.definition.step) + 1 if m.definition else 0 for m in self.members)
         sides = zip(self.births, self.deaths, strict=True)
-        apart = tuple(birth if birth == death else _ALONE for birth, death in sides)
+        apart = tuple(birth if birth == death else _NO_ARENA for birth, death in sides)
         yield apart
-        yield tuple(h if self.is_beside(n) else _ALONE for h, n in zip(apart, self.numbers, strict=True))
-        large = {home for home in set(self.births) if self.ratio(apart, home) > TOLERANCE}
-        yield tuple(_ALONE if home in large else home for home in apart)
-        yield (_ALONE,) * len(self.members)
+        yield tuple(a if self.is_beside(n) else _NO_ARENA for a, n in zip(apart, self.numbers, strict=True))
+        large = {arena for arena in set(self.births) if self.ratio(apart, arena) > TOLERANCE}
+        yield tuple(_NO_ARENA if arena in large else arena for arena in apart)
+        yield (_NO_ARENA,) * len(self.members)
 
     def is_beside(self, number: int) -> bool:
         """Return whether something unplanned lives at a position of the candidate `number`, on some path."""
@@ -192,17 +192,17 @@ class _ArenaAssignment:
             for path in self.paths
         )
 
-    def ratio(self, homes: Homes, stretch: int | None = None) -> float:
+    def ratio(self, assignment: Assignment, stretch: int | None = None) -> float:
         """Return the worst ratio of bytes taken at one position (of one stretch) to the floor.
 
         Where it is not known how much else is taken, the ratio is to what is live then.
         """
         worst = 1.0
         for sizes, beside in self.scenes:
-            live = self.live(range(len(homes)), sizes)
+            live = self.live(range(len(assignment)), sizes)
             needed = [list(map(add, *pair)) for pair in zip(live, beside, strict=True)]
             floor = max(max(path, default=0) for path in needed)
-            reserved = self.reserved(homes, sizes, beside)
+            reserved = self.reserved(assignment, sizes, beside)
             for path, unknown, need, taken in zip(self.paths, self.unknown, needed, reserved, strict=True):
                 for position, step in enumerate(path.steps):
                     if stretch in (None, bisect_left(self.cuts, step)):
@@ -216,18 +216,18 @@ class _ArenaAssignment:
         return [path.bytes_live((path.lives[n], size) for n, size in chosen) for path in self.paths]
 
     def reserved(
-        self, homes: Homes, sizes: Sequence[int], beside: Sequence[Sequence[int]]
+        self, assignment: Assignment, sizes: Sequence[int], beside: Sequence[Sequence[int]]
     ) -> list[list[int]]:
         """Return for each path the bytes taken at each position: arenas at their floor, and what lies in
         none.
         """
-        alone = self.live((i for i, home in enumerate(homes) if home == _ALONE), sizes)
+        alone = self.live((i for i, arena in enumerate(assignment) if arena == _NO_ARENA), sizes)
         totals = [list(map(add, *pair)) for pair in zip(alone, beside, strict=True)]
-        for home in set(homes) - {_ALONE}:
-            inside = [i for i, h in enumerate(homes) if h == home]
+        for arena in set(assignment) - {_NO_ARENA}:
+            inside = [i for i, other in enumerate(assignment) if other == arena]
             height = max(max(live, default=0) for live in self.live(inside, sizes))
             first = min(self.spans[i][0] for i in inside)
-            begin = self.cuts[home - 1] if home else self.outermost_ifs.get(first, first) - 1
+            begin = self.cuts[arena - 1] if arena else self.outermost_ifs.get(first, first) - 1
             for number, path in enumerate(self.paths):
                 end = path.last(self.numbers[i] for i in inside)
                 totals[number] = [

@@ -16,7 +16,7 @@ from symalloc.planner.buffers.arena_assignment import (
     assign_arenas,
 )
 from symalloc.planner.buffers.path_lifetimes import lifetimes, outermost_ifs, path_lifetimes
-from symalloc.planner.buffers.sizing import Sized, Sizes, reckoned
+from symalloc.planner.buffers.sizing import Sized, Sizes, padded_size
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.program.model import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
@@ -96,7 +96,7 @@ class _CandidateFinder:
             self.add(root, sized, made.var, made.device, made.scope)
             return
         if reason is None:
-            self.taken[root] = reckoned(nbytes)
+            self.taken[root] = padded_size(nbytes)
         self.left.append(Unplanned(name=made.var.name, reason=sized, nbytes=nbytes, var=made.var))
 
     def call(self, call: CallFunction, root: int) -> None:

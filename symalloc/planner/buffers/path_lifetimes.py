@@ -13,7 +13,7 @@ from symalloc.analysis.live_ranges import LiveRanges
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.analysis.sets import region_set
 from symalloc.planner.buffers.arena_assignment import PathLifetimes, UnplannedRange
-from symalloc.planner.buffers.sizing import reckoned
+from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 
@@ -73,7 +73,7 @@ def _on_path(
         lives=[() if var is None else lives.get(var, ()) for var in variables],
         steps=[points[index] for index in times.points],
         unplanned=[
-            UnplannedRange(reckoned(regions[n].nbytes) if n < len(regions) else None, lives[var])
+            UnplannedRange(padded_size(regions[n].nbytes) if n < len(regions) else None, lives[var])
             for var, n in numbers.items()
             if var in lives and var not in variables and n not in analysis.escapes
         ],

@@ -77,6 +77,6 @@ class Sizes:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
 
 
-def reckoned(nbytes: Expr | None) -> Expr | None:
+def padded_size(nbytes: Expr | None) -> Expr | None:
     """Return the bytes that a tensor without a place takes, where they are defined at every binding."""
     return None if nbytes is None or nbytes.divisors else round_up(nbytes, ALIGNMENT)
