@@ -141,6 +141,19 @@ class ReuseConflicts:
         calls = (call.name for call in points_to.may_returns if points_to.resolve(call.regions) & related)
         return ReuseConflict(first, second, writer, reader, False, next(calls, None))
 
+    def stale_reads(self, view: Target) -> Iterator[tuple[Access, Access]]:
+        """The writes of a view, each with the reads behind it, on its path, of what the view is part of."""
+        above = (number for number in members(self.points_to.ancestors[view.region]) if number != view.region)
+        reads = [read for number in above for read in self.accesses.reads.get(number, ())]
+        root = self.points_to.regions[view.region].root
+        for write in self.accesses_to(view.region, self.accesses.writes):
+            for read in reads:
+                path = write.path | read.path | view.path
+                if read.point < write.point or not feasible(path):
+                    continue
+                if not self.rewritten(root, write.point, read, path):
+                    yield write, read
+
     # -- takeover: one root in the memory of another ---------------------------------------------------------
 
     def takeover(self, writes: int, wanted: int) -> Iterator[ReuseConflict]:

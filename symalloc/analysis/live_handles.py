@@ -65,7 +65,7 @@ class _HandleLiveness(DataflowProblem[LiveHandles]):
 
 
 def _allocates(instruction: Instruction) -> bool:
-    """Whether an instruction by itself may take memory; a kernel may, for its scratch."""
+    """True if an instruction by itself may take memory; a kernel may, for its workspace."""
     if isinstance(instruction, CallPacked):
         return packed_function(instruction.name).allocates
     if isinstance(instruction, View):

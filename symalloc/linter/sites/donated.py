@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symalloc.analysis.conflicts import Access, ReuseConflicts
-from symalloc.analysis.paths import feasible
-from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.conflicts import Access
 from symalloc.analysis.regions import Region, RegionKind, Target
-from symalloc.analysis.sets import members
 from symalloc.linter.sites.lifetimes import alias_at
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name, places_of
@@ -25,46 +22,28 @@ def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """For each result that is a view of a parameter, the read of that parameter behind a write of the result
     that is most surely a fault; with the reading point.
     """
-    points_to, conflicts = context.points_to, context.analysis.conflicts
+    points_to = context.points_to
     for target in points_to.result_targets():
         view = points_to.regions[target.region]
         if view.kind is RegionKind.VIEW and points_to.regions[view.root].kind is RegionKind.PARAMETER:
-            sites = [
-                (_uncertainty(context, w, r, target), w, r) for w, r in _pairs(points_to, conflicts, target)
-            ]
+            pairs = context.analysis.conflicts.stale_reads(target)
+            sites = [(_uncertainty(context, write, read, target), write, read) for write, read in pairs]
             sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
             for uncertainty, write, read in sites[:1]:
                 yield read.point, _site(context, view, write, read, uncertainty)
 
 
-def _pairs(points_to: PointsTo, conflicts: ReuseConflicts, target: Target) -> Iterator[tuple[Access, Access]]:
-    """The writes of a view, each with the reads on its path of what the view is part of."""
-    above = (number for number in members(points_to.ancestors[target.region]) if number != target.region)
-    reads = [r for number in above for r in conflicts.accesses.reads.get(number, ())]
-    root = points_to.regions[target.region].root
-    for write in conflicts.accesses_to(target.region, conflicts.accesses.writes):
-        for read in reads:
-            sides = write.path | read.path | target.path
-            if read.point < write.point or not feasible(sides):
-                continue
-            if not conflicts.rewritten(root, write.point, read, sides):
-                yield write, read
-
-
 def _uncertainty(context: FunctionContext, write: Access, read: Access, target: Target) -> str | None:
     """Why it may be no fault; None where it surely is."""
     points = context.analysis.cfg.points
-    writer, whole = (
-        caller_name(points[write.point].instruction),
-        context.points_to.regions[target.region].root,
-    )
+    writer, view = caller_name(points[write.point].instruction), context.points_to.regions[target.region]
     if not (write.certain and read.certain and target.certain):
         return "an alias is not certain"
     if write.point == read.point:
         return f"{writer} may have read each element before it overwrites it"
-    covers = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[target.region]
-    if points[read.point].kind is PointKind.EXIT or not covers:
-        return f"{writer} may be meant to update `{context.points_to.regions[whole].name}` in place"
+    rewritten = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[view.number]
+    if points[read.point].kind is PointKind.EXIT or not rewritten:
+        return f"{writer} may be meant to update `{context.points_to.regions[view.root].name}` in place"
     return None
 
 
