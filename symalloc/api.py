@@ -1,4 +1,4 @@
-"""`symalloc.lint`, `prove`, `plan` and `run`: what the command line does, from Python."""
+"""`symalloc.lint`, `prove`, `plan` and `run`: the verbs of the command line as functions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def plan(
     certificate: str | Path | None = None,
     alias: str | Sequence[str] = (),
 ) -> PlannedModule:
-    """`module` lowered to where memory is planned and planned; `.module` builds with any pipeline.
+    """Lower `module` to the point where memory is planned, and plan it; `.module` builds with any pipeline.
 
     `.plans` holds the plan of each function.  `pipeline`: TVM's "default" one, or the "target"'s own;
     `flavour`: tensors at offsets of one "arena", or "storages" that they share whole; `guards`: what checks
@@ -134,7 +134,7 @@ def run(
     pool: InstrumentedPool | None = None,
     alias: str | Sequence[str] = (),
 ) -> RunResult:
-    """Runs a function of `module`, planned, on random arguments at `binding`, in this process.
+    """Run a function of `module`, planned, on random arguments at `binding`, in this process.
 
     `plan` says who plans, as `symalloc run --plan` does; what is allocated comes from `pool`, where one is
     given.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which

@@ -29,7 +29,7 @@ _KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ig
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
-    """The nearest pyproject.toml with a [tool.symalloc] table, above the first path or from here."""
+    """Find the nearest pyproject.toml with a [tool.symalloc] table, above the first path or from here."""
     start = (Path(paths[0]) if paths else Path.cwd()).resolve()
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
@@ -39,7 +39,7 @@ def find_config(paths: Sequence[str]) -> Path | None:
 
 
 def _is_file(file: Path) -> bool:
-    """Path.is_file raises OSError where a name is too long."""
+    """True where `file` is a regular file; Path.is_file raises OSError for a name that is too long."""
     try:
         return file.is_file()
     except OSError:
@@ -47,7 +47,7 @@ def _is_file(file: Path) -> bool:
 
 
 def load_config(file: Path) -> LintOptions:
-    """The options set in `file`; raises UsageError where it is no TOML or holds what is not understood."""
+    """Read the options set in `file`; raises UsageError for what is no TOML or not understood."""
     table = _table(file)
     if table is None:
         raise UsageError(f"{file}: there is no [tool.symalloc] table")

@@ -21,19 +21,19 @@ class SourceFile:
     encoding: str
 
     def write(self, text: str) -> None:
-        """Replaces the contents; raises OSError, UnicodeEncodeError where the encoding lacks a character."""
+        """Replace the contents; raises OSError, UnicodeEncodeError where the encoding lacks a character."""
         write_atomically(self.path, text.encode(self.encoding))
 
 
 def read_source(path: Path) -> SourceFile:
-    """The file at `path`; raises OSError, and SyntaxError or UnicodeDecodeError for a wrong encoding."""
+    """Read the file at `path`; raises OSError, and SyntaxError or UnicodeDecodeError for a wrong encoding."""
     with path.open("rb") as stream:
         encoding, _ = tokenize.detect_encoding(stream.readline)
     return SourceFile(path=path, text=path.read_bytes().decode(encoding), encoding=encoding)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` in one step: a reader sees the old contents or the new.  Raises OSError.
+    """Replace `path` by `data` in one step: a reader sees the old contents or the new.  Raises OSError.
 
     Permissions are kept; a link is followed.  What is no regular file, such as a device or a pipe, or
     stands for an open one, such as /dev/stdout, is written to as it is: it must not be replaced.

@@ -1,4 +1,4 @@
-"""Reading and linting put together: what the command line and the Python functions share."""
+"""Lint sessions: read files and modules, lint them, try fixes.  The command line and Python share them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LintSession:
     """
 
     def __init__(self, options: LintOptions, pool: WorkerPool | None = None) -> None:
-        """Raises UsageError for rules, rule names or assumptions that make no sense.
+        """Load the rules; raises UsageError for rules, rule names or assumptions that make no sense.
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.
         """
@@ -56,7 +56,7 @@ class LintSession:
     # -- what to lint --------------------------------------------------------------------------------------
 
     def find(self, paths: Sequence[str]) -> FoundFiles:
-        """The files that `paths` name, less those excluded; raises UsageError where nothing is left."""
+        """Find the files that `paths` name, less those excluded; raises UsageError where nothing is left."""
         found = find(paths)
         kept = tuple(file for file in found.files if not self.options.excludes(str(file)))
         if not kept:
@@ -64,7 +64,7 @@ class LintSession:
         return replace(found, files=kept)
 
     def lint_files(self, found: FoundFiles, progress: Watch | None = None, *, fixes: bool = True) -> Report:
-        """The findings in the files `found`; `progress` is told, now and then, what is being done.
+        """Lint the files `found`; `progress` is told, now and then, what is being done.
 
         With `fixes` those that help are found, which means to read and lint the changed files again.
         """
@@ -73,7 +73,7 @@ class LintSession:
         return replace(report, skipped=found.skipped)
 
     def lint_module(self, module: IRModule, name: str) -> Report:
-        """The findings in one module in memory; its script is printed only where there are any to show."""
+        """Lint one module in memory; its script is printed only where there are findings to show."""
         from symalloc.relax.workers.programs import read_module
 
         with no_collections():
@@ -86,7 +86,7 @@ class LintSession:
             return report
 
     def rewrites(self, report: Report, *, unsafe: bool) -> Iterator[Rewrite]:
-        """The files of `report` that fixes change, fixed until nothing more can be; nothing is written."""
+        """Fix the files of `report` until nothing more can be fixed; yield what changes, write nothing."""
         for file in report.files:
             diagnostics = [d for d in report if d.file == file]
             if any(d.fixes for d in diagnostics):
@@ -99,7 +99,7 @@ class LintSession:
     # -- the parts -----------------------------------------------------------------------------------------
 
     def _lint(self, results: Iterable[FileResult], relint: Relint | None) -> Report:
-        """The findings in what was read, with fixes where `relint` tries these."""
+        """Lint what was read; offer fixes where `relint` tries them."""
         linter = self.linter.fresh()
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
         for reading in results:
@@ -116,14 +116,14 @@ class LintSession:
     def _relint(
         self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
     ) -> list[tuple[Diagnostic, ...]]:
-        """The findings in each changed text, taken as the contents of the file that it goes with."""
+        """Lint each changed text, taken as the contents of the file that it goes with."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
             return [
                 self.linter.fresh().add(reading) for reading in self._read_changed(changes, folder, watch)
             ]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
-        """The findings in `text`, taken as the contents of `file`, with fixes."""
+        """Lint `text`, taken as the contents of `file`; offer fixes."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
             return self._lint(self._read_changed([(file, text)], folder), self._relint).diagnostics
 
@@ -136,7 +136,7 @@ class LintSession:
             yield replace(reading, file=file)
 
     def _check_assumptions(self, linter: Linter, report: Report) -> None:
-        """Refuses assumptions about symbols that no function has, and those that no dimension can meet."""
+        """Refuse assumptions about symbols that no function has, and those that no dimension can meet."""
         names = frozenset().union(*(c.symbols for c in self.linter.assume))
         missing = sorted(names - linter.symbols.keys())
         if missing and not report.unread:
@@ -162,7 +162,7 @@ def _none_left(found: FoundFiles, exclude: Sequence[str]) -> str:
 
 
 def _written(folder: Path, file: str, text: str) -> Path:
-    """A file in the new `folder` that is named like `file` and holds `text`."""
+    """Write `text` to a file in the new `folder` that is named like `file`."""
     folder.mkdir()
     copy = folder / Path(file).name
     copy.write_bytes(text.encode(read_source(Path(file)).encoding))

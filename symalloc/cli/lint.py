@@ -187,7 +187,7 @@ def lint_command(
 
 
 def _split(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """`SYM1,SYM2` counts as two."""
+    """Split what was given at commas: `SYM1,SYM2` counts as two."""
     return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
 
 
@@ -214,7 +214,7 @@ def _diff(session: LintSession, report: Report, output: _Output) -> int:
 
 
 def _apply(session: LintSession, report: Report, found: FoundFiles, output: _Output) -> Report:
-    """The findings that are left once the fixes are written."""
+    """Write the fixes; return the findings that are left."""
     rewrites = list(session.rewrites(report, unsafe=output.unsafe_fixes))
     for change in rewrites:
         _write(change)

@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the verbs and their one-line helps without importing them."""
+        """Write the verbs and their one-line helps without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -92,7 +92,7 @@ def cli(debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits."""
+    """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.exit(_run(given))
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: list[str]) -> int:
-    """The exit status; everything that can go wrong ends in a line on standard error."""
+    """Run a verb; return the exit status.  Whatever goes wrong ends in a line on standard error."""
     try:
         status = cli.main(args=arguments, prog_name="symalloc", standalone_mode=False)
         if sys.stdout is not None:  # closed by whoever started it
@@ -149,10 +149,10 @@ def _internal(error: Exception, *, debug: bool) -> int:
 
 
 def _pass_over(_: object) -> None:
-    """Takes an exception that nobody can handle, and says nothing."""
+    """Ignore an exception that nobody can handle."""
 
 
 def _close_quietly() -> None:
-    """Keeps the interpreter from complaining at exit about output that nobody reads any more."""
+    """Keep the interpreter from complaining at exit about output that nobody reads any more."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

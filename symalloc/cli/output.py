@@ -29,7 +29,7 @@ def terminal_width(stream: TextIO | None) -> int | None:
 
 
 def show(text: str, file: Path | None) -> None:
-    """Writes `text` to `file`, or to standard output; raises UsageError where the file cannot be written."""
+    """Write `text` to `file`, or to standard output; raises UsageError where the file cannot be written."""
     if file is None:
         click.echo(text, nl=False, color=True)
         return
@@ -37,7 +37,7 @@ def show(text: str, file: Path | None) -> None:
 
 
 def show_bytes(data: bytes, file: Path) -> None:
-    """Writes `data` to `file`; raises UsageError where it cannot be written."""
+    """Write `data` to `file`; raises UsageError where it cannot be written."""
     try:
         write_atomically(file, data)
     except OSError as error:

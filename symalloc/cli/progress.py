@@ -14,7 +14,7 @@ PATIENCE = 1.0  # seconds before a bar appears
 
 
 class Progress:
-    """`with Progress("linting") as step: step(done, total, what)`.
+    """Shows progress: `with Progress("linting") as step: step(done, total, what)`.
 
     Silent where standard error is no terminal.
     """
@@ -29,7 +29,7 @@ class Progress:
         return self
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Shows that `done` of `total` steps are done, and `what` is being done."""
+        """Show that `done` of `total` steps are done, and `what` is being done."""
         if not self._shown or (self._bar is None and monotonic() - self._started < PATIENCE):
             return
         if self._bar is None:

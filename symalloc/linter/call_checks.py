@@ -34,8 +34,10 @@ class CallObligation:
 
 @dataclass(slots=True)
 class _CheckedCallee:
-    """A checked function: its obligations, and by finding the answers of its calls: None where a call meets
-    it, or else the finding there.
+    """A checked function with its obligations.
+
+    `answers` holds by finding what its calls gave: None where a call meets the obligation, else the finding
+    there.
     """
 
     obligations: list[CallObligation]
@@ -92,7 +94,7 @@ def _functions_as_values(cfg: ControlFlowGraph) -> set[str]:
 
 
 def _obligations(one: FunctionCheck) -> list[CallObligation]:
-    """The needs of a function that its parameters' shapes decide."""
+    """Collect the findings of a function that the shapes of its parameters decide."""
     given = {
         name
         for param in one.context.function.params
@@ -122,7 +124,7 @@ def _needed(finding: Finding) -> Condition | None:
 def _answer(
     one: FunctionCheck, call: CallFunction, point: int, obligation: CallObligation, bound: Mapping[str, Expr]
 ) -> Finding | None:
-    """None where the call meets the obligation; otherwise the finding, which the caller then keeps."""
+    """Ask an obligation at a call: None where it is met, else the finding, which the caller then keeps."""
     cause, condition = obligation.finding, obligation.condition
     if cause.asked is None or not condition.symbols <= bound.keys():
         return cause

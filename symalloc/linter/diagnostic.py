@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
+        """Place in the order of severities, 0 for the worst."""
         return list(Severity).index(self)
 
 
@@ -104,7 +104,7 @@ class Diagnostic:
 
     @classmethod
     def of_rule(cls, rule: Rule, message: str, **more: Any) -> Diagnostic:
-        """A finding of `rule` that takes no proof."""
+        """Make a finding of `rule` that takes no proof."""
         return cls(
             rule=rule.id,
             name=rule.name,
@@ -205,7 +205,7 @@ class Report:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """The files of which something could not be read, so that not everything asked for was verified."""
+        """The files that could not be read in full: not everything asked for was verified."""
         return tuple(dict.fromkeys(d.file for d in self if d.rule == CANNOT_BE_READ))
 
     @property
@@ -215,7 +215,7 @@ class Report:
 
     @classmethod
     def joined(cls, reports: Sequence[Report]) -> Report:
-        """One report of several."""
+        """Join several reports into one."""
         summary = LintSummary()
         for report in reports:
             summary.add(report.summary)

@@ -26,7 +26,10 @@ from symalloc.size.condition import Condition
 def check(
     program: Program, rulebook: Rulebook, prover: Prover, *, assume: Sequence[Condition] = ()
 ) -> Report:
-    """The findings in `program`, in program order; `assume` holds in every function that has its symbols."""
+    """Check `program`; findings come in program order.
+
+    A condition of `assume` holds in every function that has all its symbols.
+    """
     started, before = perf_counter(), Counter(prover.decided)
     checks = [
         FunctionCheck(

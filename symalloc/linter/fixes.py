@@ -33,10 +33,11 @@ MAX_CANDIDATES = 64  # per file: each is read and linted again
 def tried_fixes(
     found: Iterable[tuple[Source, Sequence[Diagnostic]]], relint: Relint
 ) -> dict[int, tuple[Fix, ...]]:
-    """The fixes after which a finding is gone and nothing new has come, by the `id` of its diagnostic.
+    """Try the fixes of findings; return those that help, by the `id` of the diagnostic.
 
-    `found` are the findings of files, each with the text of the file; `relint` gives the findings in each of
-    some texts, each taken as the contents of a file.  Each text is linted once.
+    A fix helps if its finding is gone and nothing new has come.  `found` are the findings of files, each with
+    the text of the file; `relint` gives the findings in each of some texts, each taken as the contents of a
+    file.  Each text is linted once.
     """
     tries = [
         (diagnostic, fix, diagnostics, (source.file, apply_edits(source.text, fix.edits)))
@@ -69,7 +70,7 @@ def _fixes(source: Source, diagnostics: Sequence[Diagnostic]) -> Iterable[tuple[
 
 
 def fix_candidates(finding: Finding, prover: FunctionProver) -> tuple[FixCandidate, ...]:
-    """The fixes that the finding's rule names, to be made in a script."""
+    """Return the fixes that the rule of `finding` names, to be made in a script."""
     wanted = (FIXERS[name] for name in finding.rule.fixes if name in FIXERS)
     return tuple(partial(fixer, finding, prover) for fixer in wanted)
 

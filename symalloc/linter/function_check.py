@@ -153,8 +153,9 @@ class FunctionCheck:
             self.keep(self.finding(rule, resolved, point, undecidable=True))
 
     def _ask_about_divisors(self, site: ConstraintSite, point: int) -> tuple[Expr, ...]:
-        """The divisors of a site's quantities, after asking about them: the site's own constraints are judged
-        where they are at least 1.
+        """Ask about the divisors of a site's quantities; return them.
+
+        The constraints of the site itself are asked where they are at least 1.
         """
         known = self.context.facts.definitions
         sizes = site.quantities.values()
@@ -168,7 +169,7 @@ class FunctionCheck:
         return found
 
     def finding(self, rule: Rule, site: Site, point: int, **more: Any) -> Finding:
-        """A finding of this function."""
+        """Make a finding of this function."""
         return Finding(context=self.context, rule=rule, site=site, point=point, **more)
 
     def discharge(self, met: frozenset[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""One run of the linter: takes what was read, file by file, and gives a report."""
+"""The linter: checks what was read, file by file, and reports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Linter:
         self.symbols: dict[str, set[Origin]] = {}
 
     def fresh(self) -> Linter:
-        """A linter with the same options, rules and prover, which has checked nothing yet."""
+        """Return a linter with the same options, rules and prover, which has checked nothing yet."""
         other = copy(self)
         other._forget()
         return other

@@ -35,7 +35,7 @@ class Rewrite:
 
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
-    """`text` with `edits` made; they must not overlap.  Inserted lines end as those of `text` do."""
+    """Make `edits` in `text`; they must not overlap.  Inserted lines end as those of `text` do."""
     starts = _line_starts(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     for edit in sorted(edits, key=lambda e: (e.span.line, e.span.column), reverse=True):

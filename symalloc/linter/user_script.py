@@ -68,7 +68,7 @@ class UserScript:
 
 
 def parse_user_script(source: Source) -> UserScript | None:
-    """The script in `source`; None where it is no Python."""
+    """Parse the script in `source`; None where it is no Python."""
     try:
         tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

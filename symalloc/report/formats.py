@@ -22,7 +22,7 @@ def render(
     colour: bool = False,
     quiet: bool = False,
 ) -> str:
-    """`report` in one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
+    """Render `report` in one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
     match form:
         case "text":
             from symalloc.report.text import render_text

@@ -9,7 +9,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 
 def render_concise(report: Report) -> str:
-    """All findings, each as `file:line:column: SYM101 message`; empty where there are none."""
+    """Render all findings, each as `file:line:column: SYM101 message`; empty where there are none."""
     return "".join(f"{_concise(d, report)}\n" for d in report)
 
 
@@ -23,7 +23,7 @@ def _concise(diagnostic: Diagnostic, report: Report) -> str:
 
 
 def render_github(report: Report) -> str:
-    """All findings, one workflow command each; GitHub annotates the pull request with them."""
+    """Render all findings, one workflow command each; GitHub annotates the pull request with them."""
     return "".join(f"{_command(d, report)}\n" for d in report)
 
 
@@ -56,7 +56,7 @@ def _body(diagnostic: Diagnostic) -> str:
 
 
 def _data(text: str) -> str:
-    """Escapes what would end or nest a command."""
+    """Escape what would end or nest a command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -12,7 +12,7 @@ VERSION = 1
 
 
 def render_json(report: Report) -> str:
-    """The report as one JSON document, keys in the order of the schema."""
+    """Render the report as one JSON document, keys in the order of the schema."""
     document = {
         "version": VERSION,
         "files": list(report.files),

@@ -20,7 +20,7 @@ WIDTH = 100
 def render_rule_page(
     rule: Rule, *, every: bool = False, colour: bool = False, width: int | None = None
 ) -> str:
-    """The page of `rule` for a terminal of `width` columns; `every`: all examples, not one of each kind."""
+    """Render the page of `rule` for a terminal of `width` columns; `every`: all examples, not one a kind."""
     stream = StringIO()
     console = Console(
         file=stream,

@@ -13,7 +13,7 @@ from symalloc.rulebook.rule import Rule
 
 
 def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:
-    """One rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""
+    """Render one rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -29,7 +29,7 @@ def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None
 
 
 def render_rule_json(book: Rulebook) -> str:
-    """An array of objects, one a rule, without documentation and examples."""
+    """Render an array of objects, one a rule, without documentation and examples."""
     return json.dumps([_entry(rule) for rule in book.rules], indent=2) + "\n"
 
 

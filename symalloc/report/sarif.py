@@ -24,7 +24,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 
 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
-    """The report as one SARIF log; paths below `root` (default: the working directory) become relative."""
+    """Render the report as one SARIF log; paths below `root` (default: the working directory) are relative."""
     run = _SarifRun(report, rules, (root or Path.cwd()).resolve()).build()
     return (
         json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
@@ -111,7 +111,7 @@ class _SarifRun:
         return {"uri": resolved.as_uri()}
 
     def fingerprint(self, d: Diagnostic) -> str:
-        """Stays the same when lines move: made of the rule, the function and the text of the line."""
+        """A key of the finding that stays the same when lines move: rule, function and text of the line."""
         key = "\0".join((d.rule, d.module, d.function, d.stage or "", self.line_of(d) or d.message))
         self.seen[key] += 1
         return hashlib.sha256(f"{key}\0{self.seen[key]}".encode()).hexdigest()[:32]

@@ -26,7 +26,7 @@ NO_BREAK = "\xa0"
 def render_text(
     report: Report, *, width: int | None = None, colour: bool = False, quiet: bool = False
 ) -> str:
-    """The whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
+    """Render the whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
         parts.append(Text(render_summary(report) + "\n"))
@@ -34,14 +34,12 @@ def render_text(
 
 
 def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None) -> Text:
-    """One finding, followed by an empty line; styled, `.plain` is the text without colours."""
+    """Render one finding, followed by an empty line; styled, `.plain` is the text without colours."""
     return _DiagnosticText(diagnostic, report, width).render()
 
 
 def render_summary(report: Report) -> str:
-    """The closing line: how many constraints were checked and how they fared, what --fix can do, what was
-    not read.
-    """
+    """Render the closing line: constraints by verdict, findings that --fix mends, files not read."""
     failed, skipped = len(report.unread), report.skipped
     fixable = sum(any(f.safe for f in d.fixes) for d in report)
     more = sum(bool(d.fixes) for d in report) - fixable

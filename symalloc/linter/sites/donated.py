@@ -19,8 +19,9 @@ from symalloc.program.control_flow import PointKind
 
 @function_sites("donated-input")
 def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """For each result that is a view of a parameter, the read of that parameter behind a write of the result
-    that is most surely a fault; with the reading point.
+    """Find results that are views of a parameter which is read behind a write of the result.
+
+    Of several such reads of one result it is the surest fault; each comes with its program point.
     """
     points_to = context.points_to
     for target in points_to.result_targets():
