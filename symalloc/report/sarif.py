@@ -24,7 +24,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 
 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
-    """Render the report as one SARIF log; paths below `root` (default: the working directory) are relative."""
+    """Render the report as one SARIF log; paths below `root` (default: the working folder) are relative."""
     run = _SarifRun(report, rules, (root or Path.cwd()).resolve()).build()
     return (
         json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
