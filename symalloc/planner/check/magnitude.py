@@ -11,7 +11,8 @@ from math import lcm
 
 from symalloc.planner.check.syntactic import SyntacticOrder
 from symalloc.size.choice import Max, Min, Select, maximum
-from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom, multiply
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom
+from symalloc.size.polynomial import multiply
 
 _Terms = Mapping[Monomial, Fraction]
 
