@@ -9,7 +9,7 @@ from typing import Any
 
 from symalloc.errors import SymallocError, UsageError
 from symalloc.planner.check.plan_certificate import write_certificate
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import (
     PackingProblem,

@@ -39,7 +39,7 @@ class Planned:
     """
 
     text: str
-    summaries: tuple[FunctionReport, ...]
+    reports: tuple[FunctionReport, ...]
     report: Report
     certificate: Path | None = None
     staged: Path | None = None
@@ -83,7 +83,7 @@ def planned_file(
         )
         yield Planned(
             text=found.text,
-            summaries=found.summaries,
+            reports=found.reports,
             report=_linted(found, request.path),
             certificate=options.certificate,
             staged=staged,

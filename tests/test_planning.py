@@ -84,7 +84,7 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
 
     monkeypatch.setattr(planning, "call_in_child", crashing)
     with planned_file(request_, options=PlanOptions(), compare=True) as planned:
-        (summary,) = planned.summaries
+        (summary,) = planned.reports
     assert summary.comparison is not None
     assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
     assert [sample.unbounded for sample in summary.samples] == [None] * 4

@@ -99,7 +99,8 @@ def _outputs(
 
     Raises UsageError where that cannot be, before anything is packed.
     """
-    forms = [form or _form(output if len(files) == 1 and output else file) for file in files]
+    named = [output] if len(files) == 1 and output else files
+    forms = [form or ("csv" if file.suffix.lower() == ".csv" else "json") for file in named]
     for file, problem, kind in zip(files, problems, forms, strict=True):
         if problem.symbols and kind == "csv" and (form or output):
             raise UsageError(f"{file}: its sizes have symbols, which CSV cannot hold; use --format json")
@@ -110,56 +111,37 @@ def _outputs(
     if "text" in forms:
         raise UsageError("the table goes to standard output; -o writes answers as JSON or CSV")
     if len(files) == 1 and not output.is_dir():
-        _require_folder(output)
+        if not output.parent.is_dir():
+            raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
         return [(output, forms[0])]
     paths = [output / f"{file.stem}.{suffix}" for file, suffix in zip(files, forms, strict=True)]
     if len(set(paths)) < len(paths):
         raise UsageError("two of the problems have the same file name: their answers would be one file")
-    _make(output)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the directory {output}: {error.strerror}") from None
     return list(zip(paths, forms, strict=True))
 
 
-def _require_folder(output: Path) -> None:
-    if not output.parent.is_dir():
-        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
-
-
-def _form(file: Path) -> str:
-    return "csv" if file.suffix.lower() == ".csv" else "json"
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the directory {folder}: {error.strerror}") from None
-
-
 def _folder(certificate: Path | None, file: Path, count: int) -> Path | None:
-    """The folder for the proof of one of `count` problems."""
+    """Return the folder for the proof of one of `count` problems."""
     return certificate if certificate is None or count == 1 else certificate / file.stem
 
 
 def _show(
     packings: Sequence[Packing], capacity: int | None, form: str | None, outputs: Sequence[tuple[Path, str]]
 ) -> None:
-    """Writes the answers, and on standard output the table, or the answers where they have no files."""
+    """Write the answers, and on standard output the table, or the answers where they have no files."""
     from symalloc.cli.output import show
-    from symalloc.report.pack_text import (
-        overrun_text,
-        packing_as_csv,
-        packings_as_json,
-        packings_as_text,
-    )
+    from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
     for packing, (path, kind) in zip(packings, outputs, strict=False):
         show(packing_as_csv(packing) if kind == "csv" else packings_as_json([packing]), path)
     if outputs or form in (None, "text"):
         show(packings_as_text(packings), None)
-    elif form == "csv":
-        show(packing_as_csv(packings[0]), None)
     else:
-        show(packings_as_json(packings), None)
+        show(packing_as_csv(packings[0]) if form == "csv" else packings_as_json(packings), None)
     for packing in packings:
         if packing.overrun is not None and capacity is not None:
             click.echo(f"error: {overrun_text(packing, capacity)}", err=True)

@@ -81,7 +81,7 @@ def plan_command(
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     ) as planned:
-        click.echo((plans_as_json if form == "json" else plans_as_text)(planned.summaries), nl=False)
+        click.echo((plans_as_json if form == "json" else plans_as_text)(planned.reports), nl=False)
         if not planned.report.ok:
             return _refused(planned.report, file)
         planned.write(output)

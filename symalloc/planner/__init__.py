@@ -2,8 +2,7 @@
 with them.
 """
 
-from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
-from symalloc.planner.check.validate import validate
+from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.planner.plan_functions import plan_program
 

@@ -9,8 +9,7 @@ from symalloc.planner.buffers.candidates import find_buffers
 from symalloc.planner.buffers.sizing import Sizes
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
-from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
-from symalloc.planner.check.validate import validate
+from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET
 from symalloc.planner.layout.storage_slots import storage_arenas

@@ -11,8 +11,7 @@ import pytest
 
 from symalloc.planner import plan_functions
 from symalloc.planner.check.plan_certificate import INDEX
-from symalloc.planner.check.plan_fault import PlanRefusedError
-from symalloc.planner.check.validate import validate
+from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.plan_functions import plan_program

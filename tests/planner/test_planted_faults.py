@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
-from symalloc.planner.check.validate import validate
+from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan

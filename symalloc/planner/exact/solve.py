@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from operator import add
@@ -11,8 +11,7 @@ from time import monotonic
 from symalloc.native.library import load_library
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import SearchOutcome
-from symalloc.planner.exact.clique_instance import CliqueInstance
-from symalloc.planner.exact.first_fit import first_fits
+from symalloc.planner.exact.clique_instance import CliqueInstance, align_up
 from symalloc.planner.memory_plan import Buffer
 
 ROUND = 1600  # steps of the first round on each height tried
@@ -91,7 +90,7 @@ class _PackingRun:
 
     def start(self, neighbours: Sequence[Sequence[int]], enough: int) -> None:
         """First fit, until a packing is no higher than `enough` bytes."""
-        for offsets in first_fits(self.buffers, neighbours):
+        for offsets in _first_fits(self.buffers, neighbours):
             self.steps += len(self.buffers)
             self.take(offsets)
             if self.height <= enough:
@@ -157,3 +156,46 @@ class _PackingRun:
 
     def is_over(self) -> bool:
         return monotonic() >= self.until or (self.most is not None and self.steps >= self.most)
+
+
+# -- first fit ---------------------------------------------------------------------------------------------
+
+
+def _first_fits(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield offsets in bytes, one packing per order: largest first, longest first, largest area first, most
+    bytes around it first, and the given order.
+    """
+    sizes = [b.size.evaluate({}) for b in buffers]
+    durations = [sum(end - begin for begin, end in b.live) for b in buffers]
+    orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda i: (-sizes[i], -durations[i], i),
+        lambda i: (-durations[i], -sizes[i], i),
+        lambda i: (-sizes[i] * durations[i], i),
+        lambda i: (-sum(sizes[j] for j in neighbours[i]), -sizes[i], i),
+        lambda i: (),
+    )
+    alignments = [b.alignment for b in buffers]
+    for order in orders:
+        yield _first_fit(sorted(range(len(buffers)), key=order), sizes, alignments, neighbours)
+
+
+def _first_fit(
+    order: Iterable[int], sizes: Sequence[int], alignments: Sequence[int], neighbours: Sequence[Sequence[int]]
+) -> list[int]:
+    """Put each buffer in turn at the lowest place that is free of its neighbours."""
+    offsets = [-1] * len(sizes)
+    for i in order:
+        taken = sorted((offsets[j], offsets[j] + sizes[j]) for j in neighbours[i] if offsets[j] >= 0)
+        offsets[i] = _lowest(sizes[i], alignments[i], taken)
+    return offsets
+
+
+def _lowest(size: int, alignment: int, taken: Iterable[tuple[int, int]]) -> int:
+    """Return the lowest offset at which `size` bytes touch none of the sorted stretches `taken`."""
+    place = 0
+    for begin, end in taken:
+        if begin >= place + size:
+            break
+        if end > place:
+            place = align_up(end, alignment)
+    return place

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
 from time import perf_counter
 
 from symalloc.planner.check.plan_certificate import plan_certificate
-from symalloc.planner.check.plan_fault import PlanRefusedError
-from symalloc.planner.check.validate import validate
-from symalloc.planner.floor import live_sums
+from symalloc.planner.check.validate import PlanRefusedError, validate
+from symalloc.planner.exact.clique_instance import align_up
+from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.floor import floor_bytes, live_sums
+from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.memory_plan import Arena, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.packing.floor_ratios import FloorRatio, ratios_of
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError
-from symalloc.planner.packing.static import height_of, pack_static, rounded
+from symalloc.planner.search.stacking import Stacking
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import Expr, constant
+from symalloc.size.expr import Expr, constant, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +131,10 @@ def _arena(
 ) -> tuple[Arena, Mapping[str, int]]:
     """Return the arena, and the binding at which buffers were stacked."""
     if not problem.symbols:
-        offsets = pack_static(problem.buffers, budget, capacity)
+        offsets = _pack_static(problem.buffers, budget, capacity)
         placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
-        return Arena.of(constant(height_of(problem.buffers, offsets)), placements), {}
-    found = search(rounded(problem.buffers), problem.ranges, budget)
+        return Arena.of(constant(_height(problem.buffers, offsets)), placements), {}
+    found = search(_rounded(problem.buffers), problem.ranges, budget)
     return assemble(problem.buffers, found.regimes, domain, prover), found.representative
 
 
@@ -151,3 +154,64 @@ def _holds(claim: Condition, domain: Domain, prover: Prover) -> bool:
 
 def _written(point: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "any binding"
+
+
+# -- sizes that are all known --------------------------------------------------------------------------------
+
+
+def _pack_static(buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None) -> list[int]:
+    """Return offsets in bytes, in the order of `buffers`.
+
+    Greedy packings are tried first, then the exact method, then local search; the first that reaches the
+    floor or lies within `capacity` is the answer, otherwise the lowest.
+    """
+    target = floor_bytes(live_sums(buffers), {}) if capacity is None else capacity
+    found: list[list[int]] = []
+    for attempt in _attempts(buffers, budget, capacity):
+        offsets = attempt()
+        if offsets is not None:
+            found.append(offsets)
+        if found and _height(buffers, found[-1]) <= target:
+            break
+    return min(found, key=lambda offsets: _height(buffers, offsets))
+
+
+def _height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
+    """Return the end of the topmost buffer in bytes; 0 where there is none."""
+    ends = (offset + b.size.evaluate({}) for b, offset in zip(buffers, offsets, strict=True))
+    return max(ends, default=0)
+
+
+def _rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """Return the buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
+    step = lcm(*(b.alignment for b in buffers))
+    return tuple(replace(b, size=round_up(b.size, step)) for b in buffers)
+
+
+def _attempts(
+    buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None
+) -> Iterator[Callable[[], list[int] | None]]:
+    def stacked(wanted: SearchBudget) -> list[int]:
+        found = search(_rounded(buffers), {}, replace(wanted, exact_seconds=0.0))
+        return _pile(buffers, found.regimes[-1][1])
+
+    def exact() -> list[int] | None:
+        seconds = budget.exact_seconds if capacity is None else budget.capacity_seconds
+        neighbours = interference(buffers)
+        return pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=budget.seed).offsets
+
+    yield lambda: stacked(replace(budget, work=0))
+    yield exact
+    yield lambda: stacked(budget)
+
+
+def _pile(buffers: Sequence[Buffer], stacking: Stacking) -> list[int]:
+    """Return the offsets of `stacking`, each buffer at the lowest multiple of its alignment above those
+    below.
+    """
+    sizes = [b.size.evaluate({}) for b in buffers]
+    offsets = [0] * len(buffers)
+    for i in stacking.order:
+        top = max((offsets[j] + sizes[j] for j in stacking.below[i]), default=0)
+        offsets[i] = align_up(top, buffers[i].alignment)
+    return offsets

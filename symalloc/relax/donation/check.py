@@ -17,7 +17,7 @@ from symalloc.analysis.regions import Pointees, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.buffers.symbol_definitions import known_symbols
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.program.control_flow import PointKind

@@ -19,7 +19,7 @@ from tvm.ir import Call, GlobalVar
 from symalloc.analysis.call_graph import call_graph
 from symalloc.analysis.donation import Donation, function_meant
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import CallKernel, Instruction, Program, Var

@@ -7,7 +7,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.requests import PipelineName, RunError

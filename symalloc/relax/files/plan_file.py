@@ -48,7 +48,7 @@ def plan_file(
         text="" if form is None else written(planned.module, form),
         program=locate(planned.module, name=name, stage=STAGE, file=str(request.path)),
         original=extract(loaded, name=name),
-        summaries=summaries(
+        reports=memory_reports(
             planned, lowered, request.target, samples=samples, comparison=_compared(comparison, planned)
         ),
     )
@@ -70,7 +70,7 @@ def plan_module(
     return _planned(lower_or_refuse(module, target, pipeline), target, options)
 
 
-def summaries(
+def memory_reports(
     planned: PlannedModule,
     lowered: tvm.IRModule,
     target: str,

@@ -68,4 +68,4 @@ class PlannedFile:
     text: str
     program: Program
     original: Program
-    summaries: tuple[FunctionReport, ...]
+    reports: tuple[FunctionReport, ...]

@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.planner.check.plan_fault import PlanFault, PlanRefusedError
-from symalloc.planner.check.validate import validate
+from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain

@@ -10,7 +10,7 @@ import pytest
 
 from symalloc.analysis.donation import Donation
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.model import (
     AllocFresh,

@@ -19,7 +19,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import FileResult

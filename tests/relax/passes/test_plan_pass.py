@@ -18,7 +18,7 @@ from tvm.relax.frontend import nn
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner import plan_functions
-from symalloc.planner.check.plan_fault import PlanRefusedError
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
