@@ -35,7 +35,7 @@ def pipeline(
     seed: int = 0,
     alias: str | Sequence[str] = (),
 ) -> Pass:
-    """What `relax.build(mod, target, relax_pipeline=…)` takes to plan memory with symalloc.
+    """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with symalloc.
 
     `pipeline`: "default" is TVM's pipeline of that name, "target" is the target's own, which fuses
     operators.  Without `target` it serves the target that is built for.  The rest is as for

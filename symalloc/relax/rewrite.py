@@ -88,7 +88,7 @@ class BindingRewriter:
         return self.builder.normalize(relax.SeqExpr(blocks, self.value(seq.body), seq.span))
 
     def value(self, value: Node) -> Node:
-        """What stands for a condition, or for what a sequence yields."""
+        """The value that stands for a condition, or for what a sequence yields."""
         return value
 
     def block(self, block: relax.BindingBlock) -> relax.BindingBlock:

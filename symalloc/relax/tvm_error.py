@@ -1,4 +1,4 @@
-"""What TVM says when it fails, fit for a person: without stacks, addresses and dumps of its own objects."""
+"""TVM's error texts, fit for a person: without stacks, addresses and dumps of its own objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run gave, as JSON: `symalloc/report/schema/run-1.json` describes it."""
+"""Figures of a run, as JSON: `symalloc/report/schema/run-1.json` describes it."""
 
 from __future__ import annotations
 

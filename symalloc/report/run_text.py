@@ -1,4 +1,4 @@
-"""What a run gave, for a person: a few lines for one binding, a table for several."""
+"""Figures of a run, for a person: a few lines for one binding, a table for several."""
 
 from __future__ import annotations
 

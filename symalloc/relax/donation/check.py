@@ -1,4 +1,4 @@
-"""Whether an input that the caller donates can carry an output, and the refusal that says why not.
+"""Checks that a donated input can carry an output; a refusal says why not.
 
 Asked are lifetimes (nobody touches the input once the output is first written, through any alias and on any
 path), sizes for all shapes, element types, device and scope, and that every memory is given and taken once.
@@ -41,7 +41,7 @@ from symalloc.size.condition import TRUE, Condition, le
 from symalloc.size.expr import ZERO, Expr
 
 InPlace: TypeAlias = Callable[[str, "Overlay"], bool]
-"""Whether a kernel is proved to be able to write an output over inputs."""
+"""Return whether a kernel is proved to be able to write an output over inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class _Checker:
     # -- sizes ---------------------------------------------------------------------------------------------
 
     def sizes(self, output: Leaf, source: Leaf, roots: Collection[int]) -> tuple[Guard, ...]:
-        """What has to be checked at entry for the output to fit, at whatever shapes."""
+        """The checks at entry that make the output fit, at all shapes."""
         have = source.type.nbytes if isinstance(source.type, TensorType) else None
         if have is None:
             raise _RefusedError(f"how large {source} is, is not known")
@@ -225,7 +225,7 @@ class _Checker:
         return tuple(dict.fromkeys(guards))
 
     def holds(self, claim: Condition, output: Leaf, source: Leaf) -> bool:
-        """Whether `claim` is proved, or must be checked; raises where it never holds."""
+        """Return whether `claim` is proved, or must be checked; raises where it never holds."""
         proof = self.prover.prove(claim, self.known.domain)
         if proof.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS):
             return True
@@ -279,7 +279,7 @@ class _Checker:
         )
 
     def overlay(self, call: CallKernel, root: int, wanted: int) -> Overlay | None:
-        """How `call` writes the output over the input; None where it is not proved that it may."""
+        """The way that `call` writes the output over the input; None where it is not proved that it may."""
         reading, writing = set[int](), set[int]()
         for position, argument in enumerate(call.arguments):
             cell = self.points_to.value_of(argument)

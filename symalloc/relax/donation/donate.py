@@ -155,7 +155,7 @@ def _over(kernel: Node, overlay: Overlay, gone: Collection[int] = ()) -> tirx.Pr
 
 
 def _behind(position: int, gone: Collection[int]) -> int:
-    """Where a parameter stands once those at `gone` are left out."""
+    """The position of a parameter once those at `gone` are left out."""
     return position - sum(other < position for other in gone)
 
 

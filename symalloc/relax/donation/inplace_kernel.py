@@ -15,7 +15,7 @@ from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.emit.accepts_offset import accepts_offset
-from symalloc.relax.extract.covers import Nest, idle_loops, stores
+from symalloc.relax.extract.covers import Nest, constant_extent, idle_loops, same_extent, stores
 from symalloc.relax.ir_types import Node, VarNode
 
 # attributes that say nothing of single parameters by their positions
@@ -55,28 +55,28 @@ def in_place(
 
 
 def _alike(source: BufferType, target: BufferType) -> bool:
-    """Whether an index means the same place in both buffers: extents but for the first, and types."""
+    """Return whether an index means the same place in both buffers: extents but for the first, and types."""
     return (
         source.dtype == target.dtype
         and source.storage_scope == target.storage_scope
         and len(source.shape) == len(target.shape)
-        and all(map(_same, list(source.shape)[1:], list(target.shape)[1:]))
+        and all(map(same_extent, list(source.shape)[1:], list(target.shape)[1:]))
     )
 
 
 def _begin_alike(source: BufferType, target: BufferType) -> bool:
-    return all(map(_same, list(source.shape)[:1], list(target.shape)[:1]))
+    return all(map(same_extent, list(source.shape)[:1], list(target.shape)[:1]))
 
 
 def _takes_any_length(source: Node, kept: Collection[Node]) -> bool:
-    """Whether the first extent of `source` is compared with nothing."""
+    """Return whether the first extent of `source` is compared with nothing."""
     first = list(source.ty.shape)[:1]
     others = [extent for param in kept for extent in _bare(param)]
     return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
 def _is_over_in_time(body: Node, source: Node, target: Node) -> bool:
-    """Whether no element of `source` is read once that of `target` at its place is written."""
+    """Return whether no element of `source` is read once that of `target` at its place is written."""
     found = [nest for nest in stores(body) if nest.statement.buffer.same_as(target)]
     if len(found) != 1 or _count(body, tirx.BufferStore, lambda s: s.buffer.same_as(target)) != 1:
         return False
@@ -84,18 +84,18 @@ def _is_over_in_time(body: Node, source: Node, target: Node) -> bool:
         return False
     (nest,) = found
     idle = idle_loops(nest)
-    if idle is None or any(_number(extent) != 1 for extent in idle):
+    if idle is None or any(constant_extent(extent) != 1 for extent in idle):
         return False
     before = sum(_loads(statement, source) for statement in _before(body, nest.statement))
     return before + _loads_in_place(nest, source) == _loads(body, source)
 
 
 def _loads_in_place(nest: Nest, source: Node) -> int:
-    """How often the value that a store stores is made of the element of `source` at the store's place."""
+    """Count the uses of the element of `source` at the store's place in the value stored."""
     place = list(nest.statement.indices)
 
     def fits(load: Node) -> bool:
-        return bool(load.source.same_as(source)) and all(map(_same, load.indices, place))
+        return bool(load.source.same_as(source)) and all(map(same_extent, load.indices, place))
 
     return _count(nest.statement.value, ir.TensorLoad, fits)
 
@@ -116,7 +116,7 @@ def _top(body: Node) -> list[Node]:
 
 
 def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
-    """Whether no extent that only `dropped` parameters bound is still spoken of."""
+    """Return whether no extent that only `dropped` parameters bound is still spoken of."""
     bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
     lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
     spoken = [body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)]
@@ -141,12 +141,3 @@ def _count(node: Node, kind: type, fits: Callable[[Node], object]) -> int:
 
     tvm_ffi.structural_walk(node, ((kind, visit),), order="pre")
     return found
-
-
-def _number(value: Node) -> int | None:
-    return int(value.value) if type(value) is tirx.IntImm else None
-
-
-def _same(left: Node, right: Node) -> bool:
-    number = _number(left)
-    return number == _number(right) if number is not None else bool(tvm_ffi.structural_equal(left, right))

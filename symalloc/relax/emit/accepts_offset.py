@@ -7,15 +7,14 @@ among them, and the compiler keeps the alignment of every access: code and resul
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import ALIGNMENT
+from symalloc.relax.extract.extract_kernel import buffer_accesses
 from symalloc.relax.ir_types import Node, TypeNode, VarNode
 
 _INDEX = "int64"  # a narrower offset could wrap in a large arena
@@ -34,9 +33,8 @@ def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
     candidates = {p.__chandle__(): i for i, p in enumerate(kernel.params) if _plain(p.ty)}
     if not candidates:
         return frozenset()
-    mentions = _Mentions()
-    tvm_ffi.structural_walk(kernel.body, mentions.callbacks(), order="pre")
-    return frozenset(i for handle, i in candidates.items() if mentions.only_accessed(handle))
+    accesses = buffer_accesses(kernel.body)
+    return frozenset(i for handle, i in candidates.items() if accesses.only_accessed(handle))
 
 
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
@@ -69,7 +67,7 @@ def _plain(type_: TypeNode) -> bool:
 
 
 def _elements(type_: TypeNode) -> int | None:
-    """How many elements ALIGNMENT bytes hold; None for types that do not fill bytes, or do not fit."""
+    """The number of elements in ALIGNMENT bytes; None for types that do not fill bytes, or do not fit."""
     dtype = type_.dtype.dtype
     bits = dtype.bits * dtype.lanes
     return ALIGNMENT * 8 // bits if bits % 8 == 0 and (ALIGNMENT * 8) % bits == 0 else None
@@ -91,44 +89,3 @@ def _with_offset(name: str, old: Node) -> BufferType:
         old.layout,
         old.allocated_addr,
     )
-
-
-@dataclass(slots=True)
-class _Mentions:
-    """How often each variable (by address) is mentioned at all, and how often as an access of a buffer."""
-
-    all: Counter[int] = field(default_factory=Counter)
-    accesses: Counter[int] = field(default_factory=Counter)
-
-    def callbacks(self) -> tuple[tuple[type, Callable[[Node], None]], ...]:
-        return (
-            (ir.TensorLoad, self._load),
-            (tirx.BufferStore, self._store),
-            (s_tir.SBlock, self._block),
-            (ir.Call, self._call),
-            (ir.Var, self._mention),
-        )
-
-    def only_accessed(self, handle: int) -> bool:
-        return self.all[handle] == self.accesses[handle]
-
-    def _mention(self, node: Node) -> None:
-        self.all[node.__chandle__()] += 1
-
-    def _load(self, node: Node) -> None:
-        self.accesses[node.source.__chandle__()] += 1
-
-    def _store(self, node: Node) -> None:
-        self.accesses[node.buffer.__chandle__()] += 1
-
-    def _block(self, node: Node) -> None:
-        for region in (*node.reads, *node.writes):
-            self.accesses[region.source.__chandle__()] += 1
-
-    def _call(self, node: Node) -> None:
-        """The address of an element leaves the kernel's hands."""
-        if getattr(node.op, "name", None) != "tirx.address_of":
-            return
-        for argument in node.args:
-            if type(argument) is ir.TensorLoad:
-                self.all[argument.source.__chandle__()] += 1

@@ -51,7 +51,7 @@ class EmissionError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitContext:
-    """What the emission of a function needs to know of its module.
+    """The surroundings of a function's emission: its module, its arenas, its guards.
 
     `needs_zero_offset`: allocations that some user wants at offset zero.  `guards` writes checks.  `callees`
     holds, by name, the variant of a function that works in its caller's arenas.  `arenas` are the parameters
@@ -227,7 +227,7 @@ class _FunctionWriter(BindingRewriter):
         return written
 
     def stand_in(self, binding: BindingNode, instruction: Instruction) -> Iterable[relax.Binding]:
-        """What becomes of the binding itself."""
+        """The bindings that stand for `binding` itself."""
         match instruction:
             case AllocFresh(var=var) if var in self.places:
                 return self.allocation(binding, var)

@@ -1,4 +1,4 @@
-"""What a guard becomes in the module: a call that raises, a kernel's own asserts, or nothing.
+"""Guards in the module: a call that raises, a kernel's own asserts, or nothing.
 
 An assertion names the values of the symbols; it is a Python function of TVM's, looked up when the module is
 loaded.  A kernel's asserts need no Python, and their text is fixed.

@@ -1,4 +1,4 @@
-"""Which tensors their users take at a byte offset, and which need offset zero.
+"""Finds the tensors whose users take them at a byte offset, and those that need offset zero.
 
 Only a kernel whose buffer accepts an offset takes one.  Everything else may look at the bare pointer: packed
 functions, other Relax functions, operators, constructs that are not understood.
@@ -18,7 +18,7 @@ _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetUses:
-    """How tensors that lie at an offset are used.
+    """The uses of tensors that lie at an offset.
 
     `needs_zero_offset`: allocations that some user wants at offset zero.  `offset_parameters`: the positions
     at which each kernel gets the others.
@@ -31,7 +31,7 @@ class OffsetUses:
 def offset_uses(
     analysis: FunctionAnalysis, accepts_offset: Callable[[str], Collection[int]], away: Collection[Var]
 ) -> OffsetUses:
-    """How the allocations in `away` are used; `accepts_offset` gives the positions at which a kernel takes an
+    """The uses of the allocations in `away`; `accepts_offset` gives the positions at which a kernel takes an
     offset.
     """
     finder = _Finder(analysis, frozenset(away), accepts_offset)
@@ -78,7 +78,7 @@ class _Finder:
                 self.needs_zero |= found
 
     def offset_parameters(self) -> dict[str, frozenset[int]]:
-        """Where tensors at an offset arrive, once it is known which need offset zero."""
+        """The positions that tensors at an offset arrive at, once it is known which need offset zero."""
         found: dict[str, frozenset[int]] = {}
         for (kernel, position), arrived in self.calls.items():
             if arrived - self.needs_zero:

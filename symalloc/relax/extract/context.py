@@ -1,4 +1,4 @@
-"""What the extraction of one function knows: its symbols, types, variables, and the module around it."""
+"""State of the extraction of one function: its symbols, types, variables, and the module around it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_CONSTANT_ELEMENTS = 64
 
 
 class Head(TypedDict):
-    """What every instruction has: `Instruction(**head, …)`."""
+    """The fields that every instruction has: `Instruction(**head, …)`."""
 
     var: Var
     span: Span | None
@@ -48,7 +48,7 @@ class Head(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFacts:
-    """What a function must know of its module.
+    """The facts about a module that the extraction of its functions needs.
 
     `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for, `symbols`
     the kernels by the symbol that they are exported as.  `lowered`: whether operators were lowered to calls
@@ -129,7 +129,7 @@ class Context:
         self._nulls.add(var.__chandle__())
 
     def is_absent(self, node: Node) -> bool:
-        """Whether an optional argument was left out: an empty tuple, or a null value."""
+        """Return whether an optional argument was left out: an empty tuple, or a null value."""
         if type(node) is ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
@@ -147,7 +147,7 @@ class Context:
     # -- operands -------------------------------------------------------------------------------------------
 
     def operand(self, node: Node) -> Operand:
-        """What an argument refers to; raises NotASizeError for a shape without an exact form."""
+        """The operand that an argument is; raises NotASizeError for a shape without an exact form."""
         kind = type(node)
         if kind in VARIABLES:
             found = self._vars.get(node.__chandle__())

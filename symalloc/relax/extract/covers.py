@@ -1,4 +1,4 @@
-"""Which buffers the body of a PrimFunc writes in full, whatever the shapes are.
+"""Finds the buffers that the body of a PrimFunc writes in full, whatever the shapes are.
 
 Only what is plain to see counts: a store under loops over exactly the extents of the buffer, one loop a
 dimension in any order, under no condition.  Everything else may leave an element as it was.
@@ -58,7 +58,7 @@ def _inner(nest: Nest) -> list[Nest]:
         case tirx.For() if _is_plain(statement):
             around = extents | {statement.loop_var.__chandle__(): statement.extent}
             return [Nest(statement.body, around, axes)]
-        case s_tir.SBlockRealize() if _integer(statement.predicate) == 1:
+        case s_tir.SBlockRealize() if constant_extent(statement.predicate) == 1:
             block = statement.block
             bound = zip(block.iter_vars, statement.iter_values, strict=True)
             known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
@@ -67,13 +67,13 @@ def _inner(nest: Nest) -> list[Nest]:
 
 
 def _is_plain(loop: Node) -> bool:
-    return _integer(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
+    return constant_extent(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
 
 
 def _is_full(nest: Nest) -> bool:
-    """Whether the loops around a store run through all of its buffer, and any other loop runs at all."""
+    """Return whether the loops around a store run through all of its buffer, and any other loop runs."""
     idle = idle_loops(nest)
-    return idle is not None and all((_integer(extent) or 0) >= 1 for extent in idle)
+    return idle is not None and all((constant_extent(extent) or 0) >= 1 for extent in idle)
 
 
 def idle_loops(nest: Nest) -> list[Node] | None:
@@ -87,10 +87,10 @@ def idle_loops(nest: Nest) -> list[Node] | None:
     unused = dict(nest.extents)
     for index, extent in zip(store.indices, kind.shape, strict=True):
         place = _resolved(index, nest.axes)
-        if _integer(place) == 0 and _integer(extent) == 1:
+        if constant_extent(place) == 0 and constant_extent(extent) == 1:
             continue
         looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
-        if looped is None or not _same(looped, extent):
+        if looped is None or not same_extent(looped, extent):
             return None
     return list(unused.values())
 
@@ -99,12 +99,14 @@ def _resolved(value: Node, axes: dict[int, Node]) -> Node:
     return axes.get(value.__chandle__(), value) if type(value) is ir.Var else value
 
 
-def _integer(value: Node) -> int | None:
+def constant_extent(value: Node) -> int | None:
+    """The value of an integer literal."""
     return int(value.value) if type(value) is tirx.IntImm else None
 
 
-def _same(left: Node, right: Node) -> bool:
-    number = _integer(left)
+def same_extent(left: Node, right: Node) -> bool:
+    """Return whether two scalar expressions are written alike."""
+    number = constant_extent(left)
     if number is not None:
-        return number == _integer(right)
+        return number == constant_extent(right)
     return bool(tvm_ffi.structural_equal(left, right))

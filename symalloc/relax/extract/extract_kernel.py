@@ -1,4 +1,4 @@
-"""What a PrimFunc shows to its callers: its parameters, and which buffers its body reads and writes."""
+"""A PrimFunc as its callers see it: its parameters, and the buffers that its body reads and writes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def extract_kernel(name: str, function: Node) -> Kernel:
     params = list(function.params)
     for param in params:
         _define(param, symbols)
-    effects = _effects(function.body)
-    parameters = tuple(_parameter(param, form, symbols, effects) for param in params)
+    accesses = buffer_accesses(function.body)
+    covering = accesses.stores and not accesses.leaves_early
+    in_full = covered(function.body) if covering else set[int]()
+    parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
     asserts = tuple(_asserted(function.body, form))
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
     return Kernel(name=name, parameters=parameters, undefined=undefined, asserts=asserts)
@@ -59,14 +61,14 @@ def _define(param: Node, symbols: Symbols) -> None:
 
 
 def _parameter(
-    param: Node, form: TirForm, symbols: Symbols, effects: _Effects
+    param: Node, form: TirForm, symbols: Symbols, accesses: BufferAccesses, in_full: set[int]
 ) -> KernelBuffer | KernelScalar:
     type_ = param.ty
     if type(type_) is ir.PrimType:
         return KernelScalar(name=symbols.resolve(param).as_symbol or param.name)
     if type(type_) is not BufferType:
         return KernelBuffer(name=param.name, shape=None, dtype=None)
-    reads, writes = effects.of(param)
+    reads, writes = accesses.of(param)
     written_only = writes and not reads
     return KernelBuffer(
         name=param.name,
@@ -74,7 +76,7 @@ def _parameter(
         dtype=_buffer_dtype(type_.dtype),
         reads=reads,
         writes=writes,
-        must_def=written_only and param.__chandle__() in effects.in_full,
+        must_def=written_only and param.__chandle__() in in_full,
         offset_factor=_offset_factor(type_),
     )
 
@@ -95,16 +97,16 @@ def _offset_factor(type_: TypeNode) -> int | None:
     return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
 
 
-# -- effects -----------------------------------------------------------------------------------------------
+# -- accesses ----------------------------------------------------------------------------------------------
 
 _LEAVES = frozenset({"tirx.break_loop", "tirx.continue_loop", "tirx.thread_return"})
 
 
 @dataclass(slots=True)
-class _Effects:
-    """How often each buffer variable (by address) is loaded, stored, merely declared, and mentioned.
+class BufferAccesses:
+    """Counts of the loads, stores, declarations and mentions of each buffer variable, by address.
 
-    `in_full` are those stored to at every index; none where a loop may be left early.
+    `exposed` are those whose element's address is taken; `leaves_early`: a loop may be left early.
     """
 
     loads: Counter[int] = field(default_factory=Counter)
@@ -113,7 +115,6 @@ class _Effects:
     mentions: Counter[int] = field(default_factory=Counter)
     exposed: set[int] = field(default_factory=set)
     leaves_early: bool = False
-    in_full: set[int] = field(default_factory=set)
 
     def of(self, param: Node) -> tuple[bool, bool]:
         """(reads, writes).  A mention that is no load, store or declaration may do both."""
@@ -122,6 +123,11 @@ class _Effects:
         if key in self.exposed or self.mentions[key] > plain:
             return True, True
         return self.loads[key] > 0, self.stores[key] > 0
+
+    def only_accessed(self, key: int) -> bool:
+        """Return whether the body only loads and stores the buffer, and hands its pointer to nobody."""
+        plain = self.loads[key] + self.stores[key] + self.declared[key]
+        return key not in self.exposed and self.mentions[key] == plain
 
     # callbacks of the walk
 
@@ -154,17 +160,16 @@ class _Effects:
         self.leaves_early = True
 
 
-def _effects(body: Node) -> _Effects:
-    effects = _Effects()
+def buffer_accesses(body: Node) -> BufferAccesses:
+    """The accesses in the body of a PrimFunc."""
+    found = BufferAccesses()
     callbacks = (
-        (ir.TensorLoad, effects.load),
-        (tirx.BufferStore, effects.store),
-        (s_tir.SBlock, effects.block),
-        (ir.Call, effects.call),
-        (ir.Var, effects.mention),
-        *((statement, effects.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
+        (ir.TensorLoad, found.load),
+        (tirx.BufferStore, found.store),
+        (s_tir.SBlock, found.block),
+        (ir.Call, found.call),
+        (ir.Var, found.mention),
+        *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
     )
     tvm_ffi.structural_walk(body, callbacks, order="pre")
-    if effects.stores and not effects.leaves_early:
-        effects.in_full = covered(body)
-    return effects
+    return found

@@ -79,7 +79,7 @@ def _program(
 
 
 def _symbol(function: Node) -> str:
-    """What a kernel is exported as; empty for a private one."""
+    """The symbol that a kernel is exported as; empty for a private one."""
     return str((function.attrs or {}).get("global_symbol", ""))
 
 
@@ -88,7 +88,7 @@ def _devices(mod: ir.IRModule) -> tuple[Node, ...]:
 
 
 def _is_lowered(body: Node, kernels: Mapping[str, Kernel]) -> bool:
-    """Whether a function holds memory operators or direct kernel calls; looks no further than the first."""
+    """Return whether a function holds memory operators or direct kernel calls."""
     return any(_is_low_level(call, kernels) for call in _calls(body))
 
 

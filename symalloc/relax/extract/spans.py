@@ -1,4 +1,4 @@
-"""Where the bindings of a function stand in a text: by the spans TVM keeps on calls, else by the syntax tree.
+"""Finds the bindings of a function in a text: by the spans TVM keeps on calls, else by the syntax tree.
 
 TVM gives spans to calls only, and loses them in many passes.  The rest is found by walking the statements of
 the function's `def` in step with its bindings.
@@ -31,7 +31,7 @@ class Places(Protocol):
 
     @property
     def result(self) -> Span | None:
-        """What the function returns."""
+        """The value that the function returns."""
 
     def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         """The span of a binding, and its text in one line."""
@@ -94,7 +94,7 @@ class ScriptText:
         return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
 
     def text(self, span: Span) -> str:
-        """What stands at a span, in one line."""
+        """The text at a span, in one line."""
         if not 1 <= span.line <= span.end_line <= len(self.lines):
             return ""
         if span.line == span.end_line:
@@ -303,7 +303,7 @@ class _ScriptPlaces:
 
 
 def _names(target: str, name: str) -> bool:
-    """Whether a statement that binds `target` is one for a variable `name`.
+    """Return whether a statement that binds `target` is one for a variable `name`.
 
     TVM prints a second `x` as `x_1`, and what is called `_12` as an expression statement.
     """

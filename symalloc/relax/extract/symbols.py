@@ -58,7 +58,7 @@ class Symbols:
         self._kept.append(var)
 
     def is_size(self, name: str) -> bool:
-        """Whether the symbol is an extent, and hence >= 0."""
+        """Return whether the symbol is an extent, and hence >= 0."""
         return self.origins.get(name) in _SIZES
 
     def _declare(self, var: VarNode, origin: Origin) -> Expr:

@@ -95,7 +95,7 @@ class TirForm:
         return rule(self, node)
 
     def is_nonnegative(self, expr: Expr) -> bool:
-        """Whether every value of `expr` is >= 0, seen from its form; False where that is not plain."""
+        """Return whether every value of `expr` is >= 0, seen from its form; False where that is not plain."""
         return all(
             coefficient > 0 and all(power % 2 == 0 or self._atom_is_nonnegative(a) for a, power in monomial)
             for monomial, coefficient in expr.terms.items()

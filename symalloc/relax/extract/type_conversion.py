@@ -40,7 +40,7 @@ def to_dtype(dtype: Node) -> DType | None:
 
 
 def holds_memory(type_: Type) -> bool:
-    """Whether a value of the type may hold a tensor's memory (an opaque object may)."""
+    """Return whether a value of the type may hold a tensor's memory (an opaque object may)."""
     if isinstance(type_, TupleType):
         return any(map(holds_memory, type_.fields))
     return not isinstance(type_, ShapeType | ScalarType)

@@ -1,4 +1,4 @@
-"""What each PrimFunc takes from TVM's workspace pool, read from what TVM's own lowering makes of it.
+"""Workspace of kernels: what they take from TVM's pool, read from TVM's own lowering.
 
 Which scratch buffers become TVMBackendAllocWorkspace, which go to the stack, and which share memory is
 decided deep in TVM's pipeline (CompactBufferAllocation, StorageRewrite, LowerTVMBuiltin).  So the kernels are
@@ -63,7 +63,7 @@ def _lowered(functions: Mapping[Node, Node], target: tvm.target.Target) -> Itera
 
 
 def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Node]]:
-    """What runs on the host, as tvm.tirx.build has it just before code is generated."""
+    """The functions that run on the host, as tvm.tirx.build has them just before code is generated."""
     names = {variable.name_hint for variable in module.functions}
     if not names:
         return
@@ -150,7 +150,7 @@ class _Reader:
         return self.form.expr(node)
 
     def is_size(self, name: str) -> bool:
-        """Whether a symbol of the kernel is an extent."""
+        """Return whether a symbol of the kernel is an extent."""
         return any(isinstance(p, KernelBuffer) and _has(p, name) for p in self.kernel.parameters)
 
     def resolve(self, variable: Node) -> Expr:
@@ -180,7 +180,7 @@ class _Reader:
         return parameter.shape[axis]
 
     def position(self, value: Node | None) -> int | None:
-        """Which argument `value` takes out of the packed ones."""
+        """The number of the argument that `value` takes out of the packed ones."""
         found: list[int] = []
 
         def note(call: CallNode) -> None:

@@ -78,7 +78,7 @@ def memory_reports(
     samples: Sequence[Mapping[str, int]] = (),
     comparison: Mapping[str, TvmComparison] = {},
 ) -> tuple[FunctionReport, ...]:
-    """What there is to say about each plan of `planned`, which was `lowered` for `target`.
+    """A report on each plan of `planned`, which was `lowered` for `target`.
 
     Raises RunError for a sample that does not fit.
     """

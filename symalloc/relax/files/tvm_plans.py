@@ -1,4 +1,4 @@
-"""What TVM's StaticPlanBlockMemory makes of the same lowered module, with its declared bounds and without."""
+"""TVM's own plans of a lowered module, with its declared bounds and without."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _calls(analysis: FunctionAnalysis) -> Iterator[CallFunction]:
 def _reserved_by(
     call: CallFunction, program: Program, analyses: Mapping[str, FunctionAnalysis], callers: tuple[str, ...]
 ) -> tuple[Expr | None, ...]:
-    """What `call` reserves, in symbols of the caller; the largest of what is called in turn is one size."""
+    """The sizes that `call` reserves, in the symbols of the caller; its own calls count as their largest."""
     plan = _plan(program, analyses, call.name, callers)
     values = values_at_call(program.functions[call.name], call)
     sums = [None if None in sizes else sum(filter(None, sizes), start=ZERO) for sizes in plan.calls]

@@ -1,1 +1,1 @@
-"""What stands in TVM's pipelines, and the pipelines."""
+"""Passes for TVM's pipelines, and the pipelines."""

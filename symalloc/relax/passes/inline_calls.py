@@ -76,7 +76,7 @@ class _Inliner(BindingRewriter):
         return [*inside, relax.VarBinding(binding.var, inlined.body, binding.span)]
 
     def inlined(self, call: CallNode) -> relax.SeqExpr | None:
-        """What a call does, its arguments put in; None where it stays a call."""
+        """The body of a call's callee, its arguments put in; None where it stays a call."""
         callee = self.callee(call)
         if callee is None:
             return None
@@ -119,7 +119,7 @@ def _count(seq: relax.SeqExpr) -> int:
 
 
 def _fits(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
-    """Whether an argument of type `given` passes the check of a parameter for sure.
+    """Return whether an argument of type `given` passes the check of a parameter for sure.
 
     `symbols` holds the values of the callee's symbolic variables, by their addresses; those of this parameter
     are added.

@@ -26,7 +26,7 @@ def pipeline(
     pipeline: Flavour = "default",
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> tvm.transform.Pass:
-    """What `relax.build(mod, target, relax_pipeline=…)` takes to plan memory with PlanMemory.
+    """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with PlanMemory.
 
     `pipeline`: "default" is TVM's pipeline of that name, "target" is `relax.get_default_pipeline(target)`,
     which fuses operators.  Without `target` it is built for the target that is current when it runs.
@@ -122,5 +122,5 @@ def _finalizing(target: tvm.target.Target, flavour: Flavour) -> Sequence[tvm.tra
 
 
 def _parts(target: tvm.target.Target) -> ModuleType:
-    """Where the parts of the target's own pipeline are: TVM 0.27 does not export those for the CPU."""
+    """The module with the parts of the target's own pipeline: TVM 0.27 does not export those for the CPU."""
     return cpu_pipeline if target.kind.name == "llvm" else relax.pipeline

@@ -69,7 +69,7 @@ def plan_lowered(
 
 
 def _takes_offsets(target: tvm.target.Target | None) -> bool:
-    """Whether kernels may be given tensors at an offset: seen to run on the CPU, not tried elsewhere."""
+    """Return whether kernels may get tensors at an offset: seen to run on the CPU, not tried elsewhere."""
     return target is None or target.kind.name in _SHIFTING
 
 

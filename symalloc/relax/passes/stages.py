@@ -155,7 +155,7 @@ class _Keeper:
 
 
 def has_memory_operations(mod: tvm.IRModule) -> bool:
-    """Whether any Relax function of `mod` already places tensors on storages or kills them."""
+    """Return whether any Relax function of `mod` already places tensors on storages or kills them."""
     functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
     return any(_holds_memory(function.body) for function in functions)
 

@@ -88,7 +88,7 @@ class StorageRewriter(BindingRewriter, ABC):
         return f"{self.name}.{self.names.get(tensor.var, tensor.var.name)} {_shape_text(tensor)}"
 
     def escapes(self, var: VarNode) -> bool:
-        """Whether what lies in `var` may outlive the call."""
+        """Return whether what lies in `var` may outlive the call."""
         return self.instructions[var.__chandle__()].var in self.escaping
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:

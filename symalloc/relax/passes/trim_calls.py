@@ -160,8 +160,8 @@ class _Trimmer(BindingRewriter):
         return [self.renewed(binding, value, name) if self.instead else binding]
 
     def is_made(self, name: str, var: VarNode, call: CallNode) -> bool:
-        """Whether the value of a call that reads the heap was made before; it is the known one from here
-        on.
+        """Return whether the value of a call that reads the heap was made before; the known one then stands
+        for it.
         """
         key = (name, *map(_cell, elements(call.args)))
         made = self.made.setdefault(key, var)

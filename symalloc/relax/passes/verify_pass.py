@@ -143,7 +143,7 @@ def _count(faults: Sequence[MemoryFault], what: str) -> str:
 
 
 def _shapes_in_heap(module: tvm.IRModule) -> bool:
-    """Whether VMShapeLower has run: it makes the shape heap the first thing that a function binds."""
+    """Return whether VMShapeLower has run: it makes the shape heap the first thing that a function binds."""
     functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
     bodies = (f.body for f in functions if isinstance(f.body, relax.SeqExpr))
     firsts = (body.blocks[0].bindings[0] for body in bodies if body.blocks and body.blocks[0].bindings)

@@ -102,7 +102,7 @@ def _suffix_fits(path: Path) -> bool:
 
 
 def may_hold_modules(path: Path) -> bool:
-    """Whether a look at the bytes of `path` leaves it possible that it holds a Relax module."""
+    """Return whether a look at the bytes of `path` leaves it possible that it holds a Relax module."""
     if not path.is_file():
         return False
     try:

@@ -160,7 +160,7 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
 
 
 def _names(script: Script) -> dict[str, object]:
-    """What the module-level names of the file stand for, as far as scripts may use them."""
+    """The values of the file's module-level names, as far as scripts may use them."""
     faces = _faces()
     names: dict[str, object] = {name: faces[name] for name in "IRT"}
     for name, binding in script.bindings.items():
@@ -227,7 +227,7 @@ def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> Re
 
 
 def _unsaid(script: Script, span: Span) -> str:
-    """What to say where TVM fails without a word: it does so on the printed form of a variable that is bound
+    """The message where TVM fails without a word: it does so on the printed form of a variable that is bound
     nowhere.
     """
     line = script.text.split("\n")[span.line - 1].strip()

@@ -1,4 +1,4 @@
-"""Which names of TVM's script packages a script may use: those that only build IR.
+"""The names of TVM's script packages that a script may use: those that only build IR.
 
 The list is taken from what the installed TVM exports, by where each object is defined.  Left out is what runs
 Python that the script brings along (macros, `R.emit_te`, `T.meta_class`), loads or compiles code
@@ -66,8 +66,8 @@ def dialect_names() -> frozenset[str]:
 
 @cache
 def takes_type_arguments(path: str) -> bool:
-    """Whether what `path` (such as `R.call_packed`) names has a parameter `ty_args`; true where that is
-    unknown.
+    """Return whether the function at `path` (such as `R.call_packed`) has a parameter `ty_args`; true where
+    that is unknown.
     """
     from tvm.script.parser import ir, relax, tirx
 

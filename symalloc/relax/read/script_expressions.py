@@ -138,7 +138,7 @@ class ExpressionGuard:
         return self._undefined(name) if binding is None else _foreign(name, binding)
 
     def _undefined(self, name: str) -> tuple[str, str]:
-        """What to say of a name that nothing in the file binds."""
+        """The message for a name that nothing in the file binds."""
         if name == "metadata":
             return "the script was printed without its constants", "print it with mod.script(show_meta=True)"
         known = [*self.bindings, *(local for scope in self.scopes for local in scope)]
@@ -159,7 +159,7 @@ class ExpressionGuard:
         return None if what is None else (f"the string `{name}`, if it were evaluated: {what}", None)
 
     def _is_local(self, name: str, here: Position) -> bool:
-        """Whether the script binds `name`; a builtin's name counts only behind the place that binds it."""
+        """Return whether the script binds `name`; a builtin's name counts only behind its binding."""
         for scope in self.scopes:
             bound = scope.get(name)
             if bound is not None and (name not in _BUILTINS or bound <= here):
@@ -190,7 +190,7 @@ class ExpressionGuard:
         return dialect_path(node, self.bindings)
 
     def is_module(self, node: ast.expr) -> bool:
-        """Whether `node` names the module itself, as in `cls.kernel`."""
+        """Return whether `node` names the module itself, as in `cls.kernel`."""
         return isinstance(node, ast.Name) and node.id in self.module_names
 
     def _call(self, node: ast.Call) -> None:
@@ -314,6 +314,6 @@ _PLAIN_NAMES = {
 
 
 def kind_of(node: ast.AST) -> str:
-    """What `node` is, in words."""
+    """The kind of `node`, in words."""
     kind = type(node).__name__
     return _PLAIN_NAMES.get(kind, f"`{kind.lower()}`")

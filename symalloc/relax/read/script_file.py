@@ -113,7 +113,7 @@ class Script:
     bindings: Mapping[str, Binding]
 
     def span(self, node: ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword) -> Span:
-        """Where `node` stands; columns count characters."""
+        """The span of `node`; columns count characters."""
         end_line = node.end_lineno or node.lineno
         return Span(
             file=self.file,
@@ -163,7 +163,7 @@ def parse_text(file: str, text: str) -> Script:
 
 
 def _error_span(file: str, text: str, error: SyntaxError) -> Span | None:
-    """Where Python saw it; the end of the text where that is behind it."""
+    """The place that Python gives; the end of the text where that is behind it."""
     if error.lineno is None:
         return None
     line, column = error.lineno, max(error.offset or 1, 1)

@@ -1,4 +1,4 @@
-"""Whether a script may be handed to TVM's parser, which evaluates every expression that it meets.
+"""Decides whether a script may be handed to TVM's parser, which evaluates every expression that it meets.
 
 A whitelist over the syntax tree: a statement that is not named here, or an expression that is not named in
 `script_expressions`, is refused.  Imports no TVM.
@@ -28,7 +28,7 @@ class Refusal:
 
 
 def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> Iterator[Refusal]:
-    """What in `module` is refused, in the order it stands; nothing means that it may be parsed.
+    """The constructs in `module` that are refused, in their order; none means that it may be parsed.
 
     `dialect` holds the allowed paths, such as `R.add`.
     """

@@ -12,7 +12,7 @@ Scope: TypeAlias = dict[str, Position]  # name -> the first place where it is bo
 
 
 def position(node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Position:
-    """Where `node` begins."""
+    """The line and column at which `node` begins."""
     return node.lineno, node.col_offset
 
 

@@ -113,7 +113,7 @@ def _arrays(value: object) -> list[np.ndarray]:
 
 
 def difference(ours: CallResult, theirs: CallResult) -> str | None:
-    """Where the two differ in bits; None where they do not."""
+    """The first difference in bits, in words; None where there is none."""
     for what, left, right in (
         ("output", ours.outputs, theirs.outputs),
         ("argument", ours.arguments, theirs.arguments),
@@ -129,7 +129,7 @@ def difference(ours: CallResult, theirs: CallResult) -> str | None:
 
 
 def _changed(left: np.ndarray, right: np.ndarray) -> int:
-    """How many elements differ in bits."""
+    """The number of elements that differ in bits."""
     itemsize = left.dtype.itemsize
     bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
     return int((bits[0] != bits[1]).any(axis=1).sum())

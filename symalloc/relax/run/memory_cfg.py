@@ -28,7 +28,7 @@ class HookError(RuntimeError):
 
 
 def memory_cfg(pool: NativePool) -> dict[object, int]:
-    """What `relax.VirtualMachine(..., memory_cfg=…)` needs so that its storages come from `pool`.
+    """The `memory_cfg` with which a `relax.VirtualMachine` takes its storages from `pool`.
 
         machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
 
@@ -44,7 +44,7 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
 
 
 def try_hook() -> str:
-    """What is wrong with the hook of this TVM, found by running a program on it; "" where nothing is.
+    """Try the hook of this TVM on a program; return what is wrong with it, "" where nothing is.
 
     Where storages are laid out in another way this may end the process.
     """

@@ -60,7 +60,7 @@ class PoolMeter:
             meter.peak_live = max(meter.peak_live, nbytes)
 
     def use(self) -> PoolUse:
-        """What was counted."""
+        """The counts so far."""
         return PoolUse(
             calls=self.calls,
             allocations=self.allocations,

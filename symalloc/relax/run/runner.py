@@ -93,7 +93,7 @@ class Runner:
         return call(self._planned, self.name, arguments)
 
     def compared(self, found: CallResult, arguments: Sequence[Argument]) -> str | None:
-        """Where the unplanned module differs; raises RunError."""
+        """The difference from the unplanned module, in words; raises RunError."""
         unplanned = call(self._unplanned, self.name, arguments)
         return difference(found.without(self._donated), unplanned.without(self._donated))
 
@@ -142,7 +142,7 @@ class Calls:
         return arguments
 
     def result(self) -> RunResult:
-        """What there was; there must have been one call."""
+        """The figures of the calls; there must have been one."""
         plan = self.runner.plan
         arenas = () if plan is None else plan.arenas
         return RunResult(

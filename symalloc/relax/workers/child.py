@@ -93,7 +93,7 @@ class ChildProcess:
             )
 
     def said(self, start: int = 0) -> str:
-        """What it printed from byte `start` on."""
+        """The text that it printed from byte `start` on."""
         self.printed.seek(start)
         return self.printed.read().decode(errors="replace")
 

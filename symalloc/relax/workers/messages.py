@@ -1,4 +1,4 @@
-"""What a job that reads a file tells its parent on the way.  Imports no TVM."""
+"""Messages of a job that reads a file to its parent.  Imports no TVM."""
 
 from __future__ import annotations
 

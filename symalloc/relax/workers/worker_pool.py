@@ -49,7 +49,7 @@ class FileReading:
 
     @property
     def begun(self) -> int:
-        """How many modules were begun."""
+        """The number of modules begun."""
         return self.module.number + 1 if self.module else 0
 
     def take(self, message: Message) -> None:
@@ -111,7 +111,7 @@ class Worker(ChildProcess):
 
     @property
     def has_died_idle(self) -> bool:
-        """Whether it is gone, and no file is to blame."""
+        """Return whether it is gone, and no file is to blame."""
         return self.reading is None and self.process.poll() is not None
 
     def last_words(self) -> str:
@@ -193,7 +193,7 @@ class _Batch:
         self._begun = time.monotonic()
 
     def results(self) -> Iterator[FileResult]:
-        """What each file gave."""
+        """The results, file by file."""
         for reading in self._readings:
             while not reading.done:
                 self._feed()
@@ -233,7 +233,7 @@ class _Batch:
         return idle
 
     def _may_grow(self) -> bool:
-        """Whether another process is worth its start: not for what one that runs already does sooner."""
+        """Return whether another process is worth its start: not where a running one is done sooner."""
         warm = any(worker.ready for worker in self._workers)
         return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
 
