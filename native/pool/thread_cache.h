@@ -89,7 +89,7 @@ class SizeBins {
   std::array<Bin, kBinLargest / kGrain + 1> bins_{};
 };
 
-// One piece of free memory.  It spares large blocks the lock and the free list.
+// One piece of free memory.  Large blocks from it take neither the lock nor the free list.
 class LargeBlockCache {
  public:
   // The front of the piece, where it is large enough; nullptr: it is not.

@@ -9,7 +9,7 @@ CAPACITY = 64
 
 
 def _free(taken: list[bool]) -> list[tuple[int, int]]:
-    """The holes, read off a map with one entry a byte."""
+    """The free intervals, read off a map with one entry a byte."""
     edges = [i for i in range(CAPACITY + 1) if (i == CAPACITY or taken[i]) != (i == 0 or taken[i - 1])]
     return list(zip(edges[::2], edges[1::2], strict=True))
 
@@ -21,33 +21,33 @@ def _first(taken: list[bool], nbytes: int, align: int) -> int | None:
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.sampled_from((1, 2, 4, 8)), st.integers(0, 2)), max_size=60))
 def test_holes_agree_with_a_map_of_every_byte(steps: list[tuple[int, int, int]]) -> None:
-    holes, taken = FreeList(CAPACITY), [False] * CAPACITY
+    free, taken = FreeList(CAPACITY), [False] * CAPACITY
     blocks: list[tuple[int, int]] = []
     for nbytes, align, frees in steps:
-        offset = holes.find(nbytes, align)
+        offset = free.find(nbytes, align)
         assert offset == _first(taken, nbytes, align)
         if offset is not None:
-            holes.take(offset, nbytes)
+            free.take(offset, nbytes)
             taken[offset : offset + nbytes] = [True] * nbytes
             blocks.append((offset, nbytes))
         for _ in range(min(frees, len(blocks))):
             start, size = blocks.pop(nbytes % len(blocks))
-            holes.put(start, size)
+            free.put(start, size)
             taken[start : start + size] = [False] * size
-        assert list(holes) == _free(taken)
-        assert list(reversed(holes)) == _free(taken)[::-1]
+        assert list(free) == _free(taken)
+        assert list(reversed(free)) == _free(taken)[::-1]
     for start, size in blocks:
-        holes.put(start, size)
-    assert list(holes) == [(0, CAPACITY)]
+        free.put(start, size)
+    assert list(free) == [(0, CAPACITY)]
 
 
 def test_what_alignment_leaves_in_front_stays_free() -> None:
-    holes = FreeList(CAPACITY)
-    holes.take(0, 3)
-    offset = holes.find(8, 8)
+    free = FreeList(CAPACITY)
+    free.take(0, 3)
+    offset = free.find(8, 8)
     assert offset == 8
-    holes.take(offset, 8)
-    assert list(holes) == [(3, 8), (16, CAPACITY)]
+    free.take(offset, 8)
+    assert list(free) == [(3, 8), (16, CAPACITY)]
 
 
 def test_rounding_up() -> None:

@@ -71,7 +71,7 @@ def test_huge_pages_back_no_more_than_is_reserved() -> None:
 
 
 def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
-    """Ever larger blocks fit into no hole, so the pages of the holes move behind them."""
+    """Ever larger blocks fit into no free interval, so the pages of the intervals move behind them."""
     pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0))
     before = _resident()
     kept: list[tuple[int, int, int]] = []

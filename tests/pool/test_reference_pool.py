@@ -91,13 +91,13 @@ def test_holes_are_what_is_not_live(options: PoolOptions, steps: list[Step]) -> 
     live = _run(pool, steps)
     pool.flush()
     assert pool.used == sum(map(_rounded, live.values()))
-    for which, holes in enumerate(pool.free_intervals()):
+    for which, intervals in enumerate(pool.free_intervals()):
         taken = [(a - which * SMALL, _rounded(n)) for a, n in live.items() if a // SMALL == which]
-        pieces = sorted([*((s, e) for s, e in holes), *((o, o + n) for o, n in taken)])
+        pieces = sorted([*((s, e) for s, e in intervals), *((o, o + n) for o, n in taken)])
         assert pieces[0][0] == 0
         assert pieces[-1][1] == SMALL
         assert all(e == s for (_, e), (s, _) in pairwise(pieces))
-        assert all(e < s for (_, e), (s, _) in pairwise(holes)), "neighbours are merged"
+        assert all(e < s for (_, e), (s, _) in pairwise(intervals)), "neighbours are merged"
 
 
 @given(STEPS)
@@ -145,10 +145,10 @@ def test_the_limit_does_not_fail_while_free_pages_can_serve() -> None:
 def test_a_failed_allocation_changes_nothing_that_is_live() -> None:
     pool = ReferencePool(PoolOptions(limit=MIB))
     kept = pool.alloc(MIB // 2)
-    holes = pool.free_intervals()
+    intervals = pool.free_intervals()
     with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
         pool.alloc(MIB)
-    assert pool.free_intervals() == holes
+    assert pool.free_intervals() == intervals
     pool.free(kept)
     pool.alloc(MIB)
 
