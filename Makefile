@@ -41,6 +41,7 @@ bench: $(STAMP) ## linting and planning against relax.build, what a call costs, 
 	$(BIN)/python -m benchmarks.plan_llama
 	$(BIN)/python -m benchmarks.plan_overhead
 	$(BIN)/python -m benchmarks.pack --count 20
+	$(BIN)/python -m benchmarks.ablate_prover
 	$(BIN)/python -m benchmarks.plan_models
 	$(BIN)/python -m benchmarks.pool_vm
 	$(BIN)/python -m tests.models.pooled 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from symalloc.size.choice import Max, Min, Select
+from symalloc.size.choice import Choice, Max, Min
 from symalloc.size.condition import And, Condition, Or, Relation
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol
 
@@ -48,7 +48,7 @@ def interval(expr: Expr, box: Box) -> Interval:
             if type(atom) is Symbol:
                 x, y = lower[atom.name], upper[atom.name]
             else:
-                x, y = _INTERVALS[type(atom)](atom, box)
+                x, y = _INTERVALS.get(type(atom), _hull)(atom, box)
             if power > 1:
                 x, y = _power(x, y, power)
             if a >= 0 and x >= 0:
@@ -137,7 +137,6 @@ _INTERVALS: dict[type[Atom], Callable[[Any, Box], Interval]] = {
     Mod: lambda atom, box: _remainder(interval(atom.numerator, box), interval(atom.denominator, box)),
     Min: lambda atom, box: _extremum(min, atom.parts, box),
     Max: lambda atom, box: _extremum(max, atom.parts, box),
-    Select: lambda atom, box: _either(interval(atom.then, box), interval(atom.otherwise, box)),
 }
 
 
@@ -146,5 +145,7 @@ def _extremum(pick: Callable[[Iterable[int]], int], operands: Iterable[Expr], bo
     return pick(low for low, _ in ranges), pick(high for _, high in ranges)
 
 
-def _either(first: Interval, second: Interval) -> Interval:
-    return min(first[0], second[0]), max(first[1], second[1])
+def _hull(atom: Choice, box: Box) -> Interval:
+    """The bounds of all values that a choice may have."""
+    ranges = [interval(value, box) for _, value in atom.cases]
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
