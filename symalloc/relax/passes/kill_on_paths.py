@@ -21,6 +21,7 @@ from tvm.ir import Call, Op
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.live_handles import LiveHandles, live_handles
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import (
     If,
@@ -101,21 +102,19 @@ def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
 # -- what each variable holds --------------------------------------------------------------------------------
 
 
-def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, int]:
+def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, RegionSet]:
     """By variable the allocations that it may hold, as a set of roots; what callers own is left out.
 
     So is what a builtin of the machine makes, such as the heap of shapes: it is read in places that name no
     variable of it.
     """
     points_to = analysis.points_to
-    found = {}
-    for var in points_to.values:
-        held = 0
-        for root in points_to.roots(points_to.regions_of(var)):
-            region = points_to.regions[root]
-            held |= (not region.external and not _is_of_machine(region.instruction)) << root
-        found[var] = held
-    return found
+    own = region_set(
+        region.number
+        for region in points_to.regions
+        if not region.external and not _is_of_machine(region.instruction)
+    )
+    return {var: region_set(points_to.roots(points_to.regions_of(var))) & own for var in points_to.values}
 
 
 def _is_of_machine(instruction: Instruction | None) -> bool:
@@ -144,23 +143,25 @@ class _KillWriter(BindingRewriter):
         """Plan the kills of what may be freed while, on some path, memory may still be taken."""
         holds, starts = _holdings(analysis), analysis.cfg.starts
 
-        def held_by(variables: Collection[Var]) -> int:
-            return reduce(or_, (holds.get(var, 0) for var in variables), 0)
+        def held_by(variables: Collection[Var]) -> RegionSet:
+            return reduce(or_, (holds.get(var, NO_REGIONS) for var in variables), NO_REGIONS)
 
         ends = [end for end in _ends(analysis) if end.ahead.allocates]
-        early = 0
+        early = NO_REGIONS
         for end in ends:
             held = held_by(end.variables) & ~early
-            early |= held & ~held_by(end.ahead.live) if held else 0
+            early |= held & ~held_by(end.ahead.live) if held else NO_REGIONS
         kills = {
-            end.place: sorted((v for v in end.variables if holds.get(v, 0) & early), key=starts.__getitem__)
+            end.place: sorted(
+                (v for v in end.variables if holds.get(v, NO_REGIONS) & early), key=starts.__getitem__
+            )
             for end in ends
         }
         ifs = (end.place[0] for end in ends if end.place[1] == "yielded by then")
         return cls(
             instructions=by_binding(analysis.cfg),
             kills=kills,
-            wrapped=frozenset(var for var in ifs if holds.get(var, 0) & early),
+            wrapped=frozenset(var for var in ifs if holds.get(var, NO_REGIONS) & early),
         )
 
     def function(self, function: relax.Function) -> relax.Function:
