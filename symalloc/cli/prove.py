@@ -142,18 +142,10 @@ def _as_text(text: str, proof: Proof) -> str:
 def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:
     import json
 
-    row: dict[str, Any] = {
-        "constraint": text,
-        "assume": list(assume),
-        "verdict": proof.verdict.value,
-        "counterexample": None if proof.counterexample is None else dict(proof.counterexample),
-        "witness": None if proof.witness is None else dict(proof.witness),
-        "precondition": None if proof.precondition is None else str(proof.precondition),
-        "decided_by": proof.decided_by,
-        "unknown": proof.unknown,
-        "reason": proof.reason,
-        "seconds": round(proof.seconds, 6),
-    }
+    from symalloc.prover.batch import proof_row
+
+    row = {"constraint": text, "assume": list(assume)}
+    row |= proof_row(proof, proof.counterexample, proof.witness) | {"seconds": round(proof.seconds, 6)}
     return json.dumps(row, indent=2) + "\n"
 
 

@@ -14,6 +14,7 @@ from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
 Row = dict[str, Any]
+Point = Mapping[str, int]
 
 
 class BatchError(ValueError):
@@ -54,17 +55,22 @@ def read_questions(text: str) -> list[Question]:
 def answer(question: Question, prover: Prover) -> tuple[Row, Proof]:
     """The row for `question`, points filled up to every symbol that is written, and its proof."""
     proof = prover.prove(question.constraint, question.domain)
+    points = (_full(point, question, prover) for point in (proof.counterexample, proof.witness))
+    return {"id": question.id, **proof_row(proof, *points)}, proof
+
+
+def proof_row(proof: Proof, counterexample: Point | None, witness: Point | None) -> Row:
+    """`proof` as JSON, with its points as they are to be shown."""
     return {
-        "id": question.id,
         "verdict": proof.verdict.value,
-        "counterexample": _full(proof.counterexample, question, prover),
-        "witness": _full(proof.witness, question, prover),
+        "counterexample": None if counterexample is None else dict(counterexample),
+        "witness": None if witness is None else dict(witness),
         "precondition": None if proof.precondition is None else str(proof.precondition),
         "decided_by": proof.decided_by,
         "unknown": proof.unknown,
         "reason": proof.reason,
         "seconds": proof.seconds,
-    }, proof
+    }
 
 
 def summary(questions: Sequence[Question], rows: Sequence[Row], asked: int) -> str:
@@ -116,7 +122,7 @@ def _question(row: object, index: int) -> Question:
     )
 
 
-def _full(point: Mapping[str, int] | None, question: Question, prover: Prover) -> dict[str, int] | None:
+def _full(point: Point | None, question: Question, prover: Prover) -> dict[str, int] | None:
     if point is None:
         return None
     full = prover.complete(point, question.domain) or dict(point)
