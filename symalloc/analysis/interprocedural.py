@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -54,9 +54,9 @@ class FunctionAnalysis:
         """The reason for each root that may be reached from outside when the function is over."""
         return find_escapes(self.points_to, self.effects)
 
-    def live_ranges(self, wanted: RegionSet, momentary: Mapping[int, int] | None = None) -> LiveRanges:
-        """The live ranges of the roots `wanted`; see `find_live_ranges`."""
-        return find_live_ranges(self.points_to, self.effects, self.live.after, wanted, momentary or {})
+    def live_ranges(self, numbers: Iterable[int]) -> LiveRanges:
+        """The live ranges of roots by number; see `find_live_ranges`."""
+        return find_live_ranges(self.points_to, self.effects, self.live.after, numbers)
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:

@@ -8,7 +8,7 @@ only if no position is in the ranges of both.  Nothing else may be read from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -44,17 +44,14 @@ class LiveRanges(NamedTuple):
 
 
 def find_live_ranges(
-    points_to: PointsTo,
-    effects: Sequence[Effect],
-    live_out: Sequence[LiveRegions],
-    wanted: RegionSet,
-    momentary: Mapping[int, int],
+    points_to: PointsTo, effects: Sequence[Effect], live_out: Sequence[LiveRegions], numbers: Iterable[int]
 ) -> LiveRanges:
-    """The live ranges of the roots `wanted`.
+    """The live ranges of roots by number.
 
-    `momentary` gives for points the number, from `len(points_to.regions)` on, of memory needed there alone.
+    Numbers from `len(points_to.regions)` on are program points, for memory that is needed there alone.
     """
-    numbering = _Numbering(points_to, wanted | region_set(momentary.values()))
+    regions, wanted = len(points_to.regions), frozenset(numbers)
+    numbering = _Numbering(points_to, region_set(wanted))
     begun, run = NO_REGIONS, _PointRun()
     for point, effect in enumerate(effects):
         if effect is NO_EFFECT:
@@ -62,8 +59,8 @@ def find_live_ranges(
         now, later = effect.touched, live_out[point]
         begun |= numbering.roots(points_to.resolve(now))
         live = numbering.roots(now | later.contents) & begun
-        if point in momentary:
-            live |= RegionSet(1 << momentary[point])
+        if regions + point in wanted:
+            live |= RegionSet(1 << (regions + point))
         undecided = (now | later.must | later.may) & numbering.phis
         if undecided != run.undecided:
             numbering.take(run)

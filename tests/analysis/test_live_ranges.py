@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.live_ranges import Intervals
-from symalloc.analysis.sets import region_set
 from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of
@@ -22,7 +21,7 @@ def ranges(program: Program, name: str = "main") -> dict[Var, Intervals]:
     analysis = analyse(program)[name]
     made = [i.var for _, i in analysis.cfg.instructions if isinstance(i, AllocFresh)]
     roots = {var: analysis.points_to.allocated(var).number for var in made}
-    found = analysis.live_ranges(region_set(roots.values()))
+    found = analysis.live_ranges(roots.values())
     return {var: found.of[root].live if root in found.of else () for var, root in roots.items()}
 
 

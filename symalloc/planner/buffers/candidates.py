@@ -15,7 +15,7 @@ from symalloc.planner.buffers.arena_assignment import (
     UnplannedRange,
     assign_arenas,
 )
-from symalloc.planner.buffers.path_lifetimes import lifetimes, outermost_ifs, path_lifetimes
+from symalloc.planner.buffers.path_lifetimes import outermost_ifs, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes, padded_size
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.program.model import AllocFresh, CallFunction, Program, Var
@@ -41,7 +41,7 @@ def find_buffers(
     if analysis.recursive:
         return (), tuple(_unplanned_by_recursion(analysis))
     finder = _CandidateFinder(program, analyses, name, sizes, plans)
-    times = lifetimes(analysis, [*(c.root for c in finder.found), *finder.taken])
+    times = analysis.live_ranges([*(c.root for c in finder.found), *finder.taken])
     used = sorted((c for c in finder.found if c.root in times.of), key=lambda c: c.place)
     candidates = [candidate.living(number, times.of[candidate.root]) for number, candidate in enumerate(used)]
     unused = (c.unplanned("nothing uses it") for c in finder.found if c.root not in times.of)

@@ -6,29 +6,16 @@ held; and what a path needs at most says how much may be taken on any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
-from symalloc.analysis.live_ranges import LiveRanges
 from symalloc.analysis.paths import enumerate_paths
-from symalloc.analysis.sets import region_set
 from symalloc.planner.buffers.arena_assignment import PathLifetimes, UnplannedRange
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
 
 _MOST_PATHS = 16
-
-
-def lifetimes(analysis: FunctionAnalysis, numbers: Iterable[int]) -> LiveRanges:
-    """Return the live ranges of regions by number.
-
-    Numbers from `len(regions)` on are program points, for memory that is needed there alone.
-    """
-    regions = len(analysis.points_to.regions)
-    wanted = frozenset(numbers)
-    momentary = {number - regions: number for number in wanted if number >= regions}
-    return analysis.live_ranges(region_set(number for number in wanted if number < regions), momentary)
 
 
 def path_lifetimes(
@@ -63,7 +50,7 @@ def _on_path(
             callee = analyses.get(made.name)
             if made.var in variables or (callee is not None and callee.recursive):
                 numbers[made.var] = len(regions) + point
-    times = lifetimes(analysis, numbers.values())
+    times = analysis.live_ranges(numbers.values())
     lives = {var: times.of[number].live for var, number in numbers.items() if number in times.of}
     points = [
         len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
