@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
@@ -40,35 +41,27 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
     if mode not in ("raise", "warn"):
         raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
     options = LintOptions(assume=tuple(assume), select=tuple(select), ignore=tuple(ignore), stage="as-is")
-    check = _Check(Linter(options))
-    return make_instrument(check, mode, locate=check.locate)
+    faults = partial(_faults, Linter(options))
+    return make_instrument(faults, mode, locate=partial(faults, locate=True))
 
 
-_TOLD = (Severity.ERROR, Severity.WARNING)
+def _faults(linter: Linter, module: IRModule, stage: str, *, locate: bool = False) -> Sequence[MemoryFault]:
+    """The errors and warnings in a module as it stands; the prover's memory lasts over all passes.
 
+    With `locate` they are shown in the script of the module, which takes a while to print.
+    """
+    from symalloc.relax.passes.verify_pass import MemoryFault
 
-class _Check:
-    """Lints a module as it stands; the prover's memory lasts over all passes."""
-
-    def __init__(self, linter: Linter) -> None:
-        self._linter = linter
-
-    def __call__(self, module: IRModule, stage: str) -> Sequence[MemoryFault]:
-        """The errors and warnings in `module`."""
-        return self._faults(module, stage, locate=False)
-
-    def locate(self, module: IRModule, stage: str) -> Sequence[MemoryFault]:
-        """The same, shown in the script of the module, which takes a while to print."""
-        return self._faults(module, stage, locate=True)
-
-    def _faults(self, module: IRModule, stage: str, *, locate: bool) -> list[MemoryFault]:
-        from symalloc.relax.passes.verify_pass import MemoryFault
-
-        linter = self._linter.fresh()
-        reading = read_module(module, replace(linter.options, locate=locate), name=stage)
-        found = [(d, d.severity is Severity.ERROR) for d in linter.add(reading) if d.severity in _TOLD]
-        report = linter.report()
-        return [
-            MemoryFault(rule=d.rule, function=d.function, text=text_of(d, report).plain, error=error)
-            for d, error in found
-        ]
+    linter = linter.fresh()
+    found = linter.add(read_module(module, replace(linter.options, locate=locate), name=stage))
+    report = linter.report()
+    return [
+        MemoryFault(
+            rule=d.rule,
+            function=d.function,
+            text=text_of(d, report).plain,
+            error=d.severity is Severity.ERROR,
+        )
+        for d in found
+        if d.severity is not Severity.NOTE
+    ]
