@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from io import StringIO
 
-from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from symalloc.report.rule_table import severity_text
+from symalloc.report.rule_table import render_parts, severity_text
 from symalloc.rulebook.rule import BadExample, Rule
 from symalloc.rulebook.sites import SITE_KINDS
 
@@ -21,17 +19,7 @@ def render_rule_page(
     rule: Rule, *, every: bool = False, colour: bool = False, width: int | None = None
 ) -> str:
     """Render the page of `rule` for a terminal of `width` columns; `every`: all examples, not one a kind."""
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        force_terminal=colour,
-        no_color=not colour,
-        width=min(width or WIDTH, WIDTH),
-        highlight=False,
-    )
-    for part in _parts(rule, every):
-        console.print(part, soft_wrap=bool(part.no_wrap))
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+    return render_parts(_parts(rule, every), colour=colour, width=min(width or WIDTH, WIDTH))
 
 
 def _parts(rule: Rule, every: bool) -> Iterator[Text]:

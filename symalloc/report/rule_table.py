@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
@@ -21,10 +23,15 @@ def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None
     table.add_column(style="dim")
     for rule in book.rules:
         table.add_row(rule.id, rule.name, severity_text(rule), rule.summary.replace("`", ""))
+    return render_parts([table], colour=colour, width=width or 1000)
+
+
+def render_parts(parts: Iterable[Table | Text], *, colour: bool, width: int) -> str:
+    """Render `parts` one below the other for a terminal of `width` columns, without blanks at line ends."""
     stream = StringIO()
-    Console(
-        file=stream, force_terminal=colour, no_color=not colour, width=width or 1000, highlight=False
-    ).print(table)
+    console = Console(file=stream, force_terminal=colour, no_color=not colour, width=width, highlight=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
