@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench sanitize clean
+.PHONY: help demo test nightly check fuzz mutation bench sanitize clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -21,8 +21,15 @@ $(STAMP): pyproject.toml $(NATIVE)
 demo: $(STAMP) ## lint, plan and run real modules
 	@$(BIN)/python examples/demo.py
 
+# byte code is kept, out of the source tree: half of the time that pytest takes to find the tests
+test nightly: export PYTHONDONTWRITEBYTECODE =
+test nightly: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n 2 --max-worker-restart=0
+
+nightly: $(STAMP) ## run the tests with more examples, optimised kernels and the slow ones
+	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
 check: $(STAMP) ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .
@@ -35,6 +42,9 @@ sanitize: $(STAMP) ## the native core under AddressSanitizer and ThreadSanitizer
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)
+
+mutation: $(STAMP) ## planted faults: each real one reported by a fitting rule, no harmless one reported
+	$(BIN)/python -m benchmarks.mutation --tries 3 --seed 1
 
 bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, models, the pool in the VM
 	$(BIN)/python -m benchmarks.lint_llama

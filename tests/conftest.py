@@ -106,7 +106,12 @@ def warm_workers(kept_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for the nightly run; put what is slow last."""
+    if not NIGHTLY:
+        left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
