@@ -1,4 +1,4 @@
-// What is measured: our pool, TVM's two allocators from the installed wheel, and malloc, whichever that is.
+// The allocators that are measured: our pool, TVM's two from the installed wheel, and malloc, whichever that is.
 #pragma once
 
 #include <dlfcn.h>

@@ -25,7 +25,8 @@ namespace ffi = tvm::ffi;
 namespace {
 
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
-               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge, bool guard) {
+               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
+               bool guard) {
   Options options;
   options.soft_numerator = soft_numerator;
   options.soft_denominator = soft_denominator;
@@ -86,7 +87,8 @@ constexpr int kMostAxes = 64;
 
 void CheckCount(int32_t count, bool right, const char* wanted) {
   if (right) return;
-  throw ffi::Error("TypeError", "expected " + std::string(wanted) + ", not " + std::to_string(count) + " arguments", "");
+  std::string text = "expected " + std::string(wanted) + ", not " + std::to_string(count) + " arguments";
+  throw ffi::Error("TypeError", text, "");
 }
 
 // A handle; of (bytes) or (bytes, alignment, escapes, tag).

@@ -22,7 +22,7 @@ class PoolObj : public tvm::ffi::Object {
   HandleTable handles;  // the pool holds its mutex while the process forks
   Pool pool;
 
-  // As Pool::Alloc; what does not fit is told who holds memory, by tag.
+  // As Pool::Alloc; OutOfMemory names the tags that hold most.
   void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
 
   // The same, and the block keeps its tag.
@@ -43,7 +43,7 @@ class PoolRef : public tvm::ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
 };
 
-// Frees a block in a destructor, which cannot throw: what is wrong is said, and kept for the next allocation.
+// Frees a block in a destructor, which cannot throw: damage is printed, and kept for the next allocation.
 inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
   try {
     pool->Free(block, nbytes);

@@ -34,7 +34,8 @@ struct AllocHintedStorage {
       stock.CallPacked(args, count, result);
       return;
     }
-    AllocationHint hint{std::string(args[kStorageArguments].cast<ffi::String>()), args[kStorageArguments + 1].cast<bool>()};
+    AllocationHint hint{std::string(args[kStorageArguments].cast<ffi::String>()),
+                        args[kStorageArguments + 1].cast<bool>()};
     struct Scope {
       explicit Scope(const AllocationHint* hint) { current = hint; }
       ~Scope() { current = nullptr; }
@@ -61,10 +62,11 @@ struct PlaceOnStorage {
       return;
     }
     const VmBuffer& buffer = storage->buffer;
-    BackingMemory ground{buffer.data, static_cast<int64_t>(buffer.size), buffer.device, PoolOf(storage->allocator), args[0]};
+    BackingMemory memory{buffer.data, static_cast<int64_t>(buffer.size), buffer.device, PoolOf(storage->allocator),
+                         args[0]};
     TensorRequest asked{args[1].cast<int64_t>(), {shape->data, shape->size}, args[3].cast<DLDataType>(), nullptr};
     if (count > 4) asked.name = &args[4];
-    *result = PlaceTensor(ground, asked);
+    *result = PlaceTensor(memory, asked);
   }
 
   // The storage that is `value`, where a pool has served it; else nullptr.
@@ -96,7 +98,7 @@ struct Heaps {
   std::vector<Kept> kept;
   size_t next = 0;  // to be replaced when all places are taken
 
-  // A heap that nobody holds but we; nullptr where there is none.
+  // A heap that is referred to from here alone; nullptr where there is none.
   const ffi::Tensor* Unused(void* machine, int64_t cells) const {
     for (const Kept& each : kept) {
       if (each.machine == machine && each.cells == cells && each.heap.use_count() == 1) return &each.heap;

@@ -131,10 +131,10 @@ int64_t VmType(PoolRef pool) {
   return kFirstType + static_cast<int64_t>(hook.pools.size()) - 1;
 }
 
-// Whether this TVM's storages are laid out as vm_layout.h says.
+// Comparing this TVM's storages with vm_layout.h.
 namespace {
 
-// Whether `allocator` was made for a type of `VmType`.
+// True where `allocator` was made for a type of `VmType`.
 bool IsAllocator(const VmAllocator* allocator) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.mutex);
@@ -157,7 +157,7 @@ ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {
   return "";
 }
 
-// What the allocator has reserved that `value`, a storage, comes from.
+// The bytes reserved by the allocator of `value`, a storage.
 int64_t ReservedFor(ffi::AnyView value) {
   const VmStorage* storage = AsStorage(value);
   if (storage == nullptr) throw ffi::Error("TypeError", "expected a vm.Storage, not " + value.GetTypeKey(), "");

@@ -13,10 +13,10 @@ int64_t VmType(PoolRef pool);
 // The pool of an allocator that was made for a type of `VmType`.
 const PoolRef& PoolOf(const VmAllocator* allocator);
 
-// Whether `type` is that of a pool: other libraries bring allocators of their own.
+// True where `type` is that of a pool: other libraries bring allocators of their own.
 bool IsPoolType(int type);
 
-// Whether `data` is memory of a pool that has a type; not asked of pools in guard mode.
+// True where `data` is memory of a pool that has a type; wrong for pools in guard mode.
 bool PoolOwns(const void* data);
 
 }  // namespace symalloc

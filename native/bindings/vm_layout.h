@@ -1,4 +1,4 @@
-// What this library must know of tvm 0.27's own objects (memory_manager.h): their layout, nothing else.
+// The layout of tvm 0.27's own objects (memory_manager.h); this library needs nothing else of them.
 // `symalloc.pool.storage_fault` compares it with what TVM makes.
 #pragma once
 

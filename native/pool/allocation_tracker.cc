@@ -133,7 +133,7 @@ std::vector<Tagged> AllocationTracker::AllTagged() {
   return all;
 }
 
-// What nobody asks for any longer is forgotten: frees are not told while `on_` is false.
+// Forgets blocks that nothing needs any longer: frees are not tracked while `on_` is false.
 void AllocationTracker::Settle() {
   bool on = noting() || tagged_ > 0;
   if (!on) blocks_.clear();

@@ -1,5 +1,5 @@
-// The tags of single blocks, the events of a trace, and statistics of scopes by tag, as long as somebody asks.
-// While nobody asks, `on` is all that it costs.
+// The tags of single blocks, the events of a trace, and statistics of scopes by tag, as long as they are asked for.
+// Otherwise the test of `on` is its whole cost.
 #pragma once
 
 #include <array>

@@ -6,7 +6,7 @@
 
 namespace symalloc {
 
-// Whether `HeavyBarrier` makes up for the barrier that others leave out.
+// True where `HeavyBarrier` makes up for the barrier that others leave out.
 bool HasHeavyBarrier();
 
 // Every thread of the process passes a full barrier before this returns.  Only where there is one.
@@ -15,7 +15,7 @@ void HeavyBarrier();
 // A flag of one thread, and a door that others close before they look at it.
 class Section {
  public:
-  // Whether the thread is inside now: not where the door is closed.  `Leave` must follow.
+  // Enters, and returns true, unless the door is closed.  `Leave` must follow.
   bool Enter(const std::atomic<bool>& closed) {
     if (__builtin_expect(light_, 1)) {
       inside_.store(true, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-#include "pool/fault_handler.h"
+// Naming the block whose protected pages a program runs into.
+#include "pool/guard.h"
 
 #include <signal.h>
 #include <ucontext.h>
@@ -7,8 +8,6 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
-
-#include "pool/guard.h"
 
 namespace symalloc {
 
@@ -42,7 +41,7 @@ void Name(const char* address, const char* verb) {
   }
 }
 
-// Whoever handled the signal before is asked next; by default the process ends.
+// The previous handler of the signal is called next; by default the process ends.
 void Handle(int signal, siginfo_t* info, void* context) {
   if (info->si_code > 0) Name(static_cast<const char*>(info->si_addr), Verb(context));
   if (previous.sa_flags & SA_SIGINFO) {

@@ -22,7 +22,7 @@ class FreeList {
   // Removes [offset, offset + nbytes), which must lie in one interval.
   void Take(int64_t offset, int64_t nbytes);
 
-  // Whether part of [offset, offset + nbytes) is free.
+  // True where part of [offset, offset + nbytes) is free.
   bool Overlaps(int64_t offset, int64_t nbytes) const;
 
   // Frees [offset, offset + nbytes) and merges it with what it touches; false where part of it is free.

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <utility>
 
-#include "pool/fault_handler.h"
 #include "pool/options.h"
 #include "pool/sizes.h"
 
@@ -151,15 +150,18 @@ bool Guard::Describe(const char* address, const char* verb, char* text, size_t s
   auto nbytes = static_cast<long long>(block.nbytes);
   const char* behind = begin + block.nbytes;
   if (block.freed) {
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is %s after it was freed: byte %lld of it\n", quote, tag, quote, nbytes,
-                  verb, static_cast<long long>(address - begin));
+    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is %s after it was freed: byte %lld of it\n",
+                  quote, tag, quote, nbytes, verb,
+                  static_cast<long long>(address - begin));
   } else if (address < begin) {
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is underrun: byte %lld, in front of it, is %s\n", quote, tag, quote,
-                  nbytes, static_cast<long long>(address - begin), verb);
+    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is underrun: byte %lld, in front of it, is %s\n",
+                  quote, tag, quote, nbytes,
+                  static_cast<long long>(address - begin), verb);
   } else {
     // where the canaries between are overwritten, it began there
     address = std::min(address, FirstDamaged(behind, block.end));
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is overrun: byte %lld past its end is %s\n", quote, tag, quote, nbytes,
+    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is overrun: byte %lld past its end is %s\n",
+                  quote, tag, quote, nbytes,
                   static_cast<long long>(address - behind), verb);
   }
   return true;

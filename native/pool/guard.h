@@ -34,19 +34,19 @@ class Guard {
   void* Alloc(int64_t nbytes, int64_t align);
 
   // Protects the block; throws BadFree for what is none.  `*backed` becomes what `Backed` was for it.
-  // What damage its canaries show, else "".
+  // Returns the damage that its canaries show, or "".
   std::string Free(void* block, int64_t* backed);
 
   // Says what the block is for.
   void Name(void* block, const std::string& tag);
 
-  // Damage that nobody could be told of, to be told later.
+  // Keeps damage that could not be reported, to be reported later.
   void Keep(const std::string& damage);
 
   // All damage: what was kept, and that of live blocks, a line for each; forgets what was kept.
   std::string Damage();
 
-  // What was kept, and forgets it.
+  // Returns the damage that was kept, and forgets it.
   std::string Kept();
 
   std::mutex* mutex() { return &mutex_; }
@@ -73,5 +73,10 @@ class Guard {
   std::deque<char*> freed_;
   std::string kept_;
 };
+
+// Has faults in the pages of `guard` named on the standard error stream before the process goes the way it
+// would have gone.  Beyond 256 at a time, guards are not watched.
+void WatchFaults(Guard* guard);
+void UnwatchFaults(Guard* guard);
 
 }  // namespace symalloc

@@ -22,7 +22,7 @@ class HandleTable {
  public:
   int64_t Add(void* block, int64_t nbytes, std::string tag);
 
-  // What `handle` names; throws BadFree where that is gone, or never was.
+  // The block of `handle`; throws BadFree for a stale handle, or one of another pool.
   Held Get(int64_t handle);
   void Retain(int64_t handle);
 
@@ -31,7 +31,7 @@ class HandleTable {
 
   std::mutex* mutex() { return &mutex_; }
 
-  // What is held, in the order of the indices.
+  // All blocks that are held, in the order of the indices.
   std::vector<Held> All();
 
  private:

@@ -25,7 +25,7 @@ int CountMaps() {
   return maps.eof() && count > 0 ? count : kMostMaps;
 }
 
-// Whether the process can afford the mappings of one more move.
+// True where the process can afford the mappings of one more move.
 bool MayMove() {
   static std::atomic<int> left{0};
   static std::atomic<bool> may{false};

@@ -1,4 +1,4 @@
-// What the pool asks of the operating system.
+// Address space and pages of the operating system.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 namespace symalloc {
 
-// Moving a page costs a fraction of what giving it back and touching a fresh one costs.  What is not moved goes
+// Moving a page costs a fraction of what giving it back and touching a fresh one costs.  Pages that are not moved go
 // back to the operating system.
 class PageRecycler {
  public:

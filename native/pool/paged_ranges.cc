@@ -196,7 +196,7 @@ int64_t PagedRanges::SoftLimit(int64_t size, int64_t in_use) const {
   return std::max(static_cast<int64_t>(soft_numerator_ * used / soft_denominator_), kLeastSoft);
 }
 
-// Whether backing `missing` bytes more, if any, breaks a limit.
+// True where backing `missing` bytes more, if any, breaks a limit.
 bool PagedRanges::Over(int64_t missing, int64_t size, int64_t in_use) const {
   if (missing == 0) return false;
   int64_t soft = SoftLimit(size, in_use);

@@ -69,8 +69,8 @@ class Pool {
   int64_t AddWatermark(Watermark watermark);
   void RemoveWatermark(int64_t id);
 
-  // Asked when an allocation of so many bytes does not fit, for the n-th time (from 0), which makes it try again,
-  // if it answers true; at most `retries` times for each allocation.  Nothing: nobody is asked.
+  // Called when an allocation of `nbytes` does not fit, for the `tries`-th time (from 0); true: it is tried again, at
+  // most `retries` times.  An empty function: there is no callback.
   using OnOom = std::function<bool(int64_t nbytes, int64_t tries, const std::string& why)>;
   void SetOnOom(OnOom on_oom, int64_t retries);
 
@@ -80,7 +80,7 @@ class Pool {
   // For each range: the number of its free intervals and of its runs of backed pages, then start and end of each.
   std::vector<int64_t> Layout();
 
-  // Whether `block` lies in the address space of this pool.
+  // True where `block` lies in the address space of this pool.
   bool owns(const void* block) const { return ranges_.RangeOf(block) >= 0; }
 
   // range * capacity + offset: an address of the reference.
@@ -101,7 +101,7 @@ class Pool {
   void FreeGuarded(void* block, int64_t nbytes);
   void* TakeCached(ThreadCache* cache, int64_t nbytes, int which);
   bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
-  // Whether a thread may cache such a block.
+  // True where a thread may cache such a block.
   bool Cacheable(int64_t nbytes, int64_t align) const {
     return static_cast<uint64_t>(nbytes) < cached_below_ && align <= kGrain;
   }
@@ -119,7 +119,7 @@ class Pool {
   void Retire(ThreadCache* cache);
   void* Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align);
   char* TakeTightest(int which, int64_t size, int64_t align, PageRecycler* recycler);
-  // What body() gives; where it throws OutOfMemory, that may be asked for.
+  // Calls body(), and again after OutOfMemory as long as the callback asks for it.
   template <typename Body>
   void* RetryingAfterOom(int64_t nbytes, Body body) {
     for (int64_t tries = 0;; ++tries) {

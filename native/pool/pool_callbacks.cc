@@ -1,4 +1,4 @@
-// Limits that move, and those who are told when the pool nears them.
+// Limits that move, and the callbacks at watermarks and for want of memory.
 #include <cstdio>
 #include <utility>
 
@@ -72,7 +72,7 @@ void Pool::CallWatermarks() {
   }
 }
 
-// Whether an allocation that failed is to be tried again, having been tried again `tries` times.
+// True where an allocation that failed `tries` + 1 times is to be tried again.
 bool Pool::AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error) {
   std::shared_ptr<const OnOom> on_oom;
   {

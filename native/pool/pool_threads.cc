@@ -20,7 +20,7 @@ thread_local ThreadDirectory directory;
 
 }  // namespace
 
-// What belongs to a pool that is gone is never looked at, for ids are not used twice.
+// Entries of destroyed pools are never used: ids are unique.
 __attribute__((tls_model("initial-exec"))) __thread Recent recent;
 
 ThreadDirectory::~ThreadDirectory() {
@@ -32,7 +32,7 @@ ThreadDirectory::~ThreadDirectory() {
   }
 }
 
-// What the calling thread has of this pool; nullptr once the thread is ending.
+// The cache of the calling thread; nullptr once the thread is ending.
 ThreadCache* Pool::FindCache() {
   if (ended) return nullptr;
   ThreadCache* found = nullptr;

@@ -36,10 +36,10 @@ class ThreadCaches {
   // Bytes that wait in all caches.
   int64_t held() const;
 
-  // Somebody who holds the mutex is at the caches of others.
+  // True while the holder of the mutex is at the caches of others.
   const std::atomic<bool>& closed() const { return closed_; }
 
-  // Nobody else is at any cache once this returns, until `Open`.
+  // Once this returns, and until `Open`, no other thread is at any cache.
   void Close();
   void Open() { closed_.store(false, std::memory_order_release); }
 

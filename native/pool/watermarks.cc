@@ -7,9 +7,11 @@ namespace symalloc {
 
 namespace {
 
-bool Reached(const Watermark& watermark, int64_t in_use) { return watermark.high ? in_use >= watermark.at : in_use <= watermark.at; }
+bool Reached(const Watermark& mark, int64_t in_use) { return mark.high ? in_use >= mark.at : in_use <= mark.at; }
 
-bool Left(const Watermark& watermark, int64_t in_use) { return watermark.high ? in_use <= watermark.rearm : in_use >= watermark.rearm; }
+bool Left(const Watermark& mark, int64_t in_use) {
+  return mark.high ? in_use <= mark.rearm : in_use >= mark.rearm;
+}
 
 }  // namespace
 

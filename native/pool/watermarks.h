@@ -30,7 +30,7 @@ class Watermarks {
   // The number of the new watermark; it is armed unless `in_use` is beyond it already.
   int64_t Add(Watermark watermark, int64_t in_use);
 
-  // What is removed is to be destroyed without the mutex: a callback may belong to a language with a lock of its
+  // Removed callbacks are to be destroyed without the mutex: they may belong to a language with a lock of its
   // own, which others hold while they wait for the mutex.
   struct Removed {
     std::vector<std::shared_ptr<Watermark>> watermarks;

@@ -91,7 +91,7 @@ void Work(Pool* pool, int64_t operations, uint64_t seed) {
   for (Block* block : kept) Drop(pool, block);
 }
 
-// For want of memory: what lies in the mailboxes is let go.  Whether there was anything.
+// Frees the blocks in the mailboxes, for want of memory; false where there were none.
 bool EmptyMailboxes(Pool* pool) {
   ++asked;
   bool any = false;
