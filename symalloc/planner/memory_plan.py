@@ -128,7 +128,3 @@ class Plan:
     def entry_arenas(self) -> tuple[Arena, ...]:
         """The arenas that are reserved at entry, which a caller can bring."""
         return tuple(a for a in self.arenas if a.defined_by is None and a.placements)
-
-    def arena_bytes(self, binding: Mapping[str, int]) -> int:
-        """Return the bytes of all arenas under `binding`; raises KeyError where a symbol is missing."""
-        return sum(arena.size.evaluate(binding) for arena in self.arenas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc, WorkspaceFree
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
     KernelWorkspaceUse,
@@ -44,8 +44,8 @@ def arena(size: Expr, *placements: Placement, device: int = 0, after: Var | None
 
 
 def takes(*sizes: Expr, parallel: bool = False) -> KernelWorkspace:
-    steps = [WorkspaceAlloc(slot=i, size=size) for i, size in enumerate(sizes)]
-    back = [WorkspaceFree(slot=i) for i in reversed(range(len(sizes)))]
+    steps = [WorkspaceStep(i, size) for i, size in enumerate(sizes)]
+    back = [WorkspaceStep(i) for i in reversed(range(len(sizes)))]
     return KernelWorkspace(steps=(*steps, *back), parallel=parallel)
 
 

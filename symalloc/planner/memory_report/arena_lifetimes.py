@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.planner.memory_plan import Arena, Plan
+from symalloc.planner.memory_plan import Plan
 from symalloc.program.model import Var
 from symalloc.size.expr import ZERO, Expr
 
 
 def reserved_sums(plan: Plan, analysis: FunctionAnalysis) -> tuple[Expr, ...]:
-    """Sums of bytes of arenas that are reserved together: the largest is what a call needs for its arenas.
+    """Return sums of bytes of arenas that are reserved together: the largest is what a call needs for them.
 
-    An arena is there from its reservation to the last step that touches what lies in it; an If counts with
-    both sides.
+    An arena is there from its reservation to the last point that touches what lies in it (the memory of a
+    callee is touched by the call); an If counts with both sides.
     """
     arenas = [arena for arena in plan.arenas if arena.placements]
-    if all(arena.defined_by is None for arena in arenas):
-        return (_sum(arenas),)
-    steps = analysis.cfg.ends
-    last = _last_steps(analysis)
-    spans = [(_begin(arena, steps), _end(arena, steps, last)) for arena in arenas]
-    sums = (
-        _sum(arena for arena, (begin, end) in zip(arenas, spans, strict=True) if begin <= point <= end)
-        for point, _ in spans
+    ends = analysis.cfg.ends
+    last = {**ends, **_last_touches(analysis)}
+    spans = [
+        (
+            -1 if arena.defined_by is None else ends[arena.defined_by],
+            max((last.get(p.buffer.var, -1) for p in arena.placements if p.buffer.var), default=-1),
+        )
+        for arena in arenas
+    ]
+    begins = dict.fromkeys(begin for begin, _ in spans)
+    return undominated(
+        sum((a.size for a, (b, e) in zip(arenas, spans, strict=True) if b <= point <= e), start=ZERO)
+        for point in begins
     )
-    return undominated(sums)
 
 
 def undominated(sums: Iterable[Expr]) -> tuple[Expr, ...]:
@@ -43,26 +47,13 @@ def _reaches(high: Expr, low: Expr) -> bool:
     return difference.is_polynomial and all(c >= 0 for c in difference.terms.values())
 
 
-def _sum(arenas: Iterable[Arena]) -> Expr:
-    return sum((arena.size for arena in arenas), start=ZERO)
-
-
-def _begin(arena: Arena, steps: Mapping[Var, int]) -> int:
-    return -1 if arena.defined_by is None else steps[arena.defined_by]
-
-
-def _end(arena: Arena, steps: Mapping[Var, int], last: Mapping[Var, int]) -> int:
-    """The last step that touches what lies in `arena`; a callee's memory is touched by the call."""
-    owners = (p.buffer.var for p in arena.placements)
-    return max((last.get(var, steps.get(var, -1)) for var in owners if var is not None), default=-1)
-
-
-def _last_steps(analysis: FunctionAnalysis) -> dict[Var, int]:
-    """The last step that touches each allocation."""
+def _last_touches(analysis: FunctionAnalysis) -> dict[Var, int]:
+    """Return the last point that touches each allocation."""
+    regions = analysis.points_to.regions
     found: dict[Var, int] = {}
-    for index, effect in enumerate(analysis.effects):
+    for point, effect in enumerate(analysis.effects):
         for root in analysis.points_to.roots(effect.touched):
-            variable = analysis.points_to.regions[root].var
+            variable = regions[root].var
             if variable is not None:
-                found[variable] = index
+                found[variable] = point
     return found

@@ -6,8 +6,10 @@ before it returns.  The pool keeps what it has; see `pool_bytes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from symalloc.planner.memory_report.arena_lifetimes import undominated
 from symalloc.size.choice import maximum
@@ -17,19 +19,11 @@ PAGE = 4096  # bytes; the pool rounds every request up to it
 MOST_CALLS = 16  # after so many calls of a function its pool is taken as settled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceAlloc:
-    """A kernel takes `size` bytes; `slot` names them until they are given back."""
+class WorkspaceStep(NamedTuple):
+    """A kernel takes `size` bytes as `slot`, or gives them back where `size` is None."""
 
     slot: int
-    size: Expr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceFree:
-    """A kernel gives back what it took as `slot`."""
-
-    slot: int
+    size: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,40 +34,39 @@ class KernelWorkspace:
     parallel loop, by each worker thread from a pool of its own.
     """
 
-    steps: tuple[WorkspaceAlloc | WorkspaceFree, ...] = ()
+    steps: tuple[WorkspaceStep, ...] = ()
     problem: str | None = None
     parallel: bool = False
 
     def substitute(self, replacement: Mapping[str, Expr]) -> KernelWorkspace:
-        """The same at a call that gives the kernel's symbols these values."""
+        """Return the same at a call that gives the kernel's symbols these values."""
         steps = (
-            WorkspaceAlloc(slot=s.slot, size=s.size.substitute(replacement))
-            if isinstance(s, WorkspaceAlloc)
-            else s
-            for s in self.steps
+            WorkspaceStep(slot, None if size is None else size.substitute(replacement))
+            for slot, size in self.steps
         )
         return KernelWorkspace(steps=tuple(steps), problem=self.problem, parallel=self.parallel)
 
     @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of all sizes."""
+        return frozenset().union(*(size.symbols for _, size in self.steps if size is not None))
+
+    @property
     def peak(self) -> Expr:
         """The most bytes that the kernel holds at one moment."""
-        return (
-            maximum(*undominated(sum(sizes.values(), start=ZERO) for sizes in self._held())) if self else ZERO
-        )
+        held: dict[int, Expr] = {}
+        sums: list[Expr] = []
+        for slot, size in self.steps:
+            if size is None:
+                held.pop(slot, None)
+            else:
+                held[slot] = size
+                sums.append(sum(held.values(), start=ZERO))
+        return maximum(*undominated(sums)) if sums else ZERO
 
     def __bool__(self) -> bool:
         """Return whether it takes anything that is known."""
         return bool(self.steps)
-
-    def _held(self) -> Iterator[dict[int, Expr]]:
-        """Yield what is held after each allocation."""
-        held: dict[int, Expr] = {}
-        for step in self.steps:
-            if isinstance(step, WorkspaceAlloc):
-                held[step.slot] = step.size
-                yield dict(held)
-            else:
-                held.pop(step.slot, None)
 
 
 def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str, int]) -> int:
@@ -83,49 +76,32 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
     largest free one is exchanged for one of the size that is asked for.  Nothing is ever returned.  Raises
     KeyError where `binding` lacks a symbol.
     """
-    pool = _WorkspacePool()
-    sizes = [[_sized(step, binding) for step in call.steps] for call in calls]
+    requests = [(slot, _pages(size, binding)) for call in calls for slot, size in call.steps]
+    free: list[int] = []  # blocks by size
+    lent: dict[int, int] = {}
     before = -1
     for _ in range(MOST_CALLS):
-        for steps in sizes:
-            pool.run(steps)
-        if pool.total == before:
+        for slot, wanted in requests:
+            if wanted is not None:
+                lent[slot] = _taken(free, wanted)
+            elif slot in lent:
+                insort(free, lent.pop(slot))
+        held = sum(free) + sum(lent.values())
+        if held == before:
             break
-        before = pool.total
-    return pool.total
+        before = held
+    return before
 
 
-def _sized(step: WorkspaceAlloc | WorkspaceFree, binding: Mapping[str, int]) -> tuple[int, int | None]:
-    """Return (slot, bytes taken, or None for what is given back)."""
-    if isinstance(step, WorkspaceFree):
-        return step.slot, None
-    pages = -(-step.size.evaluate(binding) // PAGE)
-    return step.slot, max(pages, 1) * PAGE
+def _pages(size: Expr | None, binding: Mapping[str, int]) -> int | None:
+    return None if size is None else max(-(-size.evaluate(binding) // PAGE), 1) * PAGE
 
 
-class _WorkspacePool:
-    """Free blocks, by size, and those that are lent."""
-
-    def __init__(self) -> None:
-        self.free: list[int] = []
-        self.lent: dict[int, int] = {}
-
-    @property
-    def total(self) -> int:
-        return sum(self.free) + sum(self.lent.values())
-
-    def run(self, steps: Iterable[tuple[int, int | None]]) -> None:
-        for slot, size in steps:
-            if size is not None:
-                self.lent[slot] = self.block(size)
-            elif slot in self.lent:
-                self.free = sorted([*self.free, self.lent.pop(slot)])
-
-    def block(self, size: int) -> int:
-        """The size of the block that is handed out for `size` bytes."""
-        fitting = next((i for i, block in enumerate(self.free) if block >= size), None)
-        if fitting is not None:
-            return self.free.pop(fitting)
-        if self.free:
-            self.free.pop()
-        return size
+def _taken(free: list[int], wanted: int) -> int:
+    """Take the block that the pool hands out for `wanted` bytes from `free`; return its size."""
+    fitting = bisect_left(free, wanted)
+    if fitting < len(free):
+        return free.pop(fitting)
+    if free:
+        free.pop()
+    return wanted

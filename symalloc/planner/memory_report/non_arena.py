@@ -14,7 +14,7 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.analysis.summary import align
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace
 from symalloc.program.model import (
     AllocFresh,
     Block,
@@ -141,10 +141,7 @@ class _KernelCalls:
 
 
 def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) -> KernelWorkspace:
-    open_ = frozenset().union(
-        *(step.size.symbols for step in taken.steps if isinstance(step, WorkspaceAlloc))
-    )
-    if open_ <= values.keys():
+    if taken.symbols <= values.keys():
         return taken.substitute(values)
     return KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
 

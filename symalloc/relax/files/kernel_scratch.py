@@ -17,7 +17,7 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.build import split_host_device_mods
 
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceAlloc, WorkspaceFree
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import CallNode, Node
@@ -112,7 +112,7 @@ class _Reader:
     arguments: int
     bound: dict[int, Node] = field(default_factory=dict)
     slots: dict[int, int] = field(default_factory=dict)
-    steps: list[WorkspaceAlloc | WorkspaceFree] = field(default_factory=list)
+    steps: list[WorkspaceStep] = field(default_factory=list)
     parallel: bool = False
     form: TirForm = field(init=False)
 
@@ -130,7 +130,7 @@ class _Reader:
         """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
         if _is_call(node.data, ALLOC):
             slot = self.slots[node.buffer.__chandle__()] = len(self.slots)
-            self.steps.append(WorkspaceAlloc(slot=slot, size=self.size(node.data.args[2])))
+            self.steps.append(WorkspaceStep(slot, self.size(node.data.args[2])))
 
     def call(self, node: Node) -> None:
         if not _is_call(node, FREE):
@@ -139,7 +139,7 @@ class _Reader:
         owner = data.args[0] if type(data) is ir.Call else data
         slot = self.slots.get(owner.__chandle__())
         if slot is not None:
-            self.steps.append(WorkspaceFree(slot=slot))
+            self.steps.append(WorkspaceStep(slot))
 
     def size(self, node: Node) -> Expr:
         """A byte count: a product in uint64 over what is computed in signed integers."""

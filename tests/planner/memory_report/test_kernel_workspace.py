@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from symalloc.planner.memory_report.kernel_workspace import (
     PAGE,
     KernelWorkspace,
-    WorkspaceAlloc,
-    WorkspaceFree,
+    WorkspaceStep,
     workspace_pool_bytes,
 )
 from symalloc.size.expr import Expr, constant, symbol
@@ -22,7 +21,7 @@ def scratch(*steps: Expr | int) -> KernelWorkspace:
     taken = iter(range(len(steps)))
     return KernelWorkspace(
         steps=tuple(
-            WorkspaceFree(slot=step) if isinstance(step, int) else WorkspaceAlloc(slot=next(taken), size=step)
+            WorkspaceStep(step) if isinstance(step, int) else WorkspaceStep(next(taken), step)
             for step in steps
         )
     )
