@@ -20,10 +20,10 @@ _Terms = Mapping[Monomial, Fraction]
 class Magnitudes:
     """Remembers the bound of every expression asked about: offsets share most of what they are made of."""
 
-    __slots__ = ("_known", "_sight")
+    __slots__ = ("_known", "_order")
 
-    def __init__(self, sight: SyntacticOrder) -> None:
-        self._sight = sight
+    def __init__(self, order: SyntacticOrder) -> None:
+        self._order = order
         self._known: dict[Expr, _Terms] = {}
 
     def scaled(self, expr: Expr) -> tuple[Expr, int]:
@@ -59,7 +59,7 @@ class Magnitudes:
             case FloorDiv(numerator=above, denominator=below):
                 divisor = below.as_constant or 1
                 terms = dict(self._expr(above))
-                if not self._sight.at_most(ZERO, above):
+                if not self._order.at_most(ZERO, above):
                     terms[()] = terms.get((), Fraction(0)) + divisor  # it rounds away from zero
                 return {m: c / divisor for m, c in terms.items()}
             case Mod(denominator=below):
@@ -69,7 +69,7 @@ class Magnitudes:
             case Select(then=then, otherwise=otherwise):
                 return self._largest((then, otherwise))
         size = from_atom(atom)
-        if not self._sight.at_most(ZERO, size):
+        if not self._order.at_most(ZERO, size):
             size = maximum(size, -size)
         return {m: Fraction(c) for m, c in size.terms.items()}
 

@@ -31,7 +31,7 @@ class ObligationProver:
     plan: Plan
     domain: Domain
     prover: Prover
-    sight: SyntacticOrder
+    order: SyntacticOrder
     magnitudes: Magnitudes
     assumed: dict[tuple[int, str], tuple[Domain, Domain]] = field(default_factory=dict)
     guarded: dict[Var | None, Domain] = field(default_factory=dict)
@@ -40,8 +40,8 @@ class ObligationProver:
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
         """The judge of `plan` over `domain`."""
-        sight = SyntacticOrder(domain)
-        return cls(plan=plan, domain=domain, prover=prover, sight=sight, magnitudes=Magnitudes(sight))
+        order = SyntacticOrder(domain)
+        return cls(plan=plan, domain=domain, prover=prover, order=order, magnitudes=Magnitudes(order))
 
     def proof(self, obligation: Obligation) -> Proof:
         """The proof of `obligation`; with the smallest counterexample found where it does not hold."""
@@ -76,12 +76,12 @@ class ObligationProver:
         for assumption in domain.assumptions:
             if isinstance(assumption, Relation) and assumption.operator == "<=":
                 terms = (Expr({m: 1}) for m in assumption.expr.terms if m)
-                if all(self.sight.at_most(ZERO, term) for term in terms):
+                if all(self.order.at_most(ZERO, term) for term in terms):
                     yield assumption.expr
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Return whether one of `sides` is proved to hold throughout, or in each case of a choice."""
-        if any(self.sight.at_most(low, high) for low, high in sides):
+        if any(self.order.at_most(low, high) for low, high in sides):
             return True
         choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
         if choice is not None:
