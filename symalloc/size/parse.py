@@ -82,6 +82,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.FloorDiv: floordiv,
     ast.Mod: mod,
 }
+_DIVISIONS = (ast.FloorDiv, ast.Mod)
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
     ast.Eq: cond.eq,
     ast.NotEq: cond.ne,
@@ -150,7 +151,7 @@ class SizeParser:
         raise self.fail(node, "not a size expression")
 
     def _arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
-        if isinstance(operator, ast.FloorDiv | ast.Mod):
+        if isinstance(operator, _DIVISIONS):
             divisor = right.as_constant
             if divisor is None:
                 self._divisors[right] = None
