@@ -29,7 +29,7 @@ class ReadOptions:
     `auto` both where the module holds no memory operations yet, `all` the program after every pass from
     CallTIRRewrite to LowerRuntimeBuiltin.  `target` is a TVM target.  `timeout`: seconds for one file.
     `locate`: give programs without source of their own spans into the script that TVM prints (costs the
-    printing).  `workers`: processes at most, None for one per CPU.
+    printing).
     """
 
     trust: bool = False
@@ -37,7 +37,6 @@ class ReadOptions:
     target: str = "llvm"
     timeout: float = DEFAULT_TIMEOUT
     locate: bool = True
-    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def read_files(files: Sequence[Path], options: ReadOptions) -> list[FileResult]:
 
 
 def read(*files: Path, stage: str = "as-is", timeout: float = 60.0) -> list[FileResult]:
-    options = ReadOptions(stage=stage, timeout=timeout, workers=1)  # type: ignore[arg-type]
+    options = ReadOptions(stage=stage, timeout=timeout)  # type: ignore[arg-type]
     return list(read_files(files, options))
 
 
