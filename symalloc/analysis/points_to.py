@@ -85,6 +85,8 @@ class PointsTo:
 
     def value_of(self, operand: Operand | None) -> AbstractValue:
         """The value of an operand; literals point to nothing."""
+        if type(operand) is Var:
+            return self.values.get(operand, NO_POINTEES)
         return _value_of(self.values, operand)
 
     def regions_of(self, operand: Operand | None) -> RegionSet:
@@ -137,8 +139,12 @@ class PointsTo:
         Each field and each branch counts; none is left out but where it is not known: behind a packed
         function that returns its argument.
         """
-        for leaf in leaves_of(self.value_of(operand)):
-            yield from self.offsets_of(leaf)
+        value = self.value_of(operand)
+        for leaf in (value,) if type(value) is Pointees else leaves_of(value):
+            if leaf.offset is not None:
+                yield leaf.offset
+            else:
+                yield from self.offsets_of(leaf)
 
     def argument_leaves(self, call: CallFunction, callee: Function) -> Iterator[tuple[Operand, Pointees]]:
         """The leaves of a call's arguments, in the order of those of the callee's parameters."""

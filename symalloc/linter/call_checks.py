@@ -51,11 +51,13 @@ class CallChecks:
         self.program = program
         self._callees: dict[str, _CheckedCallee] = {}
         self._open: set[str] = set()  # functions with calls that are not known
+        self._any_private = any(function.private for function in program.functions.values())
 
     def enter(self, one: FunctionCheck) -> None:
         """Take in a checked function; add to its findings those of its calls."""
         cfg = one.context.analysis.cfg
-        self._open |= _functions_as_values(cfg)
+        if self._any_private:
+            self._open |= _functions_as_values(cfg)
         for point, instruction in cfg.instructions:
             if isinstance(instruction, CallFunction):
                 self._call(one, instruction, point)

@@ -170,7 +170,8 @@ class LintSummary:
         self.runtime_check += other.runtime_check
         self.guarded += other.guarded
         self.unknown += other.unknown
-        self.by_solver.update(other.by_solver)
+        if other.by_solver:
+            self.by_solver.update(other.by_solver)
         self.seconds += other.seconds
 
 
