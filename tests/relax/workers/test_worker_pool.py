@@ -42,7 +42,7 @@ def write(path: Path, *modules: str) -> Path:
 
 
 def read_files(files: Sequence[Path], options: ReadOptions) -> list[FileResult]:
-    with WorkerPool(options.workers) as pool:
+    with WorkerPool(1) as pool:
         return list(pool.read(files, options))
 
 
