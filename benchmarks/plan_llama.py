@@ -34,12 +34,13 @@ from tests.models.zoo.llama import Shape, decoder
 LIMIT = 0.10
 PHASES = {  # what is timed by itself, by the module that calls it
     "extraction": (plan_pass, ("extract",)),
-    "buffers": (plan_functions, ("find_buffers", "analyse")),
+    "analysis": (plan_pass, ("analyse",)),
+    "buffers": (plan_functions, ("find_buffers",)),
     "search": (plan_functions, ("search",)),
     "offsets": (plan_functions, ("assemble",)),
     "guards": (plan_functions, ("guards",)),
     "proof": (plan_functions, ("validate",)),
-    "emission": (plan_pass, ("emit_module", "emit_function")),
+    "emission": (plan_pass, ("emit_module",)),
 }
 
 

@@ -19,7 +19,19 @@ from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.model import AllocFresh, CallFunction, Instruction, MatchCast, Var, View
+from symalloc.program.model import (
+    Alias,
+    AllocFresh,
+    CallFunction,
+    CallKernel,
+    CallPacked,
+    Instruction,
+    MakeTuple,
+    MatchCast,
+    TakeField,
+    Var,
+    View,
+)
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import GuardWriter
@@ -40,6 +52,7 @@ _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _VIEW = relax.ExternFunc(VIEW)
+_LEFT_ALONE = frozenset({Alias, CallKernel, CallPacked, MakeTuple, TakeField})
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
@@ -219,8 +232,10 @@ class _FunctionWriter(BindingRewriter):
         if instruction is None:
             raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
         var = instruction.var
+        if type(instruction) in _LEFT_ALONE and var not in self.due and var not in self.late:
+            return [binding]
         self.written.add(var)
-        written: list[relax.Binding] = [*self.reserve(self.due.get(var, ()))]
+        written: list[relax.Binding] = list(self.reserve(self.due[var])) if var in self.due else []
         written += self.stand_in(binding, instruction)
         if var in self.late:
             written += self.behind(var)

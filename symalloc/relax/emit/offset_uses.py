@@ -10,9 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.sets import RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
 from symalloc.program.model import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
 
+_NONE: frozenset[Var] = frozenset()
 _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
 
 
@@ -34,7 +37,10 @@ def offset_uses(
     """The uses of the allocations in `away`; `accepts_offset` gives the positions at which a kernel takes an
     offset.
     """
-    finder = _Finder(analysis, frozenset(away), accepts_offset)
+    points_to = analysis.points_to
+    regions = points_to.regions
+    wanted = region_set(region.number for region in regions if regions[region.root].var in away)
+    finder = _Finder(points_to, wanted, accepts_offset)
     for point in analysis.cfg.points:
         instruction = point.instruction
         if point.kind is PointKind.EXIT:
@@ -52,17 +58,20 @@ def offset_uses(
 
 @dataclass(slots=True)
 class _Finder:
-    analysis: FunctionAnalysis
-    away: frozenset[Var]
+    points_to: PointsTo
+    away: RegionSet
     accepts_offset: Callable[[str], Collection[int]]
     needs_zero: set[Var] = field(default_factory=set)
     calls: dict[tuple[str, int], set[Var]] = field(default_factory=dict)
 
-    def held_by(self, operand: Operand | None) -> set[Var]:
-        """The allocations in `away` that `operand` may be, or hold."""
-        points_to = self.analysis.points_to
-        roots = (points_to.regions[root].var for root in points_to.roots(points_to.regions_of(operand)))
-        return {var for var in roots if var in self.away}
+    def held_by(self, operand: Operand | None) -> frozenset[Var]:
+        """The allocations at an offset that `operand` may be, or hold."""
+        found = self.points_to.regions_of(operand) & self.away
+        if not found:
+            return _NONE
+        regions = self.points_to.regions
+        roots = {regions[number].root for number in members(found)}
+        return frozenset(var for root in roots if (var := regions[root].var) is not None)
 
     def need_zero(self, uses: Collection[Var]) -> None:
         for var in uses:
@@ -72,6 +81,8 @@ class _Finder:
         accepting = self.accepts_offset(call.kernel)
         for position, argument in enumerate(call.arguments):
             found = self.held_by(argument)
+            if not found:
+                continue
             if position in accepting and isinstance(argument, Var):
                 self.calls.setdefault((call.kernel, position), set()).update(found)
             else:

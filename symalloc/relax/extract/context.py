@@ -75,6 +75,7 @@ class Context:
     def __init__(self, module: ModuleFacts, places: Places = NO_PLACES) -> None:
         self.module = module
         self.places = places
+        self.handles = module.handles
         self.symbols = Symbols()
         self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)

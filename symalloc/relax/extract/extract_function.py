@@ -124,7 +124,9 @@ class FunctionExtractor(Context):
         if type(type_) is ir.PrimType and self._bind_scalar(binding, place):
             return
         declared = self.declare(var, type_)
-        made = self._translate(self._head(declared, place, binding), value)
+        handle = binding if self.handles else None
+        head: Head = {"var": declared, "span": place[0], "text": place[1], "handle": handle}
+        made = self._translate(head, value)
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
@@ -132,8 +134,8 @@ class FunctionExtractor(Context):
             self.note_null(var)
 
     def _head(self, var: Var, place: tuple[Span | None, str], binding: BindingNode) -> Head:
-        handle = binding if self.module.handles else None
-        return Head(var=var, span=place[0], text=place[1], handle=handle)
+        handle = binding if self.handles else None
+        return {"var": var, "span": place[0], "text": place[1], "handle": handle}
 
     def _match_cast(self, binding: BindingNode) -> None:
         place = self.places.of(binding.var, binding.value)
