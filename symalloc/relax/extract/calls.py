@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from tvm import ir, relax
 
 from symalloc.program.model import (
-    Alias,
-    Assert,
     CallFunction,
     CallKernel,
     CallOperator,
@@ -20,7 +18,7 @@ from symalloc.program.model import (
 )
 from symalloc.program.types import TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
-from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, reshape
+from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, assertion, reshape, same_value
 from symalloc.relax.extract.packed import call_packed
 from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import CallNode, Node, elements
@@ -196,16 +194,6 @@ def _closure(context: Context, head: Head, call: CallNode, arguments: Sequence[N
 # -- operators with a meaning of their own -----------------------------------------------------------------
 
 
-@takes(1)
-def _assert(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return Assert(**head, condition=context.condition(arguments[0]))
-
-
-@takes(1)
-def _same_value(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return Alias(**head, source=context.operand(arguments[0]))
-
-
 def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
     if context.module.lowered:
         return reshape(context, head, call, arguments)
@@ -214,7 +202,7 @@ def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[N
 
 _OPERATORS: Mapping[str, Handler] = {
     **MEMORY_OPERATORS,
-    "relax.assert_op": _assert,
+    "relax.assert_op": assertion,
     "relax.call_builtin_with_ctx": _with_context,
     "relax.call_dps_packed": _destination_passing,
     "relax.call_inplace_packed": _inplace_packed,
@@ -228,12 +216,12 @@ _OPERATORS: Mapping[str, Handler] = {
     "relax.make_closure": _closure,
     "relax.reshape": _reshape,
     # these mark a value and may hand on its memory
-    "relax.builtin.stop_lift_params": _same_value,
-    "relax.grad.end_checkpoint": _same_value,
-    "relax.grad.no_grad": _same_value,
-    "relax.grad.start_checkpoint": _same_value,
-    "relax.hint_on_device": _same_value,
-    "relax.wrap_param": _same_value,
+    "relax.builtin.stop_lift_params": same_value,
+    "relax.grad.end_checkpoint": same_value,
+    "relax.grad.no_grad": same_value,
+    "relax.grad.start_checkpoint": same_value,
+    "relax.hint_on_device": same_value,
+    "relax.wrap_param": same_value,
 }
 # attributes that rules ask for
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"relax.take": ("axis", "mode")}

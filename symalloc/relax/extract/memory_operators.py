@@ -1,4 +1,6 @@
-"""The memory operators of both dialects, R.memory.* and R.vm.*, and R.builtin.alloc_tensor."""
+"""The memory operators of both dialects, R.memory.* and R.vm.*, R.builtin.alloc_tensor, and what packed
+functions share with operators.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from typing import Literal
 from tvm import ir
 
 from symalloc.program.model import (
+    Alias,
     AllocFresh,
     AllocStorage,
     AllocTensor,
+    Assert,
     CallKernel,
     Instruction,
     Kill,
@@ -164,6 +168,18 @@ def _call_kernel_dynamically(
     if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("R.vm.call_tir_dyn of a function that is no PrimFunc of the module")
     return CallKernel(**head, kernel=callee.name_hint, arguments=context.operands(tensors) + scalars)
+
+
+@takes(1)
+def assertion(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+    """R.assert_op and relax.run.assert_op: the first argument holds afterwards."""
+    return Assert(**head, condition=context.condition(arguments[0]))
+
+
+@takes(1)
+def same_value(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+    """A call that returns its first argument."""
+    return Alias(**head, source=context.operand(arguments[0]))
 
 
 MEMORY_OPERATORS: Mapping[str, Handler] = {

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from tvm import ir
 
 from symalloc.program.model import (
-    Alias,
-    Assert,
     CallFunction,
     CallKernel,
     CallPacked,
@@ -20,10 +18,12 @@ from symalloc.program.model import (
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import (
+    assertion,
     ensure_zero_offset,
     place_tensor,
     reserve_vm_storage,
     reshape,
+    same_value,
     take_view,
 )
 from symalloc.relax.extract.type_conversion import holds_memory
@@ -52,16 +52,6 @@ def call_packed(
         writes=known.writes,
         may_capture=not pure and known.may_capture,
     )
-
-
-@takes(1)
-def _assert(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return Assert(**head, condition=context.condition(arguments[0]))
-
-
-@takes(1)
-def _alias(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return Alias(**head, source=context.operand(arguments[0]))
 
 
 def _make_tuple(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
@@ -99,13 +89,13 @@ def _function_name(context: Context, callee: Node) -> str:
 
 
 _SPECIAL: Mapping[str, Handler] = {
-    "relax.run.assert_op": _assert,
+    "relax.run.assert_op": assertion,
     "runtime.TVMTensorCreateView": take_view,
     "vm.builtin.alloc_storage": reserve_vm_storage,
     "vm.builtin.alloc_tensor": place_tensor,
     "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
     "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
-    "vm.builtin.copy": _alias,  # despite its name it returns its argument
+    "vm.builtin.copy": same_value,  # despite its name it returns its argument
     "vm.builtin.ensure_zero_offset": ensure_zero_offset,
     "vm.builtin.make_tuple": _make_tuple,
     "vm.builtin.reshape": reshape,

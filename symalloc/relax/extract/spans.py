@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Protocol
+from functools import lru_cache
 
 from tvm import relax
 
@@ -22,38 +21,29 @@ from symalloc.relax.ir_types import Node, VarNode
 _NOWHERE: tuple[None, str] = (None, "")
 
 
-class Places(Protocol):
-    """Tells where the bindings of one function stand; asked in the order of the bindings."""
+class Places:
+    """Tells where the bindings of one function stand, asked in their order; this one has no text."""
 
     @property
     def definition(self) -> Span | None:
         """The `def` line."""
+        return None
 
     @property
     def result(self) -> Span | None:
         """The value that the function returns."""
+        return None
 
     def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         """The span of a binding, and its text in one line."""
-
-    def branch(self, *, taken: bool) -> AbstractContextManager[None]:
-        """While entered, bindings are those of a branch of the If asked for last."""
-
-
-class _NoPlaces:
-    """The places of a function without text."""
-
-    definition: Span | None = None
-    result: Span | None = None
-
-    def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         return _NOWHERE
 
     def branch(self, *, taken: bool) -> AbstractContextManager[None]:
+        """While entered, bindings are those of a branch of the If asked for last."""
         return nullcontext()
 
 
-NO_PLACES: Places = _NoPlaces()
+NO_PLACES = Places()
 
 
 class ScriptText:
@@ -206,7 +196,7 @@ def _declares_only(node: ast.Assign | ast.AnnAssign | ast.Expr) -> bool:
     return False
 
 
-class _ScriptPlaces:
+class _ScriptPlaces(Places):
     """The places of one function."""
 
     def __init__(self, text: ScriptText, node: ast.FunctionDef) -> None:
@@ -216,7 +206,7 @@ class _ScriptPlaces:
         self._next = 0
         self._last_if: ast.If | None = None
 
-    @cached_property
+    @property
     def definition(self) -> Span | None:
         """The `def` line, from the keyword to the end of the name."""
         start = self._text.span(self._node)
