@@ -1,0 +1,118 @@
+"""One name for one thing, no import circles, docstrings that say what a thing is, files of fit length."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "symalloc"
+LONGEST = 400  # lines of a file
+RIDDLES = ("What", "Where", "Whether", "How")  # a summary line says what a thing is or does
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def _trees() -> Mapping[str, ast.Module]:
+    """Return the files of the package, by module."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def _classes_of_one_name() -> Iterator[str]:
+    found = defaultdict(set)
+    for module, tree in _trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add(module)
+    yield from (f"{name}: {' '.join(sorted(where))}" for name, where in found.items() if len(where) > 1)
+
+
+def _modules_of_one_name() -> Iterator[str]:
+    found = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            found[path.stem].add(str(path.relative_to(ROOT)))
+    yield from (f"{name}: {' '.join(sorted(where))}" for name, where in found.items() if len(where) > 1)
+
+
+def _import_circles() -> Iterator[str]:
+    edges = {module: set(_imported(tree)) for module, tree in _trees().items()}
+    reached = {module: _reached(module, edges) for module in edges}
+    circles = {frozenset(m for m in reached[module] if module in reached[m]) for module in edges}
+    yield from (" ".join(sorted(circle)) for circle in circles if circle)
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Return the modules of the package that a file imports when it is imported, or for its types."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If | ast.Try | ast.ClassDef):
+            waiting += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in _trees())
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            full = {f"{node.module}.{alias.name}" for alias in node.names} & _trees().keys()
+            yield from full or {node.module} & _trees().keys()
+
+
+def _reached(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for module in edges[waiting.pop()] - seen:
+            seen.add(module)
+            waiting.append(module)
+    return seen
+
+
+def _riddles(tree: ast.AST, public: bool = True) -> Iterator[tuple[str, bool]]:
+    """Return the definitions whose docstrings begin with a question word, each with whether it is public."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, Definition):
+            open_ = public and (not node.name.startswith("_") or node.name.startswith("__"))
+            if (ast.get_docstring(node) or "").startswith(RIDDLES):
+                yield node.name, open_
+            yield from _riddles(node, open_)
+        elif not isinstance(node, ast.expr):
+            yield from _riddles(node, public)
+
+
+def _riddles_of(public: bool) -> Iterator[str]:
+    for module, tree in _trees().items():
+        if (ast.get_docstring(tree) or "").startswith(RIDDLES) and public:
+            yield module
+        yield from (f"{module}:{name}" for name, shown in _riddles(tree) if shown is public)
+
+
+def _long_files() -> Iterator[str]:
+    for folder, ending in (("symalloc", "py"), ("benchmarks", "py"), ("native", "cc"), ("native", "h")):
+        for path in (ROOT / folder).rglob(f"*.{ending}"):
+            if len(path.read_text().splitlines()) > LONGEST:
+                yield str(path.relative_to(ROOT))
+
+
+CHECKS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "classes of one name": _classes_of_one_name,
+    "modules of one name": _modules_of_one_name,
+    "import circles": _import_circles,
+    "public docstrings that begin with a question word": lambda: _riddles_of(True),
+    "private docstrings that begin with a question word": lambda: _riddles_of(False),
+    f"files over {LONGEST} lines": _long_files,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_there_are_no(name: str) -> None:
+    assert sorted(CHECKS[name]()) == []
