@@ -32,7 +32,7 @@ SAID = "symalloc: "  # how what the native core says begins, and the job in guar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A file's module, planned: a summary for each function, and what the linter says of what came out.
+    """A file's module, planned: a report for each function, and the linter's report of the result.
 
     `text` is the planned module in the form that was asked for, or empty; `staged` holds the certificates,
     until `write` moves them.
@@ -45,12 +45,13 @@ class Planned:
     staged: Path | None = None
 
     def write(self, output: Path | None) -> None:
-        """Writes the planned module to `output`, and the certificates to their folder.
+        """Write the planned module to `output`, and the certificates to their folder.
 
         Raises UsageError where that fails.
         """
         if output is not None:
-            _written(output, self.text)
+            with _errors_as_usage(str(output)):
+                write_atomically(output, self.text.encode())
         if self.certificate is not None and self.staged is not None:
             _moved(self.staged, self.certificate)
 
@@ -64,7 +65,7 @@ def planned_file(
     samples: Sequence[Mapping[str, int]] = (),
     compare: bool = False,
 ) -> Iterator[Planned]:
-    """The plan of a module, made in a child process, and linted; nothing is written before `Planned.write`.
+    """Yield the plan of a module, made in a child process, and linted; `Planned.write` writes it.
 
     `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
@@ -91,7 +92,7 @@ def planned_file(
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
-    """Runs a module in a file at each of `bindings`, in a child process, which is given `wanted`.
+    """Run a module in a file at each of `bindings`, in a child process, which is given `wanted`.
 
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
@@ -107,7 +108,7 @@ def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **want
 
 
 def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
-    """TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
+    """Return TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
     try:
         found: Mapping[str, TvmComparison] = call_in_child(
             COMPARE_JOB, request, what="StaticPlanBlockMemory ran"
@@ -118,7 +119,7 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
 
 
 def _require_file(path: Path) -> None:
-    """Raises UsageError where `path` is no file; a process that imports TVM need not be started for that."""
+    """Raise UsageError where `path` is no file; a process that imports TVM need not be started for that."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give one file, TVMScript (.py) or JSON")
     if not path.exists():
@@ -153,28 +154,26 @@ def _staging(folder: Path | None) -> Iterator[Path | None]:
         raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
     if not folder.absolute().parent.is_dir():
         raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
-    try:
+    with _errors_as_usage(f"certificates to {folder}"):
         staging = tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.")
-    except OSError as error:
-        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
     with staging as name:
         yield Path(name)
 
 
 def _moved(staged: Path, folder: Path) -> None:
-    """Moves the files of `staged` to `folder`, which lies beside it."""
-    try:
+    """Move the files of `staged` to `folder`, which lies beside it."""
+    with _errors_as_usage(f"certificates to {folder}"):
         folder.mkdir(exist_ok=True)
         for file in sorted(p for p in staged.rglob("*") if p.is_file()):
             target = folder / file.relative_to(staged)
             target.parent.mkdir(parents=True, exist_ok=True)
             file.replace(target)
-    except OSError as error:
-        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
 
 
-def _written(output: Path, text: str) -> None:
+@contextmanager
+def _errors_as_usage(what: str) -> Iterator[None]:
+    """Raise UsageError where `what` cannot be written."""
     try:
-        write_atomically(output, text.encode())
+        yield
     except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+        raise UsageError(f"cannot write {what}: {error.strerror}") from None
