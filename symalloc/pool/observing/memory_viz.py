@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from typing import Any
 
 from symalloc.pool.core.free_list import round_up
 from symalloc.pool.core.pool_options import ALIGNMENT
@@ -22,7 +21,7 @@ DEVICE = 0
 MICROSECOND = 1000  # nanoseconds
 LARGE = 2**20  # bytes; from here on PyTorch calls a segment large
 
-_Record = dict[str, Any]
+_Record = dict[str, object]
 
 
 def memory_viz_pickle(timeline: PoolTimeline) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ from symalloc.pool.simulating.pool_timeline import Lifespan, PoolTimeline
 MICROSECOND = 1000  # nanoseconds
 COUNTERS, CALLS, BLOCKS = 1, 2, 3  # process ids
 
-_Record = dict[str, Any]
+_Record = dict[str, object]
 
 
 def perfetto_json(timeline: PoolTimeline) -> bytes:

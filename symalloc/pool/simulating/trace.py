@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -68,7 +67,7 @@ class Trace:
     name: str
     events: tuple[Event, ...]
     escape: frozenset[int] = frozenset()
-    meta: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, object] = field(default_factory=dict)
     times: tuple[int, ...] = ()
     tags: dict[int, str] = field(default_factory=dict)
 
@@ -92,7 +91,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
     events: list[list[int]]
     name: str = ""
-    meta: dict[str, Any] = {}
+    meta: dict[str, object] = {}
     escape: list[int] = []
     times: list[int] = []
     tags: dict[str, list[int]] = {}
@@ -113,7 +112,7 @@ def read_trace(path: Path) -> Trace:
 
 def trace_as_json(trace: Trace) -> bytes:
     """The contents of a file that `read_trace` reads back as `trace`."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "name": trace.name,
         "meta": trace.meta,
         "escape": sorted(trace.escape),
