@@ -52,7 +52,7 @@ _KINDS = (
     ),
     SiteKind(
         name="storage",
-        description="a storage that is reserved",
+        description="the allocation of a storage",
         quantities={"size": _B},
         texts=("storage",),
     ),
@@ -70,7 +70,7 @@ _KINDS = (
     ),
     SiteKind(
         name="divisor",
-        description="what a size, an offset or an extent is divided by",
+        description="a divisor in a size, an offset or an extent",
         quantities={"divisor": _1},
         texts=("variable",),
     ),
@@ -83,7 +83,7 @@ _KINDS = (
     ),
     SiteKind(
         name="written-view",
-        description="a tensor that ensure_zero_offset hands out and something writes",
+        description="a result of ensure_zero_offset that is written",
         quantities={"absolute_offset": _B, "alignment": _B},
         texts=("tensor", "source", "writer"),
         places=("writer",),
@@ -110,7 +110,7 @@ _KINDS = (
     ),
     SiteKind(
         name="ignored-offset",
-        description="a tensor handed to what may look at its pointer alone (a test, a packed function)",
+        description="a tensor passed to code that may look only at its pointer (a test, a packed function)",
         quantities={"offset": _B},
         texts=("tensor", "receiver"),
     ),
@@ -155,7 +155,7 @@ _KINDS = (
     ),
     SiteKind(
         name="donated-input",
-        description="a result that is a view of a parameter, which is read once the result was written",
+        description="a result that is a view of a parameter, which is read after the result was written",
         quantities={"output.nbytes": _B},
         texts=("output", "input", "alias", "writer", "reader"),
         places=("output", "writer"),
@@ -168,7 +168,7 @@ _KINDS = (
     ),
     SiteKind(
         name="result",
-        description="what a function returns",
+        description="the result of a function",
         texts=("variable", "storage"),
         relations=("views-reused-memory",),
     ),
@@ -199,7 +199,7 @@ _KINDS = (
     ),
     SiteKind(
         name="construct",
-        description="a construct that the extraction met",
+        description="a construct that the extraction found",
         texts=("what",),
         relations=("not-understood",),
     ),
