@@ -25,7 +25,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.frontend import nn
 
-from symalloc.relax.passes.pipeline import Flavour, finishing_pipeline, lower, pipeline
+from symalloc.planner.planner_options import PipelineName
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.zoo.llama import Layer, Shape
 
@@ -114,16 +115,16 @@ def arguments(module: tvm.IRModule) -> list[Any]:
     return [tvm.runtime.tensor(source.random(shape, dtype="float32")) for shape in shapes]
 
 
-def machines(module: tvm.IRModule, base: Flavour) -> dict[str, relax.VirtualMachine]:
+def machines(module: tvm.IRModule, base: PipelineName) -> dict[str, relax.VirtualMachine]:
     """The module built by TVM's planner, by ours, and by ours without offsets into kernels."""
     theirs = "default" if base == "default" else relax.get_default_pipeline(tvm.target.Target(TARGET))
     elsewhere = tvm.target.Target("opencl", host=TARGET)
-    settled = plan_lowered(lower(module, TARGET, flavour=base), target=elsewhere)
+    settled = plan_lowered(lower(module, TARGET, pipeline=base), target=elsewhere)
     built = {
         "tvm": relax.build(module, TARGET, relax_pipeline=theirs),
         "offset": relax.build(module, TARGET, relax_pipeline=pipeline(TARGET, pipeline=base)),
         "settled": relax.build(
-            settled.module, TARGET, relax_pipeline=finishing_pipeline(TARGET, flavour=base)
+            settled.module, TARGET, relax_pipeline=finishing_pipeline(TARGET, pipeline=base)
         ),
     }
     return {name: relax.VirtualMachine(executable, tvm.cpu()) for name, executable in built.items()}
@@ -140,7 +141,7 @@ def one_turn(functions: Mapping[str, Any], given: Sequence[Any], calls: int) -> 
     return found
 
 
-def measured(name: str, dynamic: bool, base: Flavour, rounds: int, calls: int) -> Result:
+def measured(name: str, dynamic: bool, base: PipelineName, rounds: int, calls: int) -> Result:
     """The result for one model."""
     module = MODELS[name](dynamic)
     given = arguments(module)

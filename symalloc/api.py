@@ -11,12 +11,12 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
-from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.planner.memory_report.runs import PlanKind, RunResult
+from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
-from symalloc.relax.files.requests import PipelineName, PlanKind, RunResult
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 

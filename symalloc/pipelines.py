@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, get_args
 
 from symalloc.errors import UsageError
 
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
     from tvm.target import Target
     from tvm.transform import Pass
 
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName
 
-Base: TypeAlias = Literal["default", "target"]
-
-PIPELINES: dict[str, Base] = {"symalloc": "default", "symalloc-target": "target"}
+PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": "target"}
 
 
 def pipeline(
     target: str | Target | None = None,
     *,
-    pipeline: Base = "default",
+    pipeline: PipelineName = "default",
     flavour: Flavour = "arena",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
@@ -42,11 +40,11 @@ def pipeline(
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName, PlanOptions
     from symalloc.relax.passes.pipeline import pipeline as make
 
     for name, value, kind in (
-        ("pipeline", pipeline, Base),
+        ("pipeline", pipeline, PipelineName),
         ("flavour", flavour, Flavour),
         ("guards", guards, GuardKind),
         ("effort", effort, EffortName),

@@ -15,10 +15,11 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.model import Program
 from symalloc.program.reading import FileResult
-from symalloc.relax.files.requests import PlannedFile, PlanRequest, RunReport
+from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.workers.child import CrashError, call_in_child
 
 if TYPE_CHECKING:

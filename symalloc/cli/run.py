@@ -11,8 +11,8 @@ from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.output import show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
+from symalloc.planner.memory_report.runs import PlanKind
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.requests import PlanKind
 
 if TYPE_CHECKING:
     from symalloc.relax.files.requests import PoolRequest

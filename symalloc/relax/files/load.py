@@ -7,10 +7,10 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
+from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.prover.prover import Prover
-from symalloc.relax.files.requests import PipelineName, RunError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
@@ -76,7 +76,7 @@ def _chosen(script: Script, name: str | None) -> ScriptModule:
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
     """`module` behind CallTIRRewrite; raises RunError."""
     try:
-        return lower(module, target, flavour=pipeline)
+        return lower(module, target, pipeline=pipeline)
     except Exception as error:  # a pass raises whatever it raises
         raise RunError(
             f"TVM cannot lower the module for the target {target!r}: {error_text(error)}"

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import tvm
 import tvm_ffi
 
+from symalloc.errors import RunError
 from symalloc.relax.files.load import from_script
-from symalloc.relax.files.requests import RunError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.json import load_module
 

@@ -8,19 +8,20 @@ from dataclasses import replace
 import tvm
 from tvm.relax import transform
 
+from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.arena_lifetimes import reserved_sums
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report, plan_symbols
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.program.model import Function, Origin
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.module_text import Form, written
-from symalloc.relax.files.requests import PipelineName, PlannedFile, PlanRequest, RunError
+from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.passes.plan_pass import PlannedModule
 

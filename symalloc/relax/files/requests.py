@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.planner.planner_options import PipelineName
 from symalloc.program.model import Program
 
 
@@ -24,24 +23,6 @@ class PlanRequest:
     module: str | None = None
     target: str = "llvm"
     pipeline: PipelineName = "default"
-
-
-__all__ = [
-    "Output",
-    "Peer",
-    "PipelineName",
-    "PlanKind",
-    "PlannedFile",
-    "PoolRequest",
-    "PoolUse",
-    "RefusedError",
-    "RunError",
-    "RunReport",
-    "RunResult",
-]
-
-# TVM's "default" pipeline, or the target's own
-PipelineName: TypeAlias = Literal["default", "target"]
 
 
 class RefusedError(RunError):

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Literal, TypeAlias
 
 import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
 
-Flavour: TypeAlias = Literal["default", "target"]  # of TVM's pipeline; a plan has a flavour of its own
-
 
 def pipeline(
     target: str | tvm.target.Target | None = None,
     *,
-    pipeline: Flavour = "default",
+    pipeline: PipelineName = "default",
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> tvm.transform.Pass:
     """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with PlanMemory.
@@ -44,19 +41,19 @@ def pipeline(
 
 
 def lower(
-    module: tvm.IRModule, target: str | tvm.target.Target, *, flavour: Flavour = "default"
+    module: tvm.IRModule, target: str | tvm.target.Target, *, pipeline: PipelineName = "default"
 ) -> tvm.IRModule:
     """`module` as it is where memory is planned: behind CallTIRRewrite."""
     chosen = tvm.target.Target(target)
-    return _together(stages_before_planning(chosen, flavour), chosen)(module)
+    return _together(stages_before_planning(chosen, pipeline), chosen)(module)
 
 
 def finishing_pipeline(
-    target: str | tvm.target.Target, *, flavour: Flavour = "default"
+    target: str | tvm.target.Target, *, pipeline: PipelineName = "default"
 ) -> tvm.transform.Pass:
     """The passes behind memory planning: what no planner has placed gets a storage each."""
     chosen = tvm.target.Target(target)
-    return _together(_stages_after_planning(chosen, flavour), chosen)
+    return _together(_stages_after_planning(chosen, pipeline), chosen)
 
 
 def _together(passes: Sequence[tvm.transform.Pass], target: tvm.target.Target) -> tvm.transform.Pass:
@@ -69,10 +66,10 @@ def _together(passes: Sequence[tvm.transform.Pass], target: tvm.target.Target) -
 
 
 def stages_before_planning(
-    target: tvm.target.Target, flavour: Flavour = "default"
+    target: tvm.target.Target, pipeline: PipelineName = "default"
 ) -> list[tvm.transform.Pass]:
     """The passes that take a module to where memory is planned, CallTIRRewrite last."""
-    if flavour == "target":
+    if pipeline == "target":
         parts = _parts(target)
         return [
             *parts.library_dispatch_passes(target),
@@ -90,8 +87,8 @@ def stages_before_planning(
     ]
 
 
-def _stages_after_planning(target: tvm.target.Target, flavour: Flavour) -> list[tvm.transform.Pass]:
-    return [*_with_ours(_finalizing(target, flavour))]
+def _stages_after_planning(target: tvm.target.Target, pipeline: PipelineName) -> list[tvm.transform.Pass]:
+    return [*_with_ours(_finalizing(target, pipeline))]
 
 
 def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.Pass]:
@@ -107,8 +104,8 @@ def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.P
             yield TrimCalls()
 
 
-def _finalizing(target: tvm.target.Target, flavour: Flavour) -> Sequence[tvm.transform.Pass]:
-    if flavour == "target":
+def _finalizing(target: tvm.target.Target, pipeline: PipelineName) -> Sequence[tvm.transform.Pass]:
+    if pipeline == "target":
         return list(_parts(target).finalize_passes(target))
     return [
         transform.RewriteCUDAGraph(),

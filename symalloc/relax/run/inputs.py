@@ -8,9 +8,9 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
+from symalloc.errors import RunError
 from symalloc.program.model import Function, Origin, Var
 from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
-from symalloc.relax.files.requests import RunError
 from symalloc.size.expr import Expr
 
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar

@@ -11,9 +11,11 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from symalloc.errors import RunError
+from symalloc.planner.planner_options import PipelineName
 from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.relax.files.requests import PipelineName, RefusedError, RunError
+from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.inputs import Argument, ShapeArgument
@@ -42,7 +44,7 @@ class Builder:
             raise RunError(str(error)) from None
 
     def _built(self, lowered: tvm.IRModule, memory: str | dict[object, int]) -> relax.VirtualMachine:
-        finishing = finishing_pipeline(self.target, flavour=self.pipeline)
+        finishing = finishing_pipeline(self.target, pipeline=self.pipeline)
         try:
             built = relax.build(lowered, self.target, relax_pipeline=finishing)
             return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=memory)

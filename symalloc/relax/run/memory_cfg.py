@@ -11,9 +11,9 @@ from functools import cache
 import tvm
 from tvm import relax
 
+from symalloc.errors import RunError
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
-from symalloc.relax.files.requests import RunError
 from symalloc.relax.tvm_error import error_text
 from symalloc.relax.workers.child import call_in_child
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from symalloc.errors import RunError
+from symalloc.planner.memory_report.runs import PoolUse
 from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, CallBegin, Free, Trace
-from symalloc.relax.files.requests import PoolRequest, PoolUse, RefusedError, RunError
+from symalloc.relax.files.requests import PoolRequest, RefusedError
 
 
 @dataclass(slots=True)

@@ -16,14 +16,15 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.donation import donated, function_meant
+from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import floors, highest
+from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
 from symalloc.planner.memory_report.sample_bindings import total
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
-from symalloc.relax.files.requests import Output, PipelineName, PlanKind, RunError, RunResult
 from symalloc.relax.ir_types import Node
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm

@@ -6,19 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from symalloc.errors import RunError
+from symalloc.planner.memory_report.runs import Peer, PlanKind, RunReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import trace_as_json
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.requests import (
-    Peer,
-    PlanKind,
-    PlanRequest,
-    PoolRequest,
-    RefusedError,
-    RunError,
-    RunReport,
-)
+from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.run.inputs import Argument
 from symalloc.relax.run.machine import call
 from symalloc.relax.run.memory_cfg import HookError, reserved_by_tvm

@@ -31,7 +31,7 @@ class Case:
     function: str = "main"
     declared: Binding = field(default_factory=dict)
     paths: tuple[str, ...] = ()
-    flavour: Literal["default", "target"] = "default"
+    pipeline: Literal["default", "target"] = "default"
     large: bool = False
     theirs: str | None = None
     devices: int = 1
@@ -55,7 +55,7 @@ def case(
     function: str = "main",
     declared: Binding | None = None,
     paths: tuple[str, ...] = (),
-    flavour: Literal["default", "target"] = "default",
+    pipeline: Literal["default", "target"] = "default",
     large: bool = False,
     theirs: str | None = None,
     devices: int = 1,
@@ -71,7 +71,7 @@ def case(
             function=function,
             declared=declared or {},
             paths=paths,
-            flavour=flavour,
+            pipeline=pipeline,
             large=large,
             theirs=theirs,
             devices=devices,

@@ -199,7 +199,7 @@ def bert() -> tvm.IRModule:
     return _exported(encoder.Bert(width=64), tokens=ids, positions=ids, mask=mask)
 
 
-@case(bind("n", *_LENGTHS, b=2), function="forward", flavour="target", large=True)
+@case(bind("n", *_LENGTHS, b=2), function="forward", pipeline="target", large=True)
 def bert_fused() -> tvm.IRModule:
     """The same behind the target's own pipeline, which fuses operators."""
     return bert()
@@ -241,7 +241,7 @@ def branchy() -> tvm.IRModule:
     return declared(_image(_Branchy(), 12), "forward", b=16)
 
 
-@case(bind("b", *_BATCHES), function="forward", flavour="target")
+@case(bind("b", *_BATCHES), function="forward", pipeline="target")
 def mlp_fused() -> tvm.IRModule:
     """The next one behind the target's own pipeline, which fuses operators."""
     return mlp()

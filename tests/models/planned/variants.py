@@ -38,19 +38,19 @@ class Variants:
     @cached_property
     def ours(self) -> Machine:
         """Planned by PlanMemory, in TVM's pipeline."""
-        return self._machine(self.module, pipeline(self.target, pipeline=self.case.flavour))
+        return self._machine(self.module, pipeline(self.target, pipeline=self.case.pipeline))
 
     @cached_property
     def unguarded(self) -> Machine:
         """The same without checks at entry."""
-        passes = pipeline(self.target, pipeline=self.case.flavour, options=PlanOptions(guards="none"))
+        passes = pipeline(self.target, pipeline=self.case.pipeline, options=PlanOptions(guards="none"))
         return self._machine(self.module, passes)
 
     @cached_property
     def unplanned(self) -> Machine:
         """Every tensor has a storage of its own, freed behind its last use."""
-        lowered = lower(self.module, self.target, flavour=self.case.flavour)
-        return self._machine(lowered, finishing_pipeline(self.target, flavour=self.case.flavour))
+        lowered = lower(self.module, self.target, pipeline=self.case.pipeline)
+        return self._machine(lowered, finishing_pipeline(self.target, pipeline=self.case.pipeline))
 
     @cached_property
     def theirs(self) -> tuple[Machine, Machine | None]:
@@ -63,7 +63,7 @@ class Variants:
     @cached_property
     def planned(self) -> PlannedModule:
         """What PlanMemory makes of the lowered module."""
-        return plan_lowered(lower(self.module, self.target, flavour=self.case.flavour))
+        return plan_lowered(lower(self.module, self.target, pipeline=self.case.pipeline))
 
     @cached_property
     def settled(self) -> tvm.IRModule:
@@ -81,7 +81,7 @@ class Variants:
         return relax.VirtualMachine(executable, self.device, memory_cfg=dict.fromkeys(self.device, ALLOCATOR))
 
     def _stock(self) -> Any:
-        if self.case.flavour == "default":
+        if self.case.pipeline == "default":
             return "default"
         return relax.get_default_pipeline(tvm.target.Target(self.target))
 

@@ -16,7 +16,7 @@ from tvm import relax
 import symalloc
 from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.interprocedural import analyse
-from symalloc.errors import UsageError
+from symalloc.errors import RunError, UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
@@ -27,7 +27,6 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.files.module_text import Form, written
 from symalloc.relax.files.plan_file import plan_module
-from symalloc.relax.files.requests import RunError
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner

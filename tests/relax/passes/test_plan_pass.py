@@ -20,11 +20,11 @@ from symalloc.linter.linter import Linter
 from symalloc.planner import plan_functions
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
+from symalloc.planner.memory_report.runs import RunResult
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.requests import RunResult
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
