@@ -1,0 +1,151 @@
+"""Every block of the documentation runs as it stands, in a folder with the files of a clone.
+
+Shell blocks: each line is a command; a comment may announce its exit status.  Python blocks run alone.  Text
+behind a paragraph that names a command is a part of what it prints.  TOML is read as configuration.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tvm  # noqa: F401 (for register_pipelines)
+
+from symalloc.cli.main import main
+from symalloc.config import load_config
+from symalloc.pipelines import register_pipelines
+from tests.pool.library import need_native
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+FILES = ("examples", "rules", "BUGS.md")  # what the blocks name
+ELSEWHERE = (
+    "make ",
+    "pip install ",
+)  # commands that other checks run: they build the environment of this one
+KNOWN = ("sh", "python", "text", "console", "toml", "py")
+
+Run = Callable[..., tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block, and the paragraph in front of it."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+    before: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def _blocks(*languages: str) -> Iterator[Block]:
+    for path in DOCUMENTS:
+        text = path.read_text()
+        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            if not languages or found[1] in languages:
+                before = text[: found.start()].strip().rsplit("\n\n", 1)[-1]
+                line = text.count("\n", 0, found.start()) + 1
+                yield Block(str(path.relative_to(ROOT)), line, found[1], found[2], before)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line of a shell block."""
+
+    block: Block
+    arguments: tuple[str, ...]
+    status: int
+
+    def __str__(self) -> str:
+        return f"{self.block.document}: {shlex.join(self.arguments)}"
+
+
+def _commands(block: Block) -> Iterator[Command]:
+    for line in block.text.replace("\\\n", "").splitlines():
+        text = line.removeprefix("$ ")
+        if text.strip() and not text.startswith(("#", *ELSEWHERE)):
+            status = re.search(r"#.*exit status (\d)", text)
+            yield Command(block, tuple(shlex.split(text, comments=True)), int(status[1]) if status else 0)
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a folder that looks like a clone."""
+    for name in FILES:
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(clone: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call `symalloc` with arguments; return its exit status and all that it prints."""
+
+    def call(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out + err
+
+    return call
+
+
+def test_every_block_has_a_language() -> None:
+    assert [str(block) for block in _blocks() if block.language not in KNOWN] == []
+
+
+@pytest.mark.parametrize("block", list(_blocks("sh", "console")), ids=str)
+def test_shell_blocks_run(block: Block, run: Run) -> None:
+    need_native()
+    for command in _commands(block):
+        program, *arguments = command.arguments
+        assert program == "symalloc", command
+        status, said = run(*arguments)
+        assert status == command.status, f"{command}: {said}"
+
+
+@pytest.mark.parametrize("block", list(_blocks("python")), ids=str)
+@pytest.mark.usefixtures("clone")
+def test_python_blocks_run(block: Block) -> None:
+    need_native()
+    register_pipelines()  # as TVM's import does, by the entry point of an installed package
+    exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+
+
+def _shown() -> Iterator[tuple[Block, list[str]]]:
+    """Return the text blocks that show what a command prints about a file of the clone."""
+    for block in _blocks("text"):
+        named = [shlex.split(c) for c in re.findall(r"`symalloc ([^`]+)`", block.before)]
+        yield from ((block, c) for c in named if any((ROOT / word).is_file() for word in c))
+
+
+@pytest.mark.parametrize(("block", "arguments"), list(_shown()), ids=str)
+def test_text_blocks_show_what_is_printed(block: Block, arguments: list[str], run: Run) -> None:
+    _, said = run(*arguments)
+    printed = [line.rstrip() for line in said.splitlines()]
+    lines = [line.rstrip() for line in block.text.splitlines()]
+    assert [line for line in lines if not any(_shows(line, other) for other in printed)] == []
+
+
+def _shows(line: str, printed: str) -> bool:
+    """Whether a line, which `…` may cut, shows the printed one."""
+    return re.fullmatch(".*".join(map(re.escape, line.split("…"))), printed) is not None
+
+
+@pytest.mark.parametrize("block", list(_blocks("toml")), ids=str)
+def test_toml_blocks_are_understood(block: Block, clone: Path) -> None:
+    table = tomllib.loads(block.text)
+    if "tool" in table:
+        (clone / "pyproject.toml").write_text(block.text)
+        assert load_config(clone / "pyproject.toml")
