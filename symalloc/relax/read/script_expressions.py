@@ -249,12 +249,12 @@ class ExpressionGuard:
                 self.refuse(extra, f"`{extra.arg}` is no plain parameter")
 
 
-_EXPRESSIONS: Mapping[type[ast.expr], Callable[[ExpressionGuard, ast.expr], None]] = {
-    ast.Constant: ExpressionGuard._constant,  # type: ignore[dict-item]
-    ast.Name: ExpressionGuard._name,  # type: ignore[dict-item]
-    ast.Attribute: ExpressionGuard._attribute,  # type: ignore[dict-item]
-    ast.Call: ExpressionGuard._call,  # type: ignore[dict-item]
-    ast.BinOp: ExpressionGuard._arithmetic,  # type: ignore[dict-item]
+_EXPRESSIONS: Mapping[type[ast.expr], Callable[..., None]] = {
+    ast.Constant: ExpressionGuard._constant,
+    ast.Name: ExpressionGuard._name,
+    ast.Attribute: ExpressionGuard._attribute,
+    ast.Call: ExpressionGuard._call,
+    ast.BinOp: ExpressionGuard._arithmetic,
     ast.BoolOp: ExpressionGuard._children,
     ast.UnaryOp: ExpressionGuard._children,
     ast.Compare: ExpressionGuard._children,

@@ -32,13 +32,14 @@ def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> I
 
     `dialect` holds the allowed paths, such as `R.add`.
     """
-    guard = _ModuleGuard(script.bindings, dialect, _class_name(module))
+    node = module.node
+    guard = _ModuleGuard(script.bindings, dialect, node.name if isinstance(node, ast.ClassDef) else "")
     try:
-        guard.check_module(module.node)
+        guard.check_module(node)
     except RecursionError:
-        guard.refuse(module.node, "its expressions are nested too deeply")
-    for node, what, hint in sorted(guard.found, key=lambda item: position(item[0])):
-        yield Refusal(script.span(node), what, hint)
+        guard.refuse(node, "its expressions are nested too deeply")
+    for refused, what, hint in sorted(guard.found, key=lambda item: position(item[0])):
+        yield Refusal(script.span(refused), what, hint)
 
 
 class _ModuleGuard(ExpressionGuard):
@@ -106,9 +107,6 @@ class _ModuleGuard(ExpressionGuard):
             self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
         else:
             check(self, node)
-
-    def _nested_function(self, node: ast.FunctionDef) -> None:
-        self._function(node)
 
     def _expression_statement(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
@@ -182,26 +180,22 @@ class _ModuleGuard(ExpressionGuard):
         """Pass, break, continue: nothing to evaluate."""
 
 
-_STATEMENTS: Mapping[type[ast.stmt], Callable[[_ModuleGuard, ast.stmt], None]] = {
-    ast.FunctionDef: _ModuleGuard._nested_function,  # type: ignore[dict-item]
-    ast.Expr: _ModuleGuard._expression_statement,  # type: ignore[dict-item]
-    ast.Assign: _ModuleGuard._assign,  # type: ignore[dict-item]
-    ast.AnnAssign: _ModuleGuard._annotated,  # type: ignore[dict-item]
-    ast.AugAssign: _ModuleGuard._augmented,  # type: ignore[dict-item]
-    ast.Return: _ModuleGuard._return,  # type: ignore[dict-item]
-    ast.If: _ModuleGuard._if,  # type: ignore[dict-item]
-    ast.While: _ModuleGuard._if,  # type: ignore[dict-item]
-    ast.For: _ModuleGuard._for,  # type: ignore[dict-item]
-    ast.With: _ModuleGuard._with,  # type: ignore[dict-item]
-    ast.Assert: _ModuleGuard._assertion,  # type: ignore[dict-item]
+_STATEMENTS: Mapping[type[ast.stmt], Callable[..., None]] = {
+    ast.FunctionDef: _ModuleGuard._function,
+    ast.Expr: _ModuleGuard._expression_statement,
+    ast.Assign: _ModuleGuard._assign,
+    ast.AnnAssign: _ModuleGuard._annotated,
+    ast.AugAssign: _ModuleGuard._augmented,
+    ast.Return: _ModuleGuard._return,
+    ast.If: _ModuleGuard._if,
+    ast.While: _ModuleGuard._if,
+    ast.For: _ModuleGuard._for,
+    ast.With: _ModuleGuard._with,
+    ast.Assert: _ModuleGuard._assertion,
     ast.Pass: _ModuleGuard._nothing,
     ast.Break: _ModuleGuard._nothing,
     ast.Continue: _ModuleGuard._nothing,
 }
-
-
-def _class_name(module: ScriptModule) -> str:
-    return module.node.name if isinstance(module.node, ast.ClassDef) else ""
 
 
 def _is_flag(keyword: ast.keyword) -> bool:
