@@ -31,7 +31,7 @@ test: $(STAMP) ## run the tests
 nightly: $(STAMP) ## run the tests with more examples, optimised kernels and the slow ones
 	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
-check: $(STAMP) ## ruff, mypy --strict, import directions
+check: $(STAMP) ## ruff, mypy --strict, the import table
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -46,7 +46,7 @@ fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 mutation: $(STAMP) ## planted faults: each real one reported by a fitting rule, no harmless one reported
 	$(BIN)/python -m benchmarks.mutation --tries 3 --seed 1
 
-bench: $(STAMP) ## linting and planning against relax.build, what a call costs, packing, models, the pool in the VM
+bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing, models, the pool
 	$(BIN)/python -m benchmarks.lint_llama
 	$(BIN)/python -m benchmarks.plan_llama
 	$(BIN)/python -m benchmarks.plan_overhead

@@ -1,4 +1,4 @@
-"""Short inputs take one way, long ones another: built by TVM 0.27 alone, the long way segfaults."""
+"""Short inputs take one branch, long ones the other: built by TVM 0.27 alone, the other branch segfaults."""
 from tvm.script import ir as I, relax as R, tirx as T
 
 

@@ -1,6 +1,6 @@
-"""What `make demo` shows: a fault found, a model planned and run, a module put right on which TVM segfaults.
+"""The demonstration of `make demo`: a fault, a planned model, a module on which TVM segfaults, and the pool.
 
-Every command is printed before its output.  The exit status is 0 only if each did what it should.
+Every command is printed before its output.  The exit status is 0 only if each command behaves as expected.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path("build")
 MODEL, PLANNED = BUILD / "llama.json", BUILD / "llama_planned.json"
-# of the environment that runs this script
+# the programs of the environment that runs this script
 PROGRAMS = {"symalloc": str(Path(sys.executable).with_name("symalloc")), "python": sys.executable}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A command, the exit status that it must have, and what its output must hold."""
+    """A command, with its expected exit status and words that its output must contain."""
 
     command: str
     status: int = 0
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """Some steps under a heading, and what to say before them."""
+    """Some steps with a heading and an introduction."""
 
     title: str
     text: str
@@ -39,7 +39,7 @@ class Chapter:
 
 
 def chapters() -> tuple[Chapter, ...]:
-    """The demonstration."""
+    """Return the chapters of the demonstration."""
     bit_for_bit = ("bit for bit",)
     return (
         Chapter(
@@ -51,7 +51,7 @@ def chapters() -> tuple[Chapter, ...]:
         ),
         Chapter(
             title="2. A Llama-style decoder over any number of tokens, planned and run",
-            text="One arena, its size and offsets expressions in n, proved for every n; beside TVM's own plans.",
+            text="One arena: its size and offsets are formulas in n, proved for every n.",
             steps=(
                 Step(command=f"python examples/llama.py {MODEL}"),
                 Step(
@@ -88,8 +88,8 @@ def chapters() -> tuple[Chapter, ...]:
             ),
         ),
         Chapter(
-            title="4. A pool that keeps what it reserves near what is live",
-            text="A program at seven lengths, on our pool and on TVM's; and the fault of chapter 1, at run time.",
+            title="4. A pool whose reserved memory stays close to the live memory",
+            text="A program at seven lengths, on both pools. Then the fault of chapter 1 at run time.",
             steps=(
                 Step(
                     command="symalloc run examples/mlp.py --sweep n=100..1000:150 --pool --compare tvm",
@@ -106,14 +106,14 @@ def chapters() -> tuple[Chapter, ...]:
 
 
 def ending(status: int) -> str:
-    """How the process ended, where that says more than its output."""
+    """Describe how the process ended; empty for exit status 0."""
     if status < 0:
         return f"[killed by {signal.Signals(-status).name}]"
     return f"[exit status {status}]" if status else ""
 
 
 def run(step: Step) -> bool:
-    """Print the command, run it, print what it says; whether it did what it should."""
+    """Print the command, run it and print its output.  Return whether it behaved as expected."""
     print(f"$ {step.command}", flush=True)
     program, *arguments = shlex.split(step.command)
     errors = subprocess.DEVNULL if step.quiet_errors else subprocess.STDOUT
@@ -131,18 +131,18 @@ def run(step: Step) -> bool:
     if done.returncode != step.status:
         print(f"demo: expected {ending(step.status) or '[exit status 0]'}")
     for words in missing:
-        print(f"demo: expected to read {words!r}")
+        print(f"demo: expected the output to contain {words!r}")
     return done.returncode == step.status and not missing
 
 
 def main() -> int:
-    """Run all chapters to the end; 0 if every step did what it should."""
+    """Run all chapters to the end.  Return 0 if every step behaved as expected."""
     right = True
     (ROOT / BUILD).mkdir(exist_ok=True)
     for chapter in chapters():
         print(f"{chapter.title}\n{'-' * len(chapter.title)}\n{chapter.text}\n", flush=True)
         right = all([run(step) for step in chapter.steps]) and right
-    print("All as it should be." if right else "demo: not all was as it should be, see above.")
+    print("Everything behaved as expected." if right else "demo: some steps failed, see above.")
     return int(not right)
 
 

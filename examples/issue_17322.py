@@ -1,4 +1,4 @@
-"""apache/tvm#17322: a storage of 16 bytes for a tensor of m floats; TVM says so first at m = 1025."""
+"""apache/tvm#17322: a storage of 16 bytes for a tensor of m floats; TVM reports an error only at m = 1025."""
 from tvm.script import ir as I, relax as R, tirx as T
 
 

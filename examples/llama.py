@@ -1,9 +1,9 @@
-"""Writes a Llama-style decoder over tokens (1, n) as JSON, for `symalloc plan` and `symalloc run`.
+"""Write a Llama-style decoder over tokens (1, n) as JSON, for `symalloc plan` and `symalloc run`.
 
     python examples/llama.py build/llama.json
 
-Four layers of width 512 with eight heads, rotary positions left out; n is declared to be at most 1024, which
-is what TVM plans for, whatever n a call brings.
+The decoder has four layers of width 512 with eight heads, and no rotary positions.  It declares that n is at
+most 1024; TVM plans for that size, whatever n a call has.
 """
 from __future__ import annotations
 
