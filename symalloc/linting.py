@@ -18,7 +18,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.collector import no_collections
-from symalloc.program.model import Origin
+from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain

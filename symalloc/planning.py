@@ -17,7 +17,7 @@ from symalloc.linter.linter import Linter
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.workers.child import CrashError, call_in_child

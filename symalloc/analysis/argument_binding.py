@@ -10,19 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from symalloc.program import ir
 from symalloc.program.casts import extent_pairs
-from symalloc.program.model import (
-    CallKernel,
-    CallTIR,
-    ConstantTensor,
-    Function,
-    Kernel,
-    KernelBuffer,
-    KernelScalar,
-    Operand,
-    Scalar,
-    ShapeValue,
-)
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
@@ -39,23 +28,25 @@ class ExtentComparison:
     expected: Expr
 
 
-def arguments_of(call: CallKernel | CallTIR) -> tuple[Operand, ...]:
+def arguments_of(call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
     """The arguments as the PrimFunc sees them: of R.call_tir the inputs, then the results, then the scalars.
 
     Results that are fresh stand as constants of their types.
     """
-    if isinstance(call, CallKernel):
+    if isinstance(call, ir.CallKernel):
         return call.arguments
     inplace = (*call.inplace, *(None for _ in call.outputs))
-    fresh = (ConstantTensor(type=t) for t, donor in zip(call.outputs, inplace, strict=False) if donor is None)
-    return (*call.inputs, *fresh, *map(Scalar, call.scalars))
+    fresh = (
+        ir.ConstantTensor(type=t) for t, donor in zip(call.outputs, inplace, strict=False) if donor is None
+    )
+    return (*call.inputs, *fresh, *map(ir.Scalar, call.scalars))
 
 
-def bind_kernel(kernel: Kernel, arguments: Sequence[Operand]) -> dict[str, Expr]:
+def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the kernel's symbols, in symbols of the caller; without those that nothing binds."""
     bound: dict[str, Expr] = {}
     for parameter, argument in zip(kernel.parameters, arguments, strict=False):
-        if isinstance(parameter, KernelScalar):
+        if isinstance(parameter, ir.KernelScalar):
             value = _scalar(argument)
             if value is not None:
                 bound.setdefault(parameter.name, value)
@@ -67,7 +58,7 @@ def bind_kernel(kernel: Kernel, arguments: Sequence[Operand]) -> dict[str, Expr]
     return bound
 
 
-def bind_function(callee: Function, arguments: Sequence[Operand]) -> dict[str, Expr]:
+def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols of a Relax function's parameters, in symbols of the caller."""
     bound: dict[str, Expr] = {}
     for param, argument in zip(callee.params, arguments, strict=False):
@@ -78,14 +69,14 @@ def bind_function(callee: Function, arguments: Sequence[Operand]) -> dict[str, E
     return bound
 
 
-def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[ExtentComparison]:
+def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[ExtentComparison]:
     """The extents that the kernel compares; those that bind a symbol are compared with themselves.
 
     An extent over a symbol that nothing binds has no comparison: what the kernel makes of it is not known.
     """
     bound = bind_kernel(kernel, arguments)
     for position, (parameter, argument) in enumerate(zip(kernel.parameters, arguments, strict=False)):
-        if not isinstance(parameter, KernelBuffer):
+        if not isinstance(parameter, ir.KernelBuffer):
             continue
         for axis, (declared, actual) in enumerate(_extents(parameter, argument)):
             if declared.symbols <= bound.keys():
@@ -93,13 +84,13 @@ def comparisons(kernel: Kernel, arguments: Sequence[Operand]) -> Iterator[Extent
                 yield ExtentComparison(position=position, axis=axis, actual=actual, expected=expected)
 
 
-def kernel_facts(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
+def kernel_facts(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> tuple[Condition, ...]:
     """The facts behind the entry of a kernel: its comparisons, without those that hold by themselves."""
     facts = (eq(c.actual, c.expected) for c in comparisons(kernel, arguments) if c.actual != c.expected)
     return tuple(fact for fact in facts if fact.as_bool is None)
 
 
-def asserted(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, ...]:
+def asserted(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> tuple[Condition, ...]:
     """The facts behind a call because the kernel asserts them, where the arguments tell."""
     if not kernel.asserts:
         return ()
@@ -107,16 +98,16 @@ def asserted(kernel: Kernel, arguments: Sequence[Operand]) -> tuple[Condition, .
     return tuple(c.substitute(bound) for c in kernel.asserts if c.symbols <= bound.keys())
 
 
-def _scalar(argument: Operand) -> Expr | None:
-    if isinstance(argument, Scalar):
+def _scalar(argument: ir.Operand) -> Expr | None:
+    if isinstance(argument, ir.Scalar):
         return argument.value
-    if isinstance(argument, ShapeValue) and len(argument.values) == 1:
+    if isinstance(argument, ir.ShapeValue) and len(argument.values) == 1:
         return argument.values[0]
     kind = type_of(argument)
     return kind.value if isinstance(kind, ScalarType) else None
 
 
-def _extents(parameter: KernelBuffer, argument: Operand) -> Iterator[tuple[Expr, Expr]]:
+def _extents(parameter: ir.KernelBuffer, argument: ir.Operand) -> Iterator[tuple[Expr, Expr]]:
     """The declared and the actual extents, where both are known and their number is the same."""
     kind: TensorType | None = tensor_type(argument)
     if kind is None or kind.shape is None or parameter.shape is None:

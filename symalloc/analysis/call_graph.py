@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import (
-    CallFunction,
-    CallPacked,
-    NotUnderstood,
-)
 from symalloc.program.operands import function_references, operands_of
 
-_CALLS = frozenset({CallFunction, CallPacked, NotUnderstood})  # the last two may call what they are given
+_CALLS = frozenset(
+    {ir.CallFunction, ir.CallPacked, ir.NotUnderstood}
+)  # the last two may call what they are given
 
 
 def call_graph(graphs: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
@@ -59,7 +57,7 @@ def _called(cfg: ControlFlowGraph) -> set[str]:
     for _, instruction in cfg.instructions:
         if type(instruction) not in _CALLS:
             continue
-        if isinstance(instruction, CallFunction):
+        if isinstance(instruction, ir.CallFunction):
             found.add(instruction.name)
         else:
             found.update(function_references(operands_of(instruction)))

@@ -9,17 +9,7 @@ from dataclasses import dataclass
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
 from symalloc.analysis.summary import align
-from symalloc.program.model import (
-    Alias,
-    Function,
-    Instruction,
-    MakeTuple,
-    MatchCast,
-    Operand,
-    TakeField,
-    TupleValue,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.types import Type, type_leaves
 
@@ -90,13 +80,13 @@ def inputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     )
 
 
-def donated(function: Function, donations: Iterable[Donation]) -> frozenset[int]:
+def donated(function: ir.Function, donations: Iterable[Donation]) -> frozenset[int]:
     """The leaves of the parameters of `function`, counted in order, that `donations` to it name."""
     names = {d.input for d in donations}
     return frozenset(i for i, (_, _, name, _) in enumerate(_parameters(function)) if name in names)
 
 
-def _parameters(function: Function) -> Iterator[tuple[int, tuple[int, ...], str, Type]]:
+def _parameters(function: ir.Function) -> Iterator[tuple[int, tuple[int, ...], str, Type]]:
     """The leaves of the parameters: parameter, path, name, type."""
     for index, param in enumerate(function.params):
         for path, kind in type_leaves(param.type):
@@ -119,22 +109,24 @@ def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     )
 
 
-def _names(value: Operand, path: tuple[int, ...], makers: Mapping[Var, Instruction]) -> Iterator[str]:
+def _names(
+    value: ir.Operand, path: tuple[int, ...], makers: Mapping[ir.Var, ir.Instruction]
+) -> Iterator[str]:
     """The names of the variables that hold the field `path` of `value`, from the result backwards."""
     while True:
-        if isinstance(value, TupleValue) and path:
+        if isinstance(value, ir.TupleValue) and path:
             value, path = value.items[path[0]], path[1:]
             continue
-        if not isinstance(value, Var):
+        if not isinstance(value, ir.Var):
             return
         if not path:
             yield value.name
         match makers.get(value):
-            case Alias(source=source) | MatchCast(source=source):
+            case ir.Alias(source=source) | ir.MatchCast(source=source):
                 value = source
-            case MakeTuple(fields=fields) if path:
+            case ir.MakeTuple(fields=fields) if path:
                 value, path = fields[path[0]], path[1:]
-            case TakeField(source=source, index=index):
+            case ir.TakeField(source=source, index=index):
                 value, path = source, (index, *path)
             case _:
                 return

@@ -11,23 +11,8 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
+from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
-from symalloc.program.model import (
-    AllocFresh,
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    CallTIR,
-    Instruction,
-    KernelBuffer,
-    KernelScalar,
-    NotUnderstood,
-    Operand,
-    Ownership,
-    Program,
-    Var,
-)
 from symalloc.program.operands import tensor_type
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
 from symalloc.size.expr import ZERO
@@ -69,7 +54,7 @@ NO_EFFECT = Effect()
 
 
 def find_effects(
-    program: Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+    program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
 ) -> Sequence[Effect]:
     """The effect of every point of `points_to.cfg`."""
     reader = _EffectReader(program, points_to, summaries)
@@ -80,7 +65,7 @@ class _EffectReader:
     """Reads point after point; `filled` are the regions that hold content so far, on some path."""
 
     def __init__(
-        self, program: Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+        self, program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
     ) -> None:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.tensors = ~points_to.storages
@@ -90,7 +75,7 @@ class _EffectReader:
             self.parameters |= leaf.must
 
     @cached_property
-    def used(self) -> frozenset[Var]:
+    def used(self) -> frozenset[ir.Var]:
         """The variables that some point refers to."""
         return frozenset(var for point in self.points_to.cfg.points for var in point.uses)
 
@@ -111,7 +96,7 @@ class _EffectReader:
         # the virtual machine reads a condition at its pointer
         return Effect(*self.regions(point.uses), ignores_offset=self.at_byte_zero(point.uses))
 
-    def regions(self, operands: Sequence[Operand | None]) -> tuple[RegionSet, RegionSet]:
+    def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
         """The tensors that operands point to: (must, may)."""
         must = may = NO_REGIONS
         for operand in operands:
@@ -119,7 +104,7 @@ class _EffectReader:
             must, may = must | a, may | b
         return must & self.tensors, may & self.tensors
 
-    def at_byte_zero(self, operands: Sequence[Operand]) -> RegionSet:
+    def at_byte_zero(self, operands: Sequence[ir.Operand]) -> RegionSet:
         """The parameters that handles among `operands` begin with, and phis that may be one."""
         found = NO_REGIONS
         for operand in operands:
@@ -128,14 +113,14 @@ class _EffectReader:
                     found |= leaf.must & self.parameters
         return found
 
-    def call_kernel(self, call: CallKernel) -> Effect:
+    def call_kernel(self, call: ir.CallKernel) -> Effect:
         kernel = self.program.kernels.get(call.kernel)
         if kernel is None:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
         for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
-            if not isinstance(parameter, KernelBuffer):
+            if not isinstance(parameter, ir.KernelBuffer):
                 continue
             must, may = self.regions((argument,))
             if parameter.reads:
@@ -148,7 +133,7 @@ class _EffectReader:
                 ignores |= self.at_byte_zero((argument,))
         return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs, ignores_offset=ignores)
 
-    def is_whole(self, must: RegionSet, argument: Operand) -> bool:
+    def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
         """True if `must` is one region, as large as the tensor `argument`, whatever the path."""
         only = only_member(must)
         if only is None or self.points_to.regions[only].path:
@@ -159,7 +144,7 @@ class _EffectReader:
         kind = tensor_type(argument)
         return kind is not None and region.nbytes is not None and region.nbytes == kind.nbytes
 
-    def call_tir(self, call: CallTIR) -> Effect:
+    def call_tir(self, call: ir.CallTIR) -> Effect:
         writes = [call.inputs[i] for i in call.inplace if i is not None and 0 <= i < len(call.inputs)]
         kernel = self.program.kernels.get(call.kernel)
         pairs = zip(kernel.parameters, arguments_of(call), strict=False) if kernel is not None else ()
@@ -168,7 +153,7 @@ class _EffectReader:
             *self.regions(call.inputs), *self.regions(writes), ignores_offset=self.at_byte_zero(strict)
         )
 
-    def call_packed(self, call: CallPacked) -> Effect:
+    def call_packed(self, call: ir.CallPacked) -> Effect:
         reads, may = self.regions(call.arguments)
         writes = [a for index, a in enumerate(call.arguments) if index in call.writes]
         may_defs = NO_REGIONS if call.pure or call.writes else reads
@@ -183,13 +168,13 @@ class _EffectReader:
             ignores_offset=self.at_byte_zero(call.arguments) if ignores else NO_REGIONS,
         )
 
-    def may_capture(self, call: CallPacked, reads: RegionSet) -> bool:
+    def may_capture(self, call: ir.CallPacked, reads: RegionSet) -> bool:
         """True if a packed function may hold on to its arguments, or hand one back.
 
         One that is given memory without content fills it, as libraries do: what keeps tensors is given some.
         What it hands back matters only where the result is used.
         """
-        unknown = call.ownership is Ownership.UNKNOWN
+        unknown = call.ownership is ir.Ownership.UNKNOWN
         if unknown and call.var in self.used:
             return True
         if not unknown and not call.may_capture:
@@ -200,11 +185,11 @@ class _EffectReader:
     def is_empty(self, number: int, filled: RegionSet) -> bool:
         """True if nothing so far has written what an R.builtin.alloc_tensor made."""
         points_to = self.points_to
-        if not isinstance(points_to.regions[number].instruction, AllocFresh):
+        if not isinstance(points_to.regions[number].instruction, ir.AllocFresh):
             return False
         return not filled & (points_to.ancestors[number] | points_to.descendants[number])
 
-    def call_function(self, call: CallFunction) -> Effect:
+    def call_function(self, call: ir.CallFunction) -> Effect:
         reads, may_reads = self.regions(call.arguments)
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
@@ -231,28 +216,30 @@ class _EffectReader:
             ignores_offset=ignores,
         )
 
-    def call_operator(self, call: CallOperator) -> Effect:
+    def call_operator(self, call: ir.CallOperator) -> Effect:
         reads, may = self.regions(call.arguments)
         captures = NO_REGIONS if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may
         return Effect(reads, may, captures=captures)
 
-    def not_understood(self, construct: NotUnderstood) -> Effect:
+    def not_understood(self, construct: ir.NotUnderstood) -> Effect:
         reads, may = self.regions(construct.reads)
         return Effect(reads, may, captures=reads | may)
 
 
 _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
-    CallFunction: _EffectReader.call_function,
-    CallKernel: _EffectReader.call_kernel,
-    CallOperator: _EffectReader.call_operator,
-    CallPacked: _EffectReader.call_packed,
-    CallTIR: _EffectReader.call_tir,
-    NotUnderstood: _EffectReader.not_understood,
+    ir.CallFunction: _EffectReader.call_function,
+    ir.CallKernel: _EffectReader.call_kernel,
+    ir.CallOperator: _EffectReader.call_operator,
+    ir.CallPacked: _EffectReader.call_packed,
+    ir.CallTIR: _EffectReader.call_tir,
+    ir.NotUnderstood: _EffectReader.not_understood,
 }
 
 
-def _refuses_offset(parameter: KernelBuffer | KernelScalar) -> bool:
-    return isinstance(parameter, KernelBuffer) and bool(parameter.dtype) and parameter.offset_factor is None
+def _refuses_offset(parameter: ir.KernelBuffer | ir.KernelScalar) -> bool:
+    return (
+        isinstance(parameter, ir.KernelBuffer) and bool(parameter.dtype) and parameter.offset_factor is None
+    )
 
 
 def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int, str]:
@@ -271,14 +258,14 @@ def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int,
     return found
 
 
-def _reason(keeper: Instruction) -> str:
+def _reason(keeper: ir.Instruction) -> str:
     match keeper:
-        case CallPacked(name=name):
+        case ir.CallPacked(name=name):
             return f"the packed function `{name}` may keep or return it"
-        case CallOperator(name=name):
+        case ir.CallOperator(name=name):
             return f"the operator `{name}` is not lowered"
-        case CallFunction(name=name):
+        case ir.CallFunction(name=name):
             return f"the function `{name}` may keep it"
-        case NotUnderstood(what=what):
+        case ir.NotUnderstood(what=what):
             return f"it is handed to a construct that is not understood ({what})"
     return "something may keep it"

@@ -14,7 +14,7 @@ from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_fa
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
+from symalloc.program.ir import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import extents_of
 from symalloc.size.condition import And, Condition, ge, negate

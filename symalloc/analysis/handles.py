@@ -14,7 +14,7 @@ from symalloc.analysis.paths import path_conditions
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import pointees_of
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import Alias, Instruction, Kill, MatchCast, Var, View
+from symalloc.program.ir import Alias, Instruction, Kill, MatchCast, Var, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

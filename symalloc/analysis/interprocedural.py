@@ -17,7 +17,7 @@ from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.model import Function, Program
+from symalloc.program.ir import Function, Program
 from symalloc.size.expr import Expr
 
 

@@ -9,30 +9,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from symalloc.analysis.dataflow import DataflowProblem, States, backward
+from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.model import (
-    Alias,
-    AllocTensor,
-    Assert,
-    CallPacked,
-    If,
-    Instruction,
-    Kill,
-    MakeTuple,
-    MatchCast,
-    TakeField,
-    Var,
-    View,
-)
 from symalloc.program.tvm_functions import packed_function
 
-_ALLOCATES_NOTHING = frozenset({Alias, AllocTensor, Assert, If, Kill, MakeTuple, MatchCast, TakeField})
+_ALLOCATES_NOTHING = frozenset(
+    {ir.Alias, ir.AllocTensor, ir.Assert, ir.If, ir.Kill, ir.MakeTuple, ir.MatchCast, ir.TakeField}
+)
 
 
 class LiveHandles(NamedTuple):
     """The handles that are used later, and whether memory may be taken before the function is over."""
 
-    live: frozenset[Var] = frozenset()
+    live: frozenset[ir.Var] = frozenset()
     allocates: bool = False
 
 
@@ -49,7 +38,7 @@ class _HandleLiveness(DataflowProblem[LiveHandles]):
         instruction = at.instruction
         if at.kind is not PointKind.INSTRUCTION or instruction is None:
             return LiveHandles(state.live.union(at.uses), state.allocates)
-        if isinstance(instruction, Kill):
+        if isinstance(instruction, ir.Kill):
             return state
         live = (state.live - {instruction.var}).union(at.uses)
         return LiveHandles(live, state.allocates or _allocates(instruction))
@@ -64,10 +53,10 @@ class _HandleLiveness(DataflowProblem[LiveHandles]):
         return LiveHandles(then.live | otherwise.live, then.allocates or otherwise.allocates)
 
 
-def _allocates(instruction: Instruction) -> bool:
+def _allocates(instruction: ir.Instruction) -> bool:
     """True if an instruction by itself may take memory; a kernel may, for its workspace."""
-    if isinstance(instruction, CallPacked):
+    if isinstance(instruction, ir.CallPacked):
         return packed_function(instruction.name).allocates
-    if isinstance(instruction, View):
+    if isinstance(instruction, ir.View):
         return instruction.kind != "reshape"
     return type(instruction) not in _ALLOCATES_NOTHING

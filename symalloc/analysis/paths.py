@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import Alias, Block, Function, If, Instruction
+from symalloc.program.ir import Alias, Block, Function, If, Instruction
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""

@@ -27,28 +27,8 @@ from symalloc.analysis.regions import (
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
+from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.model import (
-    Alias,
-    AllocFresh,
-    AllocStorage,
-    AllocTensor,
-    CallFunction,
-    CallOperator,
-    CallPacked,
-    CallTIR,
-    Function,
-    Instruction,
-    MakeTuple,
-    MatchCast,
-    NotUnderstood,
-    Operand,
-    Ownership,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
 from symalloc.program.types import TupleType, Type
 from symalloc.size.expr import Expr
 
@@ -72,7 +52,7 @@ class PointsTo:
 
     cfg: ControlFlowGraph
     regions: Sequence[Region]
-    values: Mapping[Var, AbstractValue]
+    values: Mapping[ir.Var, AbstractValue]
     defs: Sequence[RegionSet]
     ancestors: Sequence[RegionSet]
     descendants: Sequence[RegionSet]
@@ -83,18 +63,18 @@ class PointsTo:
     parameters: tuple[Pointees, ...]
     may_returns: tuple[MayReturn, ...]
 
-    def value_of(self, operand: Operand | None) -> AbstractValue:
+    def value_of(self, operand: ir.Operand | None) -> AbstractValue:
         """The value of an operand; literals point to nothing."""
-        if type(operand) is Var:
+        if type(operand) is ir.Var:
             return self.values.get(operand, NO_POINTEES)
         return _value_of(self.values, operand)
 
-    def regions_of(self, operand: Operand | None) -> RegionSet:
+    def regions_of(self, operand: ir.Operand | None) -> RegionSet:
         """All that an operand may point to, phis replaced by what they may be."""
         must, may = pointees_of(self.value_of(operand))
         return self.resolve(must | may)
 
-    def allocated(self, var: Var) -> Region:
+    def allocated(self, var: ir.Var) -> Region:
         """The region of a tensor that an AllocFresh made."""
         number = only_member(pointees_of(self.values[var])[0])
         assert number is not None, f"{var.name} is no allocation"
@@ -104,7 +84,7 @@ class PointsTo:
         """The real regions behind a set: phis taken apart."""
         return targets(self.regions, must, may)
 
-    def targets_of(self, operand: Operand | None) -> Iterator[Target]:
+    def targets_of(self, operand: ir.Operand | None) -> Iterator[Target]:
         """The real regions behind an operand."""
         return self.targets(*pointees_of(self.value_of(operand)))
 
@@ -133,7 +113,7 @@ class PointsTo:
             whole |= self.descendants[number]
         return whole
 
-    def offsets(self, operand: Operand) -> Iterator[Expr]:
+    def offsets(self, operand: ir.Operand) -> Iterator[Expr]:
         """The byte offsets that the handles in `operand` may carry behind the pointer that is handed over.
 
         Each field and each branch counts; none is left out but where it is not known: behind a packed
@@ -146,7 +126,9 @@ class PointsTo:
             else:
                 yield from self.offsets_of(leaf)
 
-    def argument_leaves(self, call: CallFunction, callee: Function) -> Iterator[tuple[Operand, Pointees]]:
+    def argument_leaves(
+        self, call: ir.CallFunction, callee: ir.Function
+    ) -> Iterator[tuple[ir.Operand, Pointees]]:
         """The leaves of a call's arguments, in the order of those of the callee's parameters."""
         for argument, param in zip(call.arguments, callee.params, strict=False):
             yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
@@ -165,10 +147,10 @@ class PointsTo:
                 pending.extend(self.regions[number].sources or ())
 
 
-def _value_of(values: Mapping[Var, AbstractValue], operand: Operand | None) -> AbstractValue:
-    if isinstance(operand, Var):
+def _value_of(values: Mapping[ir.Var, AbstractValue], operand: ir.Operand | None) -> AbstractValue:
+    if isinstance(operand, ir.Var):
         return values.get(operand, NO_POINTEES)
-    if isinstance(operand, TupleValue):
+    if isinstance(operand, ir.TupleValue):
         return TuplePointees(tuple(_value_of(values, item) for item in operand.items))
     return NO_POINTEES
 
@@ -196,7 +178,7 @@ class _PointsToBuilder(RegionMaker):
     ) -> None:
         super().__init__()
         self.cfg, self.summaries, self.parameters = cfg, summaries, parameters
-        self.values: dict[Var, AbstractValue] = {}
+        self.values: dict[ir.Var, AbstractValue] = {}
         self.may_returns: list[MayReturn] = []
 
     def build(self) -> PointsTo:
@@ -235,15 +217,15 @@ class _PointsToBuilder(RegionMaker):
             self.values[instruction.var] = self.phi(then, otherwise, point.branch, instruction)
         return self.defs
 
-    def value(self, operand: Operand | None) -> AbstractValue:
+    def value(self, operand: ir.Operand | None) -> AbstractValue:
         return _value_of(self.values, operand)
 
     # -- instructions --------------------------------------------------------------------------------------
 
-    def alloc_storage(self, made: AllocStorage) -> AbstractValue:
+    def alloc_storage(self, made: ir.AllocStorage) -> AbstractValue:
         return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
 
-    def alloc_tensor(self, made: AllocTensor) -> AbstractValue:
+    def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
         nbytes = known_bytes(made.shape, made.dtype)
         source = self.value(made.storage)
         if type(source) is not Pointees or (source.must | source.may) & ~self.of_kind[RegionKind.STORAGE]:
@@ -253,11 +235,11 @@ class _PointsToBuilder(RegionMaker):
             must = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
         return Pointees(must, may, made.offset)
 
-    def alloc_fresh(self, made: AllocFresh) -> AbstractValue:
+    def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
         nbytes = known_bytes(made.shape, made.dtype)
         return Pointees(self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes))
 
-    def view(self, view: View) -> AbstractValue:
+    def view(self, view: ir.View) -> AbstractValue:
         source = collapsed(self.value(view.source))
         if view.kind == "ensure_zero_offset":
             return Pointees(source.must, source.may)
@@ -267,13 +249,13 @@ class _PointsToBuilder(RegionMaker):
         must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
         return Pointees(must, may, sum_of(source.offset, view.offset))
 
-    def take_field(self, instruction: TakeField) -> AbstractValue:
+    def take_field(self, instruction: ir.TakeField) -> AbstractValue:
         source = self.value(instruction.source)
         if isinstance(source, Pointees):
             return source
         return source.items[instruction.index] if 0 <= instruction.index < len(source.items) else NO_POINTEES
 
-    def call_tir(self, call: CallTIR) -> AbstractValue:
+    def call_tir(self, call: ir.CallTIR) -> AbstractValue:
         fields: list[AbstractValue] = []
         for index, output in enumerate(call.outputs):
             donor = call.inplace[index] if index < len(call.inplace) else None
@@ -285,20 +267,20 @@ class _PointsToBuilder(RegionMaker):
             return self.fresh(call.var.type, call.var, call)
         return TuplePointees(tuple(fields)) if isinstance(call.var.type, TupleType) else fields[0]
 
-    def call_packed(self, call: CallPacked) -> AbstractValue:
-        if call.ownership is Ownership.FRESH:
+    def call_packed(self, call: ir.CallPacked) -> AbstractValue:
+        if call.ownership is ir.Ownership.FRESH:
             return self.fresh(call.var.type, call.var, call)
-        if call.ownership is Ownership.ARGUMENT:
+        if call.ownership is ir.Ownership.ARGUMENT:
             return Pointees(*self.tensors_of(call.arguments), None)
         return self.may_return(call, call.name, call.arguments)
 
-    def call_operator(self, call: CallOperator) -> AbstractValue:
+    def call_operator(self, call: ir.CallOperator) -> AbstractValue:
         return self.fresh(call.var.type, call.var, call)
 
-    def not_understood(self, construct: NotUnderstood) -> AbstractValue:
+    def not_understood(self, construct: ir.NotUnderstood) -> AbstractValue:
         return self.may_return(construct, construct.what, construct.reads)
 
-    def call_function(self, call: CallFunction) -> AbstractValue:
+    def call_function(self, call: ir.CallFunction) -> AbstractValue:
         summary, kinds = self.summaries.get(call.name), self.parameters.get(call.name)
         if summary is None or kinds is None:
             return self.may_return(call, call.name, call.arguments)
@@ -309,7 +291,7 @@ class _PointsToBuilder(RegionMaker):
         return _mapped(made, lambda leaf: self.returned(leaf, next(entries, None), leaves, call))
 
     def returned(
-        self, made: Pointees, entry: ResultSummary | None, leaves: list[Pointees], call: CallFunction
+        self, made: Pointees, entry: ResultSummary | None, leaves: list[Pointees], call: ir.CallFunction
     ) -> Pointees:
         """One leaf of a callee's result: `made` is fresh memory, `leaves` are those of the arguments."""
         if entry is None:
@@ -329,7 +311,7 @@ class _PointsToBuilder(RegionMaker):
             must, may = must & ~storages, may & ~storages
         return Pointees(must, may, None) if must or may else made
 
-    def tensors_of(self, operands: tuple[Operand, ...]) -> tuple[RegionSet, RegionSet]:
+    def tensors_of(self, operands: tuple[ir.Operand, ...]) -> tuple[RegionSet, RegionSet]:
         """All that the operands point to; no storages, which hold nothing of their own."""
         must = may = NO_REGIONS
         for operand in operands:
@@ -339,7 +321,7 @@ class _PointsToBuilder(RegionMaker):
         return must & tensors, may & tensors
 
     def may_return(
-        self, instruction: Instruction, name: str, arguments: tuple[Operand, ...]
+        self, instruction: ir.Instruction, name: str, arguments: tuple[ir.Operand, ...]
     ) -> AbstractValue:
         """The result of a call that may return one of its arguments."""
         must, may = self.tensors_of(arguments)
@@ -358,17 +340,17 @@ def _mapped(value: AbstractValue, change: Callable[[Pointees], Pointees]) -> Abs
 
 
 _TRANSFER: dict[type, Callable[[_PointsToBuilder, Any], AbstractValue]] = {
-    Alias: lambda builder, i: builder.value(i.source),
-    AllocFresh: _PointsToBuilder.alloc_fresh,
-    AllocStorage: _PointsToBuilder.alloc_storage,
-    AllocTensor: _PointsToBuilder.alloc_tensor,
-    CallFunction: _PointsToBuilder.call_function,
-    CallOperator: _PointsToBuilder.call_operator,
-    CallPacked: _PointsToBuilder.call_packed,
-    CallTIR: _PointsToBuilder.call_tir,
-    MakeTuple: lambda builder, i: TuplePointees(tuple(builder.value(field) for field in i.fields)),
-    MatchCast: lambda builder, i: builder.value(i.source),
-    NotUnderstood: _PointsToBuilder.not_understood,
-    TakeField: _PointsToBuilder.take_field,
-    View: _PointsToBuilder.view,
+    ir.Alias: lambda builder, i: builder.value(i.source),
+    ir.AllocFresh: _PointsToBuilder.alloc_fresh,
+    ir.AllocStorage: _PointsToBuilder.alloc_storage,
+    ir.AllocTensor: _PointsToBuilder.alloc_tensor,
+    ir.CallFunction: _PointsToBuilder.call_function,
+    ir.CallOperator: _PointsToBuilder.call_operator,
+    ir.CallPacked: _PointsToBuilder.call_packed,
+    ir.CallTIR: _PointsToBuilder.call_tir,
+    ir.MakeTuple: lambda builder, i: TuplePointees(tuple(builder.value(field) for field in i.fields)),
+    ir.MatchCast: lambda builder, i: builder.value(i.source),
+    ir.NotUnderstood: _PointsToBuilder.not_understood,
+    ir.TakeField: _PointsToBuilder.take_field,
+    ir.View: _PointsToBuilder.view,
 }

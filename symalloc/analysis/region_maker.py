@@ -18,7 +18,7 @@ from symalloc.analysis.regions import (
     targets,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
-from symalloc.program.model import Instruction, Var
+from symalloc.program.ir import Instruction, Var
 from symalloc.program.types import (
     DType,
     FunctionType,

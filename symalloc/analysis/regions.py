@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
-from symalloc.program.model import Instruction, Var
+from symalloc.program.ir import Instruction, Var
 from symalloc.size.expr import ZERO, Expr
 
 

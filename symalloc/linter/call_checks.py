@@ -17,7 +17,7 @@ from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import RelationSite
 from symalloc.program.casts import extent_pairs
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import CallFunction, Program
+from symalloc.program.ir import CallFunction, Program
 from symalloc.program.operands import function_references, operands_of
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, disjunction, negate

@@ -16,7 +16,7 @@ from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver
 from symalloc.linter.sites.site import FunctionContext
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.operands import TypeNumbering
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import Rulebook

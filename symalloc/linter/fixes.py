@@ -15,7 +15,7 @@ from symalloc.linter.rewriting import apply_edits, improves
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.sites.tensor_on_storage import storages_of
 from symalloc.linter.user_script import UserScript, parse_user_script
-from symalloc.program.model import Alias, AllocStorage, AllocTensor, Kill
+from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span
 from symalloc.size.choice import maximum
 from symalloc.size.condition import le

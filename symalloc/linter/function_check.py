@@ -15,7 +15,7 @@ from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
-from symalloc.program.model import Instruction
+from symalloc.program.ir import Instruction
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
-from symalloc.program.model import Function, Origin, Var
+from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover

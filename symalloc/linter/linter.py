@@ -12,7 +12,7 @@ from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSumm
 from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.suppressions import Suppressions
-from symalloc.program.model import Origin, Program
+from symalloc.program.ir import Origin, Program
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
 from symalloc.program.span import Source
 from symalloc.prover.prover import Prover

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.live_ranges import Intervals
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 

@@ -18,7 +18,7 @@ from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import SearchBudget, search
-from symalloc.program.model import Function, Program, Var
+from symalloc.program.ir import Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from symalloc.program.model import MatchCast
+from symalloc.program.ir import MatchCast
 from symalloc.program.operands import type_of
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.size.condition import Condition, eq

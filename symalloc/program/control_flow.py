@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from symalloc.program.model import Block, Function, If, Instruction, Operand, Var
+from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import variables_in, variables_of
 
 

@@ -5,102 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from symalloc.program.model import (
-    Alias,
-    AllocTensor,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    CallTIR,
-    FunctionRef,
-    If,
-    Instruction,
-    Kill,
-    MakeTuple,
-    MatchCast,
-    NotUnderstood,
-    Operand,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
+from symalloc.program import ir
 from symalloc.program.types import OpaqueType, ShapeType, TensorType, TupleType, Type
 
-_OPERANDS: dict[type, Callable[[Any], tuple[Operand, ...]]] = {
-    AllocTensor: lambda i: (i.storage,),
-    Alias: lambda i: (i.source,),
-    MatchCast: lambda i: (i.source,),
-    View: lambda i: (i.source,),
-    TakeField: lambda i: (i.source,),
-    MakeTuple: lambda i: i.fields,
-    CallKernel: lambda i: i.arguments,
-    CallPacked: lambda i: i.arguments,
-    CallFunction: lambda i: i.arguments,
-    CallOperator: lambda i: i.arguments,
-    CallTIR: lambda i: i.inputs,
-    Kill: lambda i: (i.target,),
-    If: lambda i: (i.test,),
-    NotUnderstood: lambda i: i.reads,
+_OPERANDS: dict[type, Callable[[Any], tuple[ir.Operand, ...]]] = {
+    ir.AllocTensor: lambda i: (i.storage,),
+    ir.Alias: lambda i: (i.source,),
+    ir.MatchCast: lambda i: (i.source,),
+    ir.View: lambda i: (i.source,),
+    ir.TakeField: lambda i: (i.source,),
+    ir.MakeTuple: lambda i: i.fields,
+    ir.CallKernel: lambda i: i.arguments,
+    ir.CallPacked: lambda i: i.arguments,
+    ir.CallFunction: lambda i: i.arguments,
+    ir.CallOperator: lambda i: i.arguments,
+    ir.CallTIR: lambda i: i.inputs,
+    ir.Kill: lambda i: (i.target,),
+    ir.If: lambda i: (i.test,),
+    ir.NotUnderstood: lambda i: i.reads,
 }
 
 
-def operands_of(instruction: Instruction) -> tuple[Operand, ...]:
+def operands_of(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     """The operands of `instruction`, in order; of an If its test only (its blocks are steps of their own)."""
     getter = _OPERANDS.get(type(instruction))
     return getter(instruction) if getter is not None else ()
 
 
-def variables_in(operand: Operand) -> Iterator[Var]:
+def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
     """The variables of `operand`, those inside tuple literals too."""
     pending = [operand]
     while pending:
         current = pending.pop()
-        if isinstance(current, Var):
+        if isinstance(current, ir.Var):
             yield current
-        elif isinstance(current, TupleValue):
+        elif isinstance(current, ir.TupleValue):
             pending.extend(reversed(current.items))
 
 
-def variables_of(instruction: Instruction) -> tuple[Var, ...]:
+def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    return tuple([v for o in operands_of(instruction) for v in ((o,) if type(o) is Var else variables_in(o))])
+    return tuple(
+        [v for o in operands_of(instruction) for v in ((o,) if type(o) is ir.Var else variables_in(o))]
+    )
 
 
-def function_references(operands: Iterable[Operand]) -> Iterator[str]:
+def function_references(operands: Iterable[ir.Operand]) -> Iterator[str]:
     """The functions of the module among operands, those inside tuple literals too."""
     pending = list(operands)
     while pending:
         operand = pending.pop()
-        if isinstance(operand, FunctionRef):
+        if isinstance(operand, ir.FunctionRef):
             yield operand.name
-        elif isinstance(operand, TupleValue):
+        elif isinstance(operand, ir.TupleValue):
             pending.extend(operand.items)
 
 
-def instructions_of(block: Block) -> Iterator[Instruction]:
+def instructions_of(block: ir.Block) -> Iterator[ir.Instruction]:
     """All instructions of `block` in the order of the text; an If stands before those of its two blocks."""
     for instruction in block.instructions:
         yield instruction
-        if isinstance(instruction, If):
+        if isinstance(instruction, ir.If):
             yield from instructions_of(instruction.then)
             yield from instructions_of(instruction.otherwise)
 
 
-def type_of(operand: Operand) -> Type:
+def type_of(operand: ir.Operand) -> Type:
     """The type of an operand; opaque for literals that hold no memory."""
-    if isinstance(operand, Var) or hasattr(operand, "type"):
+    if isinstance(operand, ir.Var) or hasattr(operand, "type"):
         found: Type = operand.type
         return found
-    if isinstance(operand, TupleValue):
+    if isinstance(operand, ir.TupleValue):
         return TupleType(fields=tuple(map(type_of, operand.items)))
     values = getattr(operand, "values", None)
     return ShapeType(values=values, ndim=len(values)) if values is not None else OpaqueType()
 
 
-def tensor_type(operand: Operand) -> TensorType | None:
+def tensor_type(operand: ir.Operand) -> TensorType | None:
     """The type of an operand that is a tensor; None for anything else."""
     found = type_of(operand)
     return found if isinstance(found, TensorType) else None
@@ -111,11 +92,11 @@ class TypeNumbering:
 
     def __init__(self) -> None:
         self._of_type: dict[Type, int] = {}
-        self._of_var: dict[Var, int] = {}
+        self._of_var: dict[ir.Var, int] = {}
 
-    def of(self, operand: Operand) -> Hashable:
+    def of(self, operand: ir.Operand) -> Hashable:
         """The number of a variable's type; another operand stands for itself."""
-        if not isinstance(operand, Var):
+        if not isinstance(operand, ir.Var):
             return operand
         number = self._of_var.get(operand)
         if number is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from symalloc.errors import UsageError
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.span import Source, Span
 
 DEFAULT_TIMEOUT = 300.0  # seconds for one file

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from symalloc.program.model import Ownership
+from symalloc.program.ir import Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

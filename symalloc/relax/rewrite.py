@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import Instruction
+from symalloc.program.ir import Instruction
 from symalloc.relax.ir_types import BindingNode, Node, elements
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.sets import only_member
-from symalloc.program.model import Operand, Ownership
+from symalloc.program.ir import Operand, Ownership
 from tests.program.build import Body, param
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from symalloc.analysis.dataflow import DataflowProblem, backward, forward
 from symalloc.analysis.paths import path_conditions
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, control_flow_graph
-from symalloc.program.model import Operand
+from symalloc.program.ir import Operand
 from tests.program.build import NOTHING, Body, param
 
 Points = frozenset[int]

@@ -14,7 +14,7 @@ from symalloc.analysis.donation import (
 )
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.points_to import PointsTo
-from symalloc.program.model import Operand, TupleValue, Var
+from symalloc.program.ir import Operand, TupleValue, Var
 from symalloc.program.types import TupleType
 from tests.program.build import Body, param, tensor_of
 

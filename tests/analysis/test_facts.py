@@ -7,7 +7,7 @@ from dataclasses import replace
 from symalloc.analysis.argument_binding import bind_kernel, comparisons
 from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.program.control_flow import PointKind, control_flow_graph
-from symalloc.program.model import Function, Operand, Scalar
+from symalloc.program.ir import Function, Operand, Scalar
 from symalloc.program.operands import TypeNumbering
 from symalloc.size.parse import parse_condition
 from tests.program.build import KERNELS, Body, buffer, param, scalar_kernel, size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
 from symalloc.program.control_flow import control_flow_graph
-from symalloc.program.model import Function, Operand, TupleValue
+from symalloc.program.ir import Function, Operand, TupleValue
 from tests.program.build import Body, param
 
 

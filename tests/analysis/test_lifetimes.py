@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
+from symalloc.program.ir import Operand, Ownership, Program, TupleValue, Var
 from symalloc.program.types import OpaqueType, StorageType, TupleType
 from tests.program.build import Body, param, program_of, tensor_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.live_ranges import Intervals
-from symalloc.program.model import AllocFresh, Function, Operand, Ownership, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of
 from tests.program.live_oracle import live_together

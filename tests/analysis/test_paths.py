@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symalloc.analysis.paths import enumerate_paths
-from symalloc.program.model import Alias, Block, CallKernel, Function, If, Instruction, TextLiteral, Var
+from symalloc.program.ir import Alias, Block, CallKernel, Function, If, Instruction, TextLiteral, Var
 from symalloc.program.types import OpaqueType
 
 VOID = OpaqueType()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import product as combinations
 from typing import Any
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocStorage,
     AllocTensor,

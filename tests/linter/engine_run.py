@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.linter.engine import check
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Program,
 )
 from symalloc.prover.prover import Prover

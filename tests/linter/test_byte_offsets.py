@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.program.model import Function, If, Kernel, Ownership, Program, Var
+from symalloc.program.ir import Function, If, Kernel, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.linter.engine_run import findings
 from tests.program.build import Body, buffer, param, program_of, tensor_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Program,
 )
 from symalloc.program.types import TupleType

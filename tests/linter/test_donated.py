@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.program.model import Operand, Ownership, TupleValue, Var
+from symalloc.program.ir import Operand, Ownership, TupleValue, Var
 from tests.linter.engine_run import findings
 from tests.program.build import Body, param
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.linter.engine import check
-from symalloc.program.model import Operand, Ownership, Program, TupleValue, Var
+from symalloc.program.ir import Operand, Ownership, Program, TupleValue, Var
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import load_rules
 from tests.linter.engine_oracle import faults

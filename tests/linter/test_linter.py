@@ -7,7 +7,7 @@ import pytest
 from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions, matches_file
 from symalloc.linter.linter import Linter
-from symalloc.program.model import (
+from symalloc.program.ir import (
     AllocStorage,
     AllocTensor,
     Block,

@@ -9,7 +9,7 @@ import pytest
 
 from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.site import FunctionContext
-from symalloc.program.model import AllocFresh, AllocStorage, Instruction, Var
+from symalloc.program.ir import AllocFresh, AllocStorage, Instruction, Var
 from symalloc.program.types import DType, OpaqueType
 from symalloc.size.expr import constant
 

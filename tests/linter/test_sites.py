@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.program.model import (
+from symalloc.program.ir import (
     CallOperator,
     CallTIR,
     ConstantTensor,

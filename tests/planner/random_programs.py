@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from symalloc.planner.memory_plan import Plan
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocFresh,
     Block,

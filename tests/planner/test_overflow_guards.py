@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Arena
 from symalloc.planner.overflow_guards import guards, machine_check, magnitude, overflow_guards
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover

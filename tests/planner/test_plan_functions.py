@@ -16,7 +16,7 @@ from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.model import AllocFresh, Function, Origin, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from tests.program.build import U8, Body, param, program_of, shape, tensor_of

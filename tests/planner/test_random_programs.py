@@ -17,7 +17,7 @@ from symalloc.planner.floor import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover

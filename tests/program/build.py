@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocStorage,
     AllocTensor,

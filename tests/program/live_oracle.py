@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocFresh,
     Block,

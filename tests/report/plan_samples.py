@@ -12,7 +12,7 @@ from symalloc.planner.memory_report.non_arena import (
     ResultTensor,
 )
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
-from symalloc.program.model import Block, Function, Origin, TupleValue, Var
+from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.choice import maximum
 from symalloc.size.condition import le

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.program.model import Origin, Program
+from symalloc.program.ir import Origin, Program
 from symalloc.size.defined import evaluated_divisors
 from tests.linter.engine_run import findings
 from tests.program.build import Body, param, size, tensor_of

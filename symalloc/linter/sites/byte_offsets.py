@@ -13,13 +13,8 @@ from collections.abc import Iterator
 from symalloc.analysis.sets import contains
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name, name_of
+from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
-from symalloc.program.model import (
-    CallFunction,
-    CallPacked,
-    If,
-    Operand,
-)
 from symalloc.program.tvm_functions import packed_function
 from symalloc.size.expr import Expr
 
@@ -33,25 +28,27 @@ def ignored_offsets(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                 yield index, _site(point, operand, offset, uncertainty)
 
 
-def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[Operand, Expr, str | None]]:
+def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[ir.Operand, Expr, str | None]]:
     """The tensors whose byte offsets a point may overlook: operand, offset, why it may be no fault."""
     points_to, instruction = context.points_to, point.instruction
     match instruction:
-        case If(test=test) if point.kind is PointKind.BRANCH:
+        case ir.If(test=test) if point.kind is PointKind.BRANCH:
             yield from ((test, offset, None) for offset in points_to.offsets(test))
-        case CallPacked(name=name, arguments=arguments) if packed_function(name).byte_offset != "respected":
+        case ir.CallPacked(name=name, arguments=arguments) if (
+            packed_function(name).byte_offset != "respected"
+        ):
             ignored = packed_function(name).byte_offset == "ignored"
             uncertainty = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
                 yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))
-        case CallFunction(name=name) as call if name in context.summaries:
+        case ir.CallFunction(name=name) as call if name in context.summaries:
             callee, summary = context.program.functions[name], context.summaries[name]
             for number, (argument, leaf) in enumerate(points_to.argument_leaves(call, callee)):
                 if contains(summary.ignores_offset, number):
                     yield from ((argument, offset, None) for offset in points_to.offsets_of(leaf))
 
 
-def _site(point: ProgramPoint, operand: Operand, offset: Expr, uncertainty: str | None) -> Site:
+def _site(point: ProgramPoint, operand: ir.Operand, offset: Expr, uncertainty: str | None) -> Site:
     receiver = "the test of an If" if point.kind is PointKind.BRANCH else caller_name(point.instruction)
     return ConstraintSite(
         kind="ignored-offset",

@@ -12,7 +12,7 @@ from symalloc.analysis.argument_binding import arguments_of, comparisons
 from symalloc.linter.sites.registry import instruction_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, name_of
 from symalloc.program.casts import read_cast
-from symalloc.program.model import CallKernel, CallTIR, ConstantTensor, KernelBuffer, MatchCast, Operand
+from symalloc.program.ir import CallKernel, CallTIR, ConstantTensor, KernelBuffer, MatchCast, Operand
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.size.condition import eq

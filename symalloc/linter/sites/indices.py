@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from symalloc.linter.sites.registry import instruction_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, name_of
-from symalloc.program.model import CallOperator, ConstantTensor, Operand, Scalar
+from symalloc.program.ir import CallOperator, ConstantTensor, Operand, Scalar
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, constant, product

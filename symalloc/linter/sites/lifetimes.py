@@ -26,13 +26,8 @@ from symalloc.linter.sites.site import (
     name_of,
     places_of,
 )
+from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
-from symalloc.program.model import (
-    AllocStorage,
-    AllocTensor,
-    CallFunction,
-    CallPacked,
-)
 from symalloc.program.span import Span
 
 
@@ -145,7 +140,7 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     used, killed = used_variables(cfg), killed_variables(cfg)
     freed = _escaping(context) | context.regions_of(killed)
     for index, made in cfg.instructions:
-        if not isinstance(made, AllocStorage | AllocTensor):
+        if not isinstance(made, ir.AllocStorage | ir.AllocTensor):
             continue
         if made.var not in used:
             yield index, _allocation(made, "never-used")
@@ -153,8 +148,8 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             yield index, _allocation(made, "never-killed")
 
 
-def _allocation(made: AllocStorage | AllocTensor, relation: str) -> Site:
-    kind = "storage" if isinstance(made, AllocStorage) else "tensor"
+def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:
+    kind = "storage" if isinstance(made, ir.AllocStorage) else "tensor"
     texts = {"variable": made.var.name, "kind": kind}
     return RelationSite(kind="allocation", instruction=made, relation=relation, texts=texts)
 
@@ -202,9 +197,9 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def _outlives(root: Region) -> bool:
     """True where memory comes from outside the function, or is kept from call to call."""
     match root.instruction:
-        case CallPacked():
+        case ir.CallPacked():
             return True
-        case CallFunction(kept=kept):
+        case ir.CallFunction(kept=kept):
             return kept or root.external
     return root.external
 
@@ -212,9 +207,9 @@ def _outlives(root: Region) -> bool:
 def _may_be_fresh(root: Region) -> str | None:
     """Why memory that outlives the call may not be used by the next one; None where it surely is."""
     match root.instruction:
-        case CallPacked(name=name):
+        case ir.CallPacked(name=name):
             return f"`{name}` may hand out new memory at each call"
-        case CallFunction(kept=True):
+        case ir.CallFunction(kept=True):
             return None
     return f"the next call may be given another `{root.name}`"
 

@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeAlias, TypeVar
 
 from symalloc.linter.sites.site import FunctionContext, Site
-from symalloc.program.model import Instruction
+from symalloc.program.ir import Instruction
 from symalloc.rulebook.sites import SITE_KINDS
 
 InstructionSites: TypeAlias = Callable[[FunctionContext, Any], Iterator[Site]]

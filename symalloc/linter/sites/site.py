@@ -11,22 +11,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
-from symalloc.program.model import (
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    CallTIR,
-    ConstantTensor,
-    Function,
-    FunctionRef,
-    Instruction,
-    Operand,
-    Program,
-    Scalar,
-    TextLiteral,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
 from symalloc.prover.domain import Domain
@@ -50,7 +35,7 @@ class Site:
     """
 
     kind: str
-    instruction: Instruction | None = None
+    instruction: ir.Instruction | None = None
     span: Span | None = None
     quantities: Mapping[str, Expr] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -98,12 +83,12 @@ class FunctionContext:
     those of all functions of the program.
     """
 
-    program: Program
-    function: Function
+    program: ir.Program
+    function: ir.Function
     analysis: FunctionAnalysis
     facts: FunctionFacts
     numbers: TypeNumbering
-    written_views: Mapping[Var, Instruction] = field(default_factory=dict)
+    written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
     summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
 
     @property
@@ -111,43 +96,43 @@ class FunctionContext:
         """The regions that the variables point to."""
         return self.analysis.points_to
 
-    def regions_of(self, variables: Iterable[Var]) -> RegionSet:
+    def regions_of(self, variables: Iterable[ir.Var]) -> RegionSet:
         """The regions that some of `variables` may point to."""
         found = NO_REGIONS
         for var in variables:
             found |= self.points_to.regions_of(var)
         return found
 
-    def definition(self, operand: Operand) -> Instruction | None:
+    def definition(self, operand: ir.Operand) -> ir.Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""
-        return self.analysis.cfg.definitions.get(operand) if isinstance(operand, Var) else None
+        return self.analysis.cfg.definitions.get(operand) if isinstance(operand, ir.Var) else None
 
-    def span_of(self, operand: Operand) -> Span | None:
+    def span_of(self, operand: ir.Operand) -> Span | None:
         """The place where a variable is bound."""
         found = self.definition(operand)
         return None if found is None else found.span
 
 
-def name_of(operand: Operand) -> str:
+def name_of(operand: ir.Operand) -> str:
     """The name of an operand in a message."""
     match operand:
-        case Var(name=name) | FunctionRef(name=name):
+        case ir.Var(name=name) | ir.FunctionRef(name=name):
             return name
-        case ConstantTensor():
+        case ir.ConstantTensor():
             return "a constant"
-        case Scalar(value=value) if value is not None:
+        case ir.Scalar(value=value) if value is not None:
             return str(value)
-        case TextLiteral(text=text):
+        case ir.TextLiteral(text=text):
             return text
     return "a literal"
 
 
-def caller_name(instruction: Instruction | None) -> str:
+def caller_name(instruction: ir.Instruction | None) -> str:
     """The name of what an instruction calls, quoted."""
     match instruction:
-        case CallKernel(kernel=name) | CallTIR(kernel=name):
+        case ir.CallKernel(kernel=name) | ir.CallTIR(kernel=name):
             return f"`{name}`"
-        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
+        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
             return f"`{name}`"
         case None:
             return "the caller"

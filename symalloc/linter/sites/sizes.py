@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from symalloc.analysis.region_maker import byte_count
 from symalloc.linter.sites.registry import instruction_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, shape_text
-from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, CallTIR, Instruction, View
+from symalloc.program.ir import AllocFresh, AllocStorage, AllocTensor, CallTIR, Instruction, View
 from symalloc.size.expr import Expr
 
 

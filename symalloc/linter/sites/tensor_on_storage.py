@@ -16,7 +16,7 @@ from symalloc.linter.sites.site import (
     places_of,
     shape_text,
 )
-from symalloc.program.model import AllocStorage, AllocTensor
+from symalloc.program.ir import AllocStorage, AllocTensor
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le

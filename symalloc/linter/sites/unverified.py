@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import FunctionContext, RelationSite, Site
-from symalloc.program.model import Instruction, NotUnderstood, Origin
+from symalloc.program.ir import Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
 from symalloc.size.expr import Expr

@@ -17,7 +17,7 @@ from symalloc.linter.sites.site import (
     shape_text,
 )
 from symalloc.linter.sites.tensor_on_storage import ALIGNMENT
-from symalloc.program.model import CallOperator, Operand, View
+from symalloc.program.ir import CallOperator, Operand, View
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO, Expr, product

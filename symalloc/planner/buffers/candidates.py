@@ -18,7 +18,7 @@ from symalloc.planner.buffers.arena_assignment import (
 from symalloc.planner.buffers.path_lifetimes import outermost_ifs, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes, padded_size
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
-from symalloc.program.model import AllocFresh, CallFunction, Program, Var
+from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
 
 _NO_PLANS: Mapping[str, Plan] = MappingProxyType({})

@@ -13,7 +13,7 @@ from symalloc.analysis.paths import enumerate_paths
 from symalloc.planner.buffers.arena_assignment import PathLifetimes, UnplannedRange
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import AllocFresh, CallFunction, Function, Program, Var
+from symalloc.program.ir import AllocFresh, CallFunction, Function, Program, Var
 
 _MOST_PATHS = 16
 

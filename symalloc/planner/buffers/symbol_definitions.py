@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import Instruction, MatchCast, Origin, Var
+from symalloc.program.ir import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
 

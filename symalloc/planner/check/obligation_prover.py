@@ -10,7 +10,7 @@ from symalloc.planner.check.magnitude import Magnitudes
 from symalloc.planner.check.obligations import Obligation, Side
 from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.planner.memory_plan import Plan
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict

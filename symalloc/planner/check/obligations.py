@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.condition import Condition, disjunction, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.memory_plan import Plan
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.size.expr import ZERO, Expr
 
 

@@ -15,7 +15,7 @@ from symalloc.planner.memory_report.non_arena import (
 )
 from symalloc.planner.memory_report.sample_bindings import SampleBinding, chosen, evaluated, standard, total
 from symalloc.planner.memory_report.tvm_plan import TvmComparison
-from symalloc.program.model import Function
+from symalloc.program.ir import Function
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 

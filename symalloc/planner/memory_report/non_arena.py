@@ -15,18 +15,7 @@ from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.analysis.summary import align
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace
-from symalloc.program.model import (
-    AllocFresh,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    Function,
-    Ownership,
-    Program,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.operands import instructions_of, type_of
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.size.choice import maximum
@@ -42,7 +31,7 @@ class ResultTensor:
     """
 
     nbytes: Expr | None
-    allocations: frozenset[Var]
+    allocations: frozenset[ir.Var]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +79,7 @@ class NonArenaMemory:
 
 
 def non_arena_memory(
-    program: Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace]
+    program: ir.Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace]
 ) -> NonArenaMemory:
     """Return the memory that the function that was analysed needs outside its arenas.
 
@@ -116,25 +105,25 @@ def non_arena_memory(
 class _KernelCalls:
     """Follows the calls of a function in the order of the text."""
 
-    def __init__(self, *, program: Program, scratch: Mapping[str, KernelWorkspace]) -> None:
+    def __init__(self, *, program: ir.Program, scratch: Mapping[str, KernelWorkspace]) -> None:
         self.program = program
         self.scratch = scratch
         self.packed: set[str] = set()
 
     def block(
-        self, block: Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
+        self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
     ) -> Iterator[KernelWorkspaceUse]:
         """The kernel calls of `block`; `bound` gives its symbols in those of the outermost function."""
         for instruction in instructions_of(block):
             match instruction:
-                case CallKernel(kernel=kernel, arguments=arguments):
+                case ir.CallKernel(kernel=kernel, arguments=arguments):
                     taken = self.scratch.get(kernel, KernelWorkspace())
                     if taken or taken.problem is not None:
                         values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                         yield KernelWorkspaceUse(kernel=kernel, scratch=_in_symbols_of_caller(taken, values))
-                case CallPacked(name=name):
+                case ir.CallPacked(name=name):
                     self.packed.add(name)
-                case CallFunction(name=name) if name in self.program.functions and name not in callers:
+                case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)
                     yield from self.block(callee.body, values, (*callers, name))
@@ -146,7 +135,7 @@ def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) ->
     return KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
 
 
-def values_at_call(callee: Function, call: CallFunction) -> dict[str, Expr]:
+def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr]:
     """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
     found = bind_function(callee, call.arguments)
     return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
@@ -179,7 +168,7 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
             continue
         seen.add(roots)
         nbytes = _largest([region.nbytes for region in own]) if leaf.nbytes is None else leaf.nbytes
-        allocated = frozenset(region.var for region in own if isinstance(region.instruction, AllocFresh))
+        allocated = frozenset(region.var for region in own if isinstance(region.instruction, ir.AllocFresh))
         yield ResultTensor(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
 
 
@@ -211,9 +200,9 @@ def _maker(region: Region) -> str | None:
     if region.external or region.parent is not None or not tensor:
         return None
     match region.instruction:
-        case CallFunction(name=name) | CallOperator(name=name):
+        case ir.CallFunction(name=name) | ir.CallOperator(name=name):
             return name
-        case CallPacked(name=name, ownership=Ownership.FRESH):
+        case ir.CallPacked(name=name, ownership=ir.Ownership.FRESH):
             return name
     return None
 

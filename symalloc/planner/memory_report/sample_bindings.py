@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from symalloc.program.model import Function, Origin
+from symalloc.program.ir import Function, Origin
 from symalloc.size.expr import Expr
 
 _AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)

@@ -21,7 +21,7 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.program.control_flow import PointKind
-from symalloc.program.model import (
+from symalloc.program.ir import (
     AllocFresh,
     CallFunction,
     CallKernel,

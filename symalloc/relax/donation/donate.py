@@ -22,7 +22,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.model import CallKernel, Instruction, Program, Var
+from symalloc.program.ir import CallKernel, Instruction, Program, Var
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases
 from symalloc.relax.donation.inplace_kernel import in_place

@@ -19,7 +19,7 @@ from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocFresh,
     CallFunction,

@@ -13,7 +13,7 @@ from tvm.relax.utils import copy_with_new_vars
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
-from symalloc.program.model import Var
+from symalloc.program.ir import Var
 from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
 from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function
 from symalloc.relax.emit.guard_calls import GuardWriter

@@ -13,7 +13,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
-from symalloc.program.model import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
+from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
 
 _NONE: frozenset[Var] = frozenset()
 _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})

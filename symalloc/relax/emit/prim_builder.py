@@ -10,7 +10,7 @@ from operator import mul
 from tvm import relax, tirx
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.model import Function
+from symalloc.program.ir import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import Node, PrimNode

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     CallFunction,
     CallKernel,
     CallOperator,

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias, TypedDict
 from tvm import ir, relax, runtime
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     ConstantTensor,
     FunctionRef,
     Instruction,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import tvm_ffi
 from tvm import ir, relax, tirx
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     Block,
     CallOperator,

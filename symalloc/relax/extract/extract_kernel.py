@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
-from symalloc.program.model import Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.types import DType
 from symalloc.relax.extract.covers import covered
 from symalloc.relax.extract.symbols import Symbols

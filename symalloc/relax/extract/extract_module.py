@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tvm import ir, relax, tirx
 
-from symalloc.program.model import Function, Kernel, Program
+from symalloc.program.ir import Function, Kernel, Program
 from symalloc.program.span import Source
 from symalloc.relax.extract.context import ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function

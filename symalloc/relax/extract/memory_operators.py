@@ -9,7 +9,7 @@ from typing import Literal
 
 from tvm import ir
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocFresh,
     AllocStorage,

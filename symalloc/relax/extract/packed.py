@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm import ir
 
-from symalloc.program.model import (
+from symalloc.program.ir import (
     CallFunction,
     CallKernel,
     CallPacked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from symalloc.program.model import Origin
+from symalloc.program.ir import Origin
 from symalloc.relax.ir_types import Node, VarNode
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import tvm_ffi
 from tvm import ir, relax, tirx
 
-from symalloc.program.model import Origin
+from symalloc.program.ir import Origin
 from symalloc.program.types import (
     DType,
     FunctionType,

@@ -18,7 +18,7 @@ from tvm.ir.prim import expr as prim
 from tvm.tirx.build import split_host_device_mods
 
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
-from symalloc.program.model import Kernel, KernelBuffer, KernelScalar
+from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import CallNode, Node
 from symalloc.relax.tvm_error import error_text

@@ -16,7 +16,7 @@ from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_m
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.planner.planner_options import PipelineName, PlanOptions
-from symalloc.program.model import Function, Origin
+from symalloc.program.ir import Function, Origin
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one, lower_or_refuse, plan_or_refuse

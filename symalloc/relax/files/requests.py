@@ -8,7 +8,7 @@ from pathlib import Path
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.planner_options import PipelineName
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

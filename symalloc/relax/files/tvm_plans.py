@@ -11,7 +11,7 @@ from tvm.relax import transform
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.memory_report.non_arena import non_arena_memory, values_at_call
 from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
-from symalloc.program.model import AllocFresh, AllocStorage, CallFunction, Program
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Program
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract

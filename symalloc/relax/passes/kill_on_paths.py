@@ -23,7 +23,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.live_handles import LiveHandles, live_handles
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program.control_flow import PointKind
-from symalloc.program.model import (
+from symalloc.program.ir import (
     If,
     Instruction,
     Kill,

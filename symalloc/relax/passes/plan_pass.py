@@ -14,7 +14,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.collector import no_collections
-from symalloc.program.model import Function, Origin, Program
+from symalloc.program.ir import Function, Origin, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.emit_module import emit_module

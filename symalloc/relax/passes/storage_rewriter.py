@@ -13,7 +13,7 @@ from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, Op
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.program.model import Alias, AllocTensor, Var
+from symalloc.program.ir import Alias, AllocTensor, Var
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body

@@ -9,7 +9,7 @@ from typing import TypeAlias, Union
 import numpy as np
 
 from symalloc.errors import RunError
-from symalloc.program.model import Function, Origin, Var
+from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.size.expr import Expr
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.reading import ReadProblem
 from symalloc.program.span import Source
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tvm import IRModule, relax
 
-from symalloc.program.model import Origin, Program
+from symalloc.program.ir import Origin, Program
 from symalloc.program.reading import AS_IS, FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate

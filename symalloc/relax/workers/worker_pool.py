@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TypeAlias
 
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
 from symalloc.program.span import Source
 from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, last_lines, signal_name

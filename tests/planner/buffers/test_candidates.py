@@ -13,7 +13,7 @@ from symalloc.planner.buffers.sizing import Sizes
 from symalloc.planner.buffers.symbol_definitions import known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
-from symalloc.program.model import (
+from symalloc.program.ir import (
     Alias,
     AllocFresh,
     Block,

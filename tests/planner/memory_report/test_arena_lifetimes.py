@@ -5,7 +5,7 @@ import pytest
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.memory_report.arena_lifetimes import reserved_sums, undominated
-from symalloc.program.model import AllocFresh, Ownership, Var
+from symalloc.program.ir import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_expr

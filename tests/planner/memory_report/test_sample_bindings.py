@@ -10,7 +10,7 @@ from symalloc.planner.memory_report.sample_bindings import (
     standard,
     total,
 )
-from symalloc.program.model import Block, Function, Origin, TupleValue
+from symalloc.program.ir import Block, Function, Origin, TupleValue
 from symalloc.program.types import TupleType
 from symalloc.size.parse import parse_expr
 

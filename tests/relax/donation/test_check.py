@@ -12,7 +12,7 @@ from symalloc.analysis.donation import Donation
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.program.model import (
+from symalloc.program.ir import (
     AllocFresh,
     Function,
     Operand,

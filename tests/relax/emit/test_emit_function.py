@@ -11,7 +11,7 @@ from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.plan_functions import plan_program
-from symalloc.program.model import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
+from symalloc.program.ir import AllocFresh, AllocStorage, AllocTensor, Assert, Block, If, Instruction, View
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.emit.emit_module import emit_module

@@ -19,7 +19,7 @@ from symalloc.linter.linter import Linter
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.model import AllocStorage, AllocTensor, CallFunction, Program
+from symalloc.program.ir import AllocStorage, AllocTensor, CallFunction, Program
 from symalloc.program.reading import FileResult
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import emit_module

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.program.model import AllocFresh, Function, If, Operand, Program, TupleValue, Var
+from symalloc.program.ir import AllocFresh, Function, If, Operand, Program, TupleValue, Var
 from symalloc.relax.emit.offset_uses import OffsetUses, offset_uses
 from tests.program.build import U8, Body, param, shape, tensor_of
 

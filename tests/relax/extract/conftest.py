@@ -12,7 +12,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
-from symalloc.program.model import Program
+from symalloc.program.ir import Program
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract
 

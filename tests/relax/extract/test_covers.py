@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.program.model import KernelBuffer, Program
+from symalloc.program.ir import KernelBuffer, Program
 
 Read = Callable[[str], Program]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.program.model import KernelBuffer, KernelScalar, Program
+from symalloc.program.ir import KernelBuffer, KernelScalar, Program
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol
 

@@ -15,7 +15,7 @@ import symalloc
 from symalloc.errors import RunError, SymallocError
 from symalloc.planner.memory_report.runs import PlanKind
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.program.model import Block, Function, Origin, TupleValue, Var
+from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.program.model import Origin
+from symalloc.program.ir import Origin
 from symalloc.program.reading import ReadOptions
 from symalloc.relax.read.script import trusted_names
 from symalloc.relax.read.script_file import parse_script
