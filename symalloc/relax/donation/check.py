@@ -233,10 +233,9 @@ class _Checker:
         if Verdict.ALWAYS_INVALID not in (proof.verdict, filled.verdict):
             return False
         point = filled.counterexample or proof.counterexample or {}
-        at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "whatever the shapes"
-        raise _RefusedError(
-            f"{output} never fits into {source}: {claim} does not hold ({at}); donate a larger input"
-        )
+        at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "for any shape"
+        why = f"{claim} does not hold ({at})" if claim.as_bool is None else "it is larger for every shape"
+        raise _RefusedError(f"{output} never fits into {source}: {why}; donate a larger input")
 
     # -- lifetimes -----------------------------------------------------------------------------------------
 
