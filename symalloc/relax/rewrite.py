@@ -58,12 +58,12 @@ def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
 
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
-    """The instructions of a function by the address of the variable that TVM's binding binds."""
+    """The instructions of a function by the addresses of TVM's bindings."""
     found = {}
     for instruction in cfg.definitions.values():
         handle: BindingNode | None = instruction.handle  # type: ignore[assignment]
         if handle is not None:
-            found[handle.var.__chandle__()] = instruction
+            found[handle.__chandle__()] = instruction
     return found
 
 

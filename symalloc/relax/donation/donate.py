@@ -199,7 +199,7 @@ class _DonatedFunction(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """`binding`, with a view for a donated allocation and with kernels that write over their inputs."""
-        instruction = self.instructions[binding.var.__chandle__()]
+        instruction = self.instructions[binding.__chandle__()]
         var = instruction.var
         if var in self.sources:
             return [self.view(binding, self.sources[var])]

@@ -228,7 +228,7 @@ class _FunctionWriter(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """`binding` and what stands around it."""
-        instruction = self.instructions.get(binding.var.__chandle__())
+        instruction = self.instructions.get(binding.__chandle__())
         if instruction is None:
             raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
         var = instruction.var

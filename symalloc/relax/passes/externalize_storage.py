@@ -61,14 +61,14 @@ class _Externalizer(StorageRewriter):
         if nbytes is None:
             return [binding]
         self.taken.add(var)
-        arguments = [nbytes, StringImm(self.tag(var)), relax.prim_value(int(self.escapes(var)))]
+        arguments = [nbytes, StringImm(self.tag(binding)), relax.prim_value(int(self.escapes(binding)))]
         return [self._call(var, self.take, arguments, var.ty)]
 
     def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var = binding.var
         if call.args[0] not in self.taken:
             return [binding]
-        arguments = [*call.args[:4], StringImm(self.tag(var))]
+        arguments = [*call.args[:4], StringImm(self.tag(binding))]
         return [self._call(var, f"{self.take}.place", arguments, call.ty)]
 
     def _call(self, var: VarNode, function: str, arguments: list[Node], type_: TypeNode) -> Node:

@@ -170,7 +170,7 @@ class _KillWriter(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """A binding with the kills behind it; TVM's own kills go."""
-        instruction = self.instructions[binding.var.__chandle__()]
+        instruction = self.instructions[binding.__chandle__()]
         if isinstance(instruction, Kill):
             return []
         var = instruction.var

@@ -40,14 +40,14 @@ class _Namer(StorageRewriter):
         if not self.late:
             return [binding]
         var = binding.var
-        told = [StringImm(self.tag(var)), relax.prim_value(int(self.escapes(var)))]
+        told = [StringImm(self.tag(binding)), relax.prim_value(int(self.escapes(binding)))]
         arguments = [*builtin_arguments(call), *told]
         named = Call(WITH_MACHINE, [NAMED_STORAGE, relax.Tuple(arguments)], ty_args=[var.ty])
         return [relax.VarBinding(var, named)]
 
     def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
         var = binding.var
-        args = [*call.args[:4], StringImm(self.tag(var))]
+        args = [*call.args[:4], StringImm(self.tag(binding))]
         if self.late:
             named = Call(relax.ExternFunc(NAMED_TENSOR), args, ty_args=[call.ty])
         else:

@@ -15,7 +15,7 @@ from tvm.ir import Call, GenericConst, Op
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.program.ir import Alias, AllocTensor, Var
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode
+from symalloc.relax.ir_types import BindingNode, CallNode, Node
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
 MEMORY_STORAGE, VM_STORAGE = (Op.get(f"relax.{room}.alloc_storage") for room in ("memory", "vm"))
@@ -78,18 +78,18 @@ class StorageRewriter(BindingRewriter, ABC):
         seq = isinstance(self.given.body, relax.SeqExpr)
         return with_body(self.given, self.sequence(self.given.body)) if seq else self.given
 
-    def tag(self, var: VarNode) -> str:
+    def tag(self, binding: BindingNode) -> str:
         """`function.variable`; for a storage with one tensor that one's name and shape."""
-        found = self.instructions[var.__chandle__()].var
+        found = self.instructions[binding.__chandle__()].var
         tensors = self.tensors.get(found, [])
         if len(tensors) != 1:
             return f"{self.name}.{self.names.get(found, found.name)}"
         (tensor,) = tensors
         return f"{self.name}.{self.names.get(tensor.var, tensor.var.name)} {_shape_text(tensor)}"
 
-    def escapes(self, var: VarNode) -> bool:
-        """Return whether what lies in `var` may outlive the call."""
-        return self.instructions[var.__chandle__()].var in self.escaping
+    def escapes(self, binding: BindingNode) -> bool:
+        """Return whether what lies in the variable bound may outlive the call."""
+        return self.instructions[binding.__chandle__()].var in self.escaping
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """`binding`, or what stands for an allocation."""
