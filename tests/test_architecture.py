@@ -19,6 +19,7 @@ DOCUMENTS = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"]
 PACKAGE = ROOT / "symalloc"
 # of TVM and of the languages that the documents quote
 FOREIGN = {"KillAfterLastUse", "StaticPlanBlockMemory", "IRModule", "VirtualMachine", "LegalizeOps"}
+_PREFIXES = ("R.", "relax.", "tvm.", "vm.")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\(\))?")
 _TELLING = re.compile(r"\w+\.\w|\(\)$|[a-z]_[a-z]|^[A-Z][a-z0-9]+[A-Z]")  # looks like a name of code
 
@@ -62,7 +63,7 @@ def _is_dead(quoted: str) -> bool:
     name = quoted.removesuffix("()")
     if re.search(r"\.(py|md|toml|so|h|cc|pyi|json)$", name):
         return not any(_found(name))
-    return name not in _defined() and name not in FOREIGN
+    return name not in _defined() and name not in FOREIGN and not name.startswith(_PREFIXES)
 
 
 def _found(path: str) -> Iterator[Path]:
