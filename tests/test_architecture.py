@@ -33,7 +33,7 @@ def _defined() -> frozenset[str]:
         names |= {module, module.rsplit(".", 1)[-1]}
         for name in _names_in(ast.parse(path.read_text())):
             names |= {name, f"{module}.{name}", f"{module.rsplit('.', 1)[-1]}.{name}"}
-    for path in (ROOT / "native").rglob("*.h"):
+    for path in (p for p in (ROOT / "native").rglob("*.*") if p.suffix in (".h", ".cc")):
         names |= set(re.findall(r"\b(?:class|struct) (\w+)", path.read_text()))
     public = (PACKAGE / "__init__.pyi").read_text()
     return frozenset(names | {f"symalloc.{name}" for name in re.findall(r" as (\w+)$", public, re.MULTILINE)})
