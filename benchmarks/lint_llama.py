@@ -10,21 +10,17 @@ ones do not (warm).  Importing symalloc's modules, once a process, is timed by i
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.relax import transform
 
 import symalloc
+from benchmarks.harness import in_turns, medians, parse_arguments, print_result, seconds, timed
 from symalloc.linter.engine import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
@@ -76,13 +72,6 @@ def planned(mod: tvm.IRModule) -> tvm.IRModule:
         return tvm.transform.Sequential(passes)(mod)
 
 
-def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds that `action` took, and what it gave."""
-    start = time.perf_counter()
-    result = action()
-    return time.perf_counter() - start, result
-
-
 def measure(layers: int, rounds: int) -> Result:
     """Build and lint in turn, `rounds` times."""
     mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
@@ -91,25 +80,28 @@ def measure(layers: int, rounds: int) -> Result:
         lambda: (import_module("symalloc.api"), import_module("symalloc.relax.workers.programs"))
     )
     cold, report = timed(lambda: symalloc.lint(plan, stage="as-is"))
-    build, warm = [], []
-    for _ in range(rounds):
-        build.append(timed(lambda: relax.build(mod, target="llvm"))[0])
-        warm.append(timed(lambda: symalloc.lint(plan, stage="as-is"))[0])
-    median = statistics.median(build)
+    found = in_turns(
+        rounds,
+        {
+            "build": seconds(lambda: relax.build(mod, target="llvm")),
+            "warm": seconds(lambda: symalloc.lint(plan, stage="as-is")),
+        },
+    )
+    median, warm = medians(found).values()
     extracted, program = timed(lambda: extract(plan, name="module"))
     prover = Prover()
     checked, _ = timed(lambda: check(program, load_rules(), prover))
     return Result(
         layers=layers,
         bindings=sum(len(b.bindings) for b in plan["forward"].body.blocks),
-        build=tuple(build),
+        build=tuple(found["build"]),
         imports=imports,
         cold=cold,
-        warm=tuple(warm),
+        warm=tuple(found["warm"]),
         extract=extracted,
         check=checked,
         share_cold=cold / median,
-        share_warm=statistics.median(warm) / median,
+        share_warm=warm / median,
         constraints=report.summary.constraints,
         decided_by=dict(prover.decided),
         errors=sum(d.severity == "error" for d in report),
@@ -135,18 +127,9 @@ def show(result: Result) -> None:
 
 def main() -> int:
     """1 where a warm lint takes more than a tenth of the build, or reports an error."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, layers=32, rounds=5)
     result = measure(options.layers, options.rounds)
-    if options.json:
-        print(json.dumps(asdict(result)))
-    else:
-        show(result)
+    print_result(result, options.json, show)
     return int(result.share_warm > LIMIT or result.errors > 0)
 
 

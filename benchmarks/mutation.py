@@ -6,17 +6,19 @@ by a rule that fits the fault.  *harmless*: nothing goes wrong anywhere; *alarms
 reported all the same. *unjudged*: a kernel reads what nobody wrote, which is no fault of memory.
 
     python -m benchmarks.mutation [--tries 3] [--seed 0] [--show] [--json]
+
+`--tries`: mutants per subject and operator, at most; `--show` describes every mutant judged differently.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 
+from benchmarks.harness import parse_arguments
 from tests.mutation.harness import Outcome, judge, mutants
 from tests.mutation.subjects import subjects
 
@@ -57,14 +59,7 @@ def describe(outcome: Outcome) -> str:
 
 def main() -> int:
     """1 where a real fault was missed or misnamed, or a harmless change reported."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tries", type=int, default=3, help="mutants per subject and operator, at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", action="store_true", help="describe every mutant judged differently")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, tries=3, seed=0, show=False)
     start = time.perf_counter()
     outcomes = [judge(m) for m in mutants(subjects(), tries=options.tries, seed=options.seed)]
     wrong = [o for o in outcomes if (o.real and not o.fitting) or (o.harmless and o.found)]

@@ -9,17 +9,17 @@ usual (n to 8192, b to 8192).
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from benchmarks.graphs_to_pack import branchy, transformer
+from benchmarks.harness import parse_arguments, print_result
 from symalloc.packing import read_problem
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem
@@ -79,8 +79,9 @@ def measure(problems: Iterable[PackingProblem], budget: SearchBudget) -> tuple[l
     return rows, wrong
 
 
-def show(rows: list[Row], wrong: int) -> None:
+def show(found: Mapping[str, Any]) -> None:
     """Print the figures."""
+    rows, wrong = found["rows"], found["wrong"]
     print(f"{'problem':<24}{'buffers':>8}{'worst':>9}{'mean':>9}{'seconds':>9}")
     for row in rows:
         print(f"{row.name:<24}{row.buffers:>8}{row.worst:>9.4f}{row.mean:>9.4f}{row.seconds:>9.3f}")
@@ -94,24 +95,15 @@ def show(rows: list[Row], wrong: int) -> None:
 
 def main() -> int:
     """1 where an answer is wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    files = {"name": "files", "nargs": "*", "type": Path}
+    efforts = ("normal", "quick", "thorough")
+    options = parse_arguments(__doc__, files, count=40, seed=0, effort=efforts)
     seeds = range(options.seed, options.seed + options.count)
     problems = [read_problem(f) for f in options.files] or [
         make(s) for s in seeds for make in (branchy, transformer)
     ]
     rows, wrong = measure(problems, SearchBudget.of(options.effort, seed=options.seed))
-    if options.json:
-        print(json.dumps({"wrong": wrong, "rows": [asdict(row) for row in rows]}))
-    else:
-        show(rows, wrong)
+    print_result({"wrong": wrong, "rows": rows}, options.json, show)
     return int(wrong > 0)
 
 

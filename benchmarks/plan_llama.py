@@ -10,21 +10,20 @@ cache.  A second plan of each round is timed phase by phase.  Last comes the who
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import tvm
 from tvm import relax
 
 import symalloc
+from benchmarks.harness import in_turns, parse_arguments, print_result, ratios, seconds, timed
 from symalloc.planner import plan_functions
 from symalloc.planner.memory_plan import Plan
 from symalloc.relax.passes import plan_pass
@@ -62,13 +61,6 @@ class Result:
     phases: dict[str, float]
 
 
-def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds that `action` took, and what it gave."""
-    start = time.perf_counter()
-    result = action()
-    return time.perf_counter() - start, result
-
-
 @contextmanager
 def clocked(spent: Counter[str]) -> Iterator[None]:
     """Adds the seconds that each phase takes to `spent`, wherever the planner has it."""
@@ -96,33 +88,41 @@ def _clocked(function: Callable[..., Any], phase: str, spent: Counter[str]) -> C
     return run
 
 
+def split(lowered: tvm.IRModule) -> Counter[str]:
+    """Plan once; return the seconds of each phase."""
+    spent: Counter[str] = Counter()
+    with clocked(spent):
+        whole, _ = timed(lambda: plan_pass.plan_lowered(lowered))
+    spent["the rest"] = whole - sum(spent.values())  # type: ignore[assignment]
+    return spent
+
+
 def measure(layers: int, rounds: int) -> Result:
     """Build and plan in turn, `rounds` times."""
     mod = decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))
     lowered = lower(mod, "llvm")
     first, planned = timed(lambda: plan_pass.plan_lowered(lowered))
     (plan,) = planned.plans.values()
-    build, plans, wholes, splits = [], [], [], []
+    splits: list[Counter[str]] = []
     ours = symalloc.pipeline("llvm")
-    for _ in range(rounds):
-        build.append(timed(lambda: relax.build(mod, target="llvm"))[0])
-        plans.append(timed(lambda: plan_pass.plan_lowered(lowered))[0])
-        wholes.append(timed(lambda: relax.build(mod, target="llvm", relax_pipeline=ours))[0])
-        spent: Counter[str] = Counter()
-        with clocked(spent):
-            whole, _ = timed(lambda: plan_pass.plan_lowered(lowered))
-        spent["the rest"] = whole - sum(spent.values())  # type: ignore[assignment]
-        splits.append(spent)
+    measures = {
+        "build": seconds(lambda: relax.build(mod, target="llvm")),
+        "plan": seconds(lambda: plan_pass.plan_lowered(lowered)),
+        "whole": seconds(lambda: relax.build(mod, target="llvm", relax_pipeline=ours)),
+        "split": seconds(lambda: splits.append(split(lowered))),
+    }
+    found = in_turns(rounds, measures)
+    share = ratios(found, "build")
     return Result(
         layers=layers,
         buffers=sum(len(a.placements) for a in plan.arenas),
         distinct_offsets=distinct(plan),
         arena=", ".join(str(a.size) for a in plan.arenas),
-        build=tuple(build),
+        build=tuple(found["build"]),
         first=first,
-        plan=tuple(plans),
-        share=statistics.median(p / b for p, b in zip(plans, build, strict=True)),
-        whole=statistics.median(w / b for w, b in zip(wholes, build, strict=True)),
+        plan=tuple(found["plan"]),
+        share=share["plan"],
+        whole=share["whole"],
         phases={name: statistics.median(s[name] for s in splits) for name in (*PHASES, "the rest")},
     )
 
@@ -144,24 +144,15 @@ def show(result: Result) -> None:
     print(
         f"  a build with symalloc.pipeline takes {result.whole:.3f} times as long as one with TVM's planner"
     )
-    for name, seconds in result.phases.items():
-        print(f"    {name:12} {1e3 * seconds:7.1f} ms   {seconds / build:6.2%}")
+    for name, spent in result.phases.items():
+        print(f"    {name:12} {1e3 * spent:7.1f} ms   {spent / build:6.2%}")
 
 
 def main() -> int:
     """1 where planning takes more than a tenth of the build."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, layers=32, rounds=5)
     result = measure(options.layers, options.rounds)
-    if options.json:
-        print(json.dumps(asdict(result)))
-    else:
-        show(result)
+    print_result(result, options.json, show)
     return int(result.share > LIMIT)
 
 

@@ -12,13 +12,13 @@ linter has an error or a warning on the planned module, a peak exceeds 1.05 time
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import symalloc
+from benchmarks.harness import parse_arguments
 from tests.models.measure import compiler, load
 from tests.models.planned import CASES, Case, Row, Variants, compare
 
@@ -99,18 +99,13 @@ def summarise(results: Sequence[Result]) -> None:
 
 
 def main() -> int:
-    """1 where something that must hold does not; 2 for a model that there is not."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    """Return 1 where something that must hold does not."""
+    options = parse_arguments(__doc__, {"name": "models", "nargs": "*", "metavar": "MODEL"})
     unknown = [name for name in options.models if name not in CASES]
     if unknown:
-        parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(CASES)}")
+        sys.exit(f"error: no such model: {', '.join(unknown)}; there are {', '.join(CASES)}")
     if compiler() is None:
-        parser.error("measuring needs a C++ compiler (c++, g++ or clang++) on the PATH")
+        sys.exit("error: measuring needs a C++ compiler (c++, g++ or clang++) on the PATH")
     load()
     if not options.json:
         print(HEADER)

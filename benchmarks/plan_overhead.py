@@ -11,13 +11,11 @@ sees it, as other targets do.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.frontend import nn
 
+from benchmarks.harness import in_turns, medians, parse_arguments, print_result, ratios
 from symalloc.planner.planner_options import PipelineName
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
@@ -130,15 +129,12 @@ def machines(module: tvm.IRModule, base: PipelineName) -> dict[str, relax.Virtua
     return {name: relax.VirtualMachine(executable, tvm.cpu()) for name, executable in built.items()}
 
 
-def one_turn(functions: Mapping[str, Any], given: Sequence[Any], calls: int) -> dict[str, float]:
-    """Microseconds a call, each machine once."""
-    found = {}
-    for name, function in functions.items():
-        started = time.perf_counter()
-        for _ in range(calls):
-            function(*given)
-        found[name] = (time.perf_counter() - started) / calls * 1e6
-    return found
+def microseconds(function: Any, given: Sequence[Any], calls: int) -> float:
+    """Return the time of a call."""
+    started = time.perf_counter()
+    for _ in range(calls):
+        function(*given)
+    return (time.perf_counter() - started) / calls * 1e6
 
 
 def measured(name: str, dynamic: bool, base: PipelineName, rounds: int, calls: int) -> Result:
@@ -146,10 +142,10 @@ def measured(name: str, dynamic: bool, base: PipelineName, rounds: int, calls: i
     module = MODELS[name](dynamic)
     given = arguments(module)
     functions = {key: machine["forward"] for key, machine in machines(module, base).items()}
-    one_turn(functions, given, calls)
-    turns = [one_turn(functions, given, calls) for _ in range(rounds)]
-    middle = {key: statistics.median(t[key] for t in turns) for key in functions}
-    ratio = {key: statistics.median(t[key] / t["tvm"] for t in turns) for key in functions}
+    measures = {key: partial(microseconds, function, given, calls) for key, function in functions.items()}
+    in_turns(1, measures)
+    found = in_turns(rounds, measures)
+    middle, ratio = medians(found), ratios(found, "tvm")
     return Result(
         model=f"{name}, {'dynamic' if dynamic else 'static'}",
         pipeline=base,
@@ -175,20 +171,14 @@ def show(results: Sequence[Result]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--calls", type=int, default=200)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parse_arguments(__doc__, rounds=25, calls=200)
     results = [
         measured(name, dynamic, base, given.rounds, given.calls)
         for base in ("default", "target")
         for name in MODELS
         for dynamic in (True, False)
     ]
-    print(json.dumps([asdict(r) for r in results], indent=2) if given.json else show(results))
+    print_result(results, given.json, lambda rows: print(show(rows)))
     return 0 if max(r.offset_ratio for r in results) <= LIMIT else 1
 
 

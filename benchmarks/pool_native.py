@@ -19,12 +19,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from math import exp, log
 from pathlib import Path
-from statistics import median
 from timeit import Timer
 from typing import Any
 
@@ -32,6 +31,7 @@ import click
 import tvm
 import tvm_ffi.libinfo
 
+from benchmarks.harness import in_turns, medians
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -91,15 +91,6 @@ def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: s
     return float(done.stdout)
 
 
-def _medians(rounds: int, measures: Mapping[str, Callable[[], float]], once: str = "") -> Found:
-    found: dict[str, list[float]] = {name: [] for name in measures}
-    for index in range(rounds):
-        for name, measure in measures.items():
-            if index == 0 or name != once:
-                found[name].append(measure())
-    return {name: median(values) for name, values in found.items()}
-
-
 def _events(trace: Trace) -> str:
     lines = [
         f"a {e.block} {max(e.nbytes, 1)}" if isinstance(e, Alloc) else f"f {e.block}"
@@ -148,7 +139,7 @@ def _from_python(rounds: int) -> None:
         "pool.empty((32, 32), 'float32')",
     )
     timers = {s: Timer(s, globals=names) for s in statements}
-    found = _medians(rounds * 100, {s: partial(t.timeit, 100) for s, t in timers.items()})
+    found = medians(in_turns(rounds * 100, {s: partial(t.timeit, 100) for s, t in timers.items()}))
     click.echo("from Python, the result let go of at once")
     for statement, value in found.items():
         ratio = value / found[statements[0]]
@@ -178,7 +169,7 @@ def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, ro
 
     def found(what: Sequence[str], events: str | None = None) -> Found:
         measures = {n: partial(_measure, program, c, what, events) for n, c in candidates.items()}
-        return _medians(rounds, measures, once=TVM if events else "")
+        return medians(in_turns(rounds, measures, once=TVM if events else ""))
 
     for title, (sizes, threads) in PAIRS.items():
         _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))

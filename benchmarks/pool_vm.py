@@ -15,12 +15,15 @@ import random
 import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import click
+
+from benchmarks.harness import in_turns, medians, seconds
 
 ROOT = Path(__file__).parent.parent
 CALLS, LENGTHS, WIDTH, DEPTH = 150, 140, 256, 6
@@ -116,7 +119,11 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
 
 def _run(*case: str) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, __file__, "--child", ",".join(case)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "benchmarks.pool_vm", "--child", ",".join(case)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -171,14 +178,10 @@ def _pairs() -> None:
         program = relax.build(builder.get(), target="llvm")
         choices = {"pool": memory_cfg(InstrumentedPool()), "pooled": "pooled", "naive": "naive"}
         machines = {k: relax.VirtualMachine(program, tvm.cpu(), memory_cfg=v) for k, v in choices.items()}
-        given, found = tvm.runtime.tensor(np.zeros(1, "float32")), {k: list[float]() for k in machines}
-        for _ in range(PAIR_ROUNDS):
-            for k, machine in machines.items():
-                begin = perf_counter()
-                machine["main"](given)
-                found[k].append((perf_counter() - begin) / PAIRS * 1e9)
-        m = {k: median(v) for k, v in found.items()}
-        figures = "  ".join(f"{k} {v:.0f}" for k, v in m.items())
+        given = tvm.runtime.tensor(np.zeros(1, "float32"))
+        calls = {k: seconds(partial(machine["main"], given)) for k, machine in machines.items()}
+        m = medians(in_turns(PAIR_ROUNDS, calls))
+        figures = "  ".join(f"{k} {v / PAIRS * 1e9:.0f}" for k, v in m.items())
         click.echo(f"  {size:>8} B: {figures}   pool / pooled: {m['pool'] / m['pooled']:.3f}")
 
 
