@@ -2,7 +2,7 @@
 
 `golden(name, text)` compares with the file beside the test; --update-golden writes it.  `warm_workers` keeps
 one worker process alive from test to test.  With xdist the tests of a file stay together, because fixtures of
-a module are dear; those marked slow come last.
+a module are dear; those marked slow come last, or, among several processes, first.
 """
 
 from __future__ import annotations
@@ -107,16 +107,21 @@ def warm_workers(kept_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for the nightly run; put what is slow last."""
+    """Leave out what is for the nightly run; put what is slow last, among several processes first."""
     if not NIGHTLY:
         left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    if hasattr(config, "workerinput"):  # the long files first, so that no process is left with one
+        items.sort(key=lambda item: item.path not in slow)
+    else:
+        items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     from xdist.scheduler import LoadFileScheduling
 
+    config.option.loadscopereorder = False  # a file of many tests is no long one
     return LoadFileScheduling(config, log)

@@ -21,7 +21,7 @@ from symalloc.config import load_config
 from symalloc.pipelines import register_pipelines
 from tests.pool.library import need_native
 
-pytestmark = pytest.mark.usefixtures("warm_workers")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -17,6 +17,8 @@ from symalloc.pool.simulating.trace import Alloc, CallBegin, read_trace
 from symalloc.report.run_text import COLUMNS
 from tests.pool.library import need_native
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Path(symalloc.report.__file__).parent / "schema" / "run-1.json"
 
 MODULE = """\

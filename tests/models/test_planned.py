@@ -15,11 +15,16 @@ import symalloc
 from tests.models.measure import compiler, load
 from tests.models.planned import CASES, Case, Row, Variants, compare
 from tests.models.planned.case import Binding
+from tests.scale import NIGHTLY
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 1.05  # of the floor
 # LLVM takes half of the time otherwise; bits and bytes are compared between modules built alike
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-QUICK = [case for case in CASES.values() if not case.large]
+# `benchmarks/plan_models.py` runs all, the nightly tests all but the largest
+LONG = frozenset() if NIGHTLY else frozenset({"inception", "unet_shallow", "llama_prefill"})
+QUICK = [case for case in CASES.values() if not case.large and case.name not in LONG]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -24,6 +24,8 @@ from symalloc.prover.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
 from tests.planner.random_programs import logs, random_program
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(40)
 VALUES = ((0, 0, 0), (1, 1, 1), (5, 3, 7), (64, 17, 100), (5, 3, -3), (70, 3, -41), (1, 9, -1000))
 BINDINGS = [{"n": n, "m": m, "s": s} for n, m, s in VALUES]

@@ -25,6 +25,8 @@ from symalloc.prover.verdict import Verdict
 from symalloc.size import Condition, Expr, Relation, parse_condition, parse_expr
 from tests.prover.brute import boxes, conditions, points, polynomials, sizes
 
+pytestmark = pytest.mark.slow
+
 NO_SOLVER = Budget(z3_steps=0)
 HUGE = 2**63 - 1
 

@@ -24,8 +24,9 @@ from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.died import died
 from tests.pool.library import need_native
+from tests.scale import tries
 
-TRIES = 100
+TRIES = tries(34, 100)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -33,6 +33,8 @@ from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
 
+pytestmark = pytest.mark.slow
+
 UNOPTIMISED = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 SCRIPT = Path(__file__).parents[1] / "modules_that_donate.py"
 

@@ -30,6 +30,8 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.size.expr import ZERO
 
+pytestmark = pytest.mark.slow
+
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
 SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 MODULES = {
