@@ -33,8 +33,9 @@ def test_every_shipped_rule_is_documented_and_has_examples() -> None:
 
 def test_rules_are_found_by_site() -> None:
     rules = load_rules()
-    assert [r.id for r in rules.by_site("tensor-on-storage")] == ["SYM101", "SYM102", "SYM104", "SYM106"]
-    assert rules.by_site("storage") == ()
+    assert {r.id for r in rules.by_site("tensor-on-storage")} >= {"SYM101", "SYM102", "SYM104", "SYM106"}
+    for kind in SITE_KINDS:
+        assert rules.by_site(kind) == tuple(rule for rule in rules.rules if rule.site == kind)
     assert sum(len(rules.by_site(kind)) for kind in SITE_KINDS) == len(rules.rules)
     with pytest.raises(KeyError):
         rules.by_site("nowhere")
