@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.program import model as m
+from symalloc.program import ir as m
 from symalloc.program.types import ScalarType
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from symalloc.program import model as m
+from symalloc.program import ir as m
 from symalloc.program.types import FunctionType, ScalarType, ShapeType, TensorType
 from symalloc.relax.extract import extract
 from symalloc.size.condition import ge, gt, negate

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from symalloc.program import model as m
+from symalloc.program import ir as m
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.size.expr import symbol

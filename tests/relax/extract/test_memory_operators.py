@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from symalloc.program import model as m
+from symalloc.program import ir as m
 from symalloc.program.types import DType, StorageType
 from symalloc.size.expr import ZERO, symbol
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from symalloc.program import model as m
+from symalloc.program import ir as m
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 
