@@ -31,21 +31,19 @@ MAY_IMPORT: dict[str, set[str]] = {
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_plan": set(),
     "planner_options": set(),
-    "floor": {"interference", "memory_plan"},
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
     "buffers": {"memory_plan"},
     "overflow_guards": {"buffers", "memory_plan"},
     "exact": {"interference", "memory_plan"},
-    "search": {"exact", "floor", "interference", "memory_plan", "planner_options"},
+    "search": {"exact", "interference", "memory_plan", "planner_options"},
     "layout": {"interference", "memory_plan", "search"},
-    "memory_report": {"floor", "memory_plan"},
-    "packing": {"check", "exact", "floor", "interference", "layout", "memory_plan", "search"},
+    "memory_report": {"interference", "memory_plan"},
+    "packing": {"check", "exact", "interference", "layout", "memory_plan", "search"},
     "plan_functions": {
         *(
             "buffers",
             "check",
-            "floor",
             "overflow_guards",
             "interference",
             "layout",
@@ -54,7 +52,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
             "search",
         ),
     },
-    "": {"check", "memory_plan", "plan_functions"},
+    "": set(),
 }
 # and at TVM's side
 RELAX_MAY_IMPORT: dict[str, set[str]] = {

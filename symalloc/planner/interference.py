@@ -1,17 +1,21 @@
-"""The buffers that are live at the same time.  They go by their index in the sequence that is given."""
+"""The buffers that are live at the same time, and the floor: the largest sum of bytes that are live at one
+position.  No plan of this order can do with less.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
+from symalloc.size.expr import ZERO, Expr
 
 
 def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
-    """Yield the indices that are live, in the order of time, once for each position where an interval begins.
+    """Yield the indices of the ranges that are live, once for each position where an interval begins.
 
-    The live set only shrinks until the next interval begins, so every maximal set is among them.
+    Positions come in the order of time.  The live set only shrinks until the next interval begins, so every
+    maximal set is among them.
     """
     begins: dict[int, list[tuple[int, int]]] = {}
     for index, live in enumerate(ranges):
@@ -38,3 +42,56 @@ def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
         active.append((end, current))
     # their order steers the local search: another one would give other plans, as good
     return tuple(tuple(frozenset(others)) for others in neighbours)
+
+
+def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
+    """Return the sums of sizes over the sets of buffers that are live together.
+
+    A set within another, or with no more buffers of any size, is left out: sizes are >= 0.
+    """
+    distinct: dict[Expr, int] = {}
+    kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
+    sizes = tuple(distinct)
+    counts = (_counts(kinds[i] for i in together) for together in live_sets(b.live for b in buffers))
+    sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
+    return tuple(sorted(sums, key=lambda e: e.key))
+
+
+def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
+    """Return the largest of `sums` (from `live_sums`) under `binding`."""
+    return max((s.evaluate(binding) for s in sums), default=0)
+
+
+def _counts(kinds: Iterable[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for kind in kinds:
+        found[kind] = found.get(kind, 0) + 1
+    return found
+
+
+def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
+    """Drop the counts that another reaches in every kind, and repetitions."""
+    unique = {frozenset(counts.items()): counts for counts in found}
+    kept: list[dict[int, int]] = []
+    holding: dict[int, list[dict[int, int]]] = {}  # those of `kept` that have some of a kind
+    for counts in sorted(unique.values(), key=lambda c: -sum(c.values())):
+        others = min((holding.get(kind, []) for kind in counts), key=len)
+        if not any(all(other.get(kind, 0) >= n for kind, n in counts.items()) for other in others):
+            kept.append(counts)
+            for kind in counts:
+                holding.setdefault(kind, []).append(counts)
+    return kept
+
+
+def undominated(sums: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Those of `sums` that no other reaches term by term; symbols are taken as >= 0."""
+    kept: list[Expr] = []
+    for candidate in dict.fromkeys(sums):
+        if not any(_reaches(other, candidate) for other in kept):
+            kept = [other for other in kept if not _reaches(candidate, other)] + [candidate]
+    return tuple(kept)
+
+
+def _reaches(high: Expr, low: Expr) -> bool:
+    difference = high - low
+    return difference.is_polynomial and all(c >= 0 for c in difference.terms.values())

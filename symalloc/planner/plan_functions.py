@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.candidates import find_buffers
-from symalloc.planner.buffers.sizing import Sizes
-from symalloc.planner.buffers.symbol_definitions import known_symbols
+from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.layout.assemble import assemble

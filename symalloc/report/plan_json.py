@@ -8,9 +8,13 @@ from importlib import resources
 from typing import Any
 
 from symalloc.planner.memory_plan import Arena, Placement
-from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    MemorySample,
+    TvmComparison,
+    TvmPlan,
+)
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
-from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.size.expr import Expr
 
 VERSION = 1

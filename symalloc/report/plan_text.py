@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from symalloc.planner.memory_plan import Arena, Guard
-from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    MemorySample,
+    TvmComparison,
+    TvmPlan,
+)
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
-from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.report.quantities import human_bytes, percent, times
 from symalloc.size.expr import Expr
 

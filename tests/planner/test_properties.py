@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.interference import interference
+from symalloc.planner.interference import floor_bytes, interference, live_sums
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Plan
 from symalloc.planner.overflow_guards import guards

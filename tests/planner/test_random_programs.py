@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.floor import floor_bytes, live_sums
+from symalloc.planner.interference import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.function_report import FunctionReport, function_report
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    TvmComparison,
+    TvmPlan,
+    function_report,
+)
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
@@ -11,7 +16,6 @@ from symalloc.planner.memory_report.non_arena import (
     NonArenaMemory,
     ResultTensor,
 )
-from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.choice import maximum

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals, LiveRange
-from symalloc.planner.buffers.symbol_definitions import SymbolDefinition
+from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.size.expr import Expr
 

@@ -6,18 +6,49 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from symalloc.planner.floor import live_sums
+from symalloc.planner.interference import live_sums, undominated
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.arena_lifetimes import undominated
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
-from symalloc.planner.memory_report.non_arena import (
-    NonArenaMemory,
-)
+from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.sample_bindings import SampleBinding, chosen, evaluated, standard, total
-from symalloc.planner.memory_report.tvm_plan import TvmComparison
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Function
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmPlan:
+    """StaticPlanBlockMemory's plan of one function, in bytes.
+
+    `storages` holds a size for each storage (None where it has no exact form), `fresh` one for each tensor
+    that is left with memory of its own, or that a called function returns, and that is not returned.
+    `calls` holds, for each call of another function, what that reserves.  `problem` says why there is no
+    plan.
+    """
+
+    storages: tuple[Expr | None, ...] = ()
+    fresh: tuple[Expr | None, ...] = ()
+    calls: tuple[tuple[Expr | None, ...], ...] = ()
+    problem: str | None = None
+
+    def reserved(self, binding: Mapping[str, int]) -> int | None:
+        """The sum of storages and fresh tensors, and the most that one of the calls reserves; None where a
+        size is not known at `binding`.
+        """
+        own = total((*self.storages, *self.fresh), binding)
+        calls = [total(sizes, binding) for sizes in self.calls]
+        if self.problem is not None or own is None or None in calls:
+            return None
+        return own + max((size for size in calls if size is not None), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmComparison:
+    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
+
+    bounded: TvmPlan | None
+    unbounded: TvmPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +165,27 @@ def function_report(
     samples = tuple(_sample(plan, sums, unplanned, outside, floor, comparison, at) for at in shown)
     return FunctionReport(
         plan=plan, outside=outside, unplanned=unplanned, floor=floor, samples=samples, comparison=comparison
+    )
+
+
+def reserved_sums(plan: Plan, cfg: ControlFlowGraph) -> tuple[Expr, ...]:
+    """Return sums of bytes of arenas that are reserved together: the largest is what a call needs for them.
+
+    Late arenas need not be there beside early ones: an arena is there from its reservation to the last point
+    that touches what lies in it; an If counts with both sides.
+    """
+    spans = [
+        (
+            arena.size,
+            -1 if arena.defined_by is None else cfg.ends[arena.defined_by],
+            max(p.buffer.steps[1] if p.buffer.steps else -1 for p in arena.placements),
+        )
+        for arena in plan.arenas
+        if arena.placements
+    ]
+    return undominated(
+        sum((size for size, begin, end in spans if begin <= point <= end), start=ZERO)
+        for point in dict.fromkeys(begin for _, begin, _ in spans)
     )
 
 

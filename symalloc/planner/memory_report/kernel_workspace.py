@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from symalloc.planner.memory_report.arena_lifetimes import undominated
+from symalloc.planner.interference import undominated
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from symalloc.planner.floor import floor_bytes
+from symalloc.planner.interference import floor_bytes
 from symalloc.planner.search.grid import Grid, Ranges, score_grid
 from symalloc.size.expr import Expr
 

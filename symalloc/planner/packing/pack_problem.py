@@ -11,8 +11,7 @@ from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.exact.clique_instance import align_up
 from symalloc.planner.exact.solve import pack_exactly
-from symalloc.planner.floor import floor_bytes, live_sums
-from symalloc.planner.interference import interference
+from symalloc.planner.interference import floor_bytes, interference, live_sums
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.packing.floor_ratios import FloorRatio, ratios_of

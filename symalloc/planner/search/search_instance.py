@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symalloc.planner.floor import live_sums
-from symalloc.planner.interference import interference
+from symalloc.planner.interference import interference, live_sums
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.size.expr import Expr

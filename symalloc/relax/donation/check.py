@@ -15,8 +15,7 @@ from symalloc.analysis.donation import Donation, Leaf, inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.regions import Pointees, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
-from symalloc.planner.buffers.sizing import Sized, Sizes
-from symalloc.planner.buffers.symbol_definitions import known_symbols
+from symalloc.planner.buffers.sizing import Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards

@@ -10,11 +10,16 @@ from tvm.relax import transform
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.arena_lifetimes import reserved_sums
-from symalloc.planner.memory_report.function_report import FunctionReport, function_report, plan_symbols
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    TvmComparison,
+    TvmPlan,
+    function_report,
+    plan_symbols,
+    reserved_sums,
+)
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
-from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.program.ir import Function, Origin
 from symalloc.relax.extract import extract, locate
@@ -97,7 +102,7 @@ def memory_reports(
                 plan,
                 program.functions[name],
                 around[name],
-                reserved=reserved_sums(plan, planned.analyses[name]),
+                reserved=reserved_sums(plan, planned.analyses[name].cfg),
                 comparison=comparison.get(name),
                 wanted=samples,
             )

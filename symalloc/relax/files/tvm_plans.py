@@ -9,8 +9,8 @@ from tvm import relax
 from tvm.relax import transform
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.memory_report.function_report import TvmComparison, TvmPlan
 from symalloc.planner.memory_report.non_arena import non_arena_memory, values_at_call
-from symalloc.planner.memory_report.tvm_plan import TvmComparison, TvmPlan
 from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Program
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import TensorType

@@ -9,8 +9,7 @@ import pytest
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.candidates import find_buffers
-from symalloc.planner.buffers.sizing import Sizes
-from symalloc.planner.buffers.symbol_definitions import known_symbols
+from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.program.ir import (

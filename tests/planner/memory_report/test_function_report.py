@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.planner.memory_report.arena_lifetimes import reserved_sums, undominated
+from symalloc.planner.memory_report.function_report import reserved_sums, undominated
 from symalloc.program.ir import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO
@@ -30,9 +30,13 @@ def alloc(body: Body, extent: str) -> Var:
     )
 
 
-def arena(variable: Var, extent: str, after: Var | None = None) -> Arena:
+def arena(analysis: FunctionAnalysis, variable: Var, extent: str, after: Var | None = None) -> Arena:
     size = 64 * parse_expr(extent)
-    buffer = Buffer(id=0, name=variable.name, size=size, nbytes=size, live=((0, 1),), var=variable)
+    number = analysis.points_to.allocated(variable).number
+    live, *steps = analysis.live_ranges([number]).of[number]
+    buffer = Buffer(
+        id=0, name=variable.name, size=size, nbytes=size, live=live, var=variable, steps=(steps[0], steps[1])
+    )
     placement = Placement(buffer=buffer, offset=ZERO)
     return Arena(device=0, scope="global", size=size, placements=(placement,), defined_by=after)
 
@@ -50,9 +54,9 @@ def test_an_early_arena_counts_as_long_as_it_is_touched(read_later: bool, expect
     body.call("fill", late)
     if read_later:
         body.call("read", early)
-    program = body.program()
-    plan = Plan(function="main", arenas=(arena(early, "n"), arena(late, "k", after=cast)))
-    sums = reserved_sums(plan, analyse(program)["main"])
+    analysis = analyse(body.program())["main"]
+    plan = Plan(function="main", arenas=(arena(analysis, early, "n"), arena(analysis, late, "k", after=cast)))
+    sums = reserved_sums(plan, analysis.cfg)
     assert sorted(map(str, sums)) == sorted(expected)
 
 
@@ -61,5 +65,6 @@ def test_arenas_that_are_reserved_at_entry_are_all_there() -> None:
     one, other = alloc(body, "n"), alloc(body, "n")
     body.call("fill", one)
     body.call("fill", other)
-    plan = Plan(function="main", arenas=(arena(one, "n"), arena(other, "n")))
-    assert [str(s) for s in reserved_sums(plan, analyse(body.program())["main"])] == ["128*n"]
+    analysis = analyse(body.program())["main"]
+    plan = Plan(function="main", arenas=(arena(analysis, one, "n"), arena(analysis, other, "n")))
+    assert [str(s) for s in reserved_sums(plan, analysis.cfg)] == ["128*n"]
