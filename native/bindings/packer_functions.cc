@@ -1,5 +1,4 @@
 // The exact packer's functions for tvm-ffi: symalloc/native/native_functions.pyi has their types.
-#include <tvm/ffi/error.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/object.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -7,10 +6,10 @@
 
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <utility>
 #include <vector>
 
+#include "bindings/translated.h"
 #include "packer/search.h"
 
 namespace symalloc::packer {
@@ -34,15 +33,7 @@ class SearchRef : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(SearchRef, ffi::ObjectRef, SearchObj);
 };
 
-// Runs `body`; a lack of memory becomes Python's MemoryError.
-template <typename Body>
-auto Translated(Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    throw ffi::Error("MemoryError", "no memory is left for the search", "");
-  }
-}
+constexpr char kWhat[] = "the search";  // that memory is for
 
 template <typename T>
 std::vector<T> Numbers(const ffi::Bytes& bytes) {
@@ -59,7 +50,7 @@ Lists ListsOf(const ffi::Bytes& bytes) {
 
 SearchRef Create(int64_t capacity, ffi::Bytes sizes, ffi::Bytes alignments, ffi::Bytes highest, ffi::Bytes cliques,
                  ffi::Bytes members, ffi::Bytes neighbours) {
-  return Translated([&] {
+  auto make = [&] {
     return SearchRef(ffi::make_object<SearchObj>(Problem{
         capacity,
         Numbers<int64_t>(sizes),
@@ -69,17 +60,18 @@ SearchRef Create(int64_t capacity, ffi::Bytes sizes, ffi::Bytes alignments, ffi:
         ListsOf(members),
         ListsOf(neighbours),
     }));
-  });
+  };
+  return Translated(make, kWhat);
 }
 
 // Begins an attempt with one priority for each buffer.
 void Begin(SearchRef search, ffi::Bytes priorities, int32_t rule, double share) {
-  Translated([&] { search->search.Begin(Numbers<int32_t>(priorities), static_cast<Rule>(rule), share); });
+  Translated([&] { search->search.Begin(Numbers<int32_t>(priorities), static_cast<Rule>(rule), share); }, kWhat);
 }
 
 // Goes on for at most `steps` steps; an Outcome.
 int64_t Go(SearchRef search, int64_t steps) {
-  return Translated([&] { return static_cast<int64_t>(search->search.Go(steps)); });
+  return Translated([&] { return static_cast<int64_t>(search->search.Go(steps)); }, kWhat);
 }
 
 int64_t Steps(SearchRef search) { return search->search.steps(); }

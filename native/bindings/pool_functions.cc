@@ -24,20 +24,17 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
+// A method of the pool as a function of tvm-ffi, whose first argument is the pool.
+template <typename Result, typename... Arguments>
+auto Method(Result (Pool::*method)(Arguments...)) {
+  return [method](PoolRef pool, Arguments... arguments) { return (pool->pool.*method)(arguments...); };
+}
+
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
                int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
                bool guard) {
-  Options options;
-  options.soft_numerator = soft_numerator;
-  options.soft_denominator = soft_denominator;
-  options.limit = limit;
-  options.page = page;
-  options.bin_largest = bin_largest;
-  options.bin_capacity = bin_capacity;
-  options.capacity = capacity;
-  options.separate_escaping = separate_escaping;
-  options.huge = huge;
-  options.guard = guard;
+  Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
+                  separate_escaping, huge, guard};
   return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
 }
 
@@ -54,8 +51,6 @@ int64_t Pointer(PoolRef pool, int64_t handle) {
 }
 
 int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
-
-int64_t Trim(PoolRef pool) { return pool->pool.Trim(); }
 
 // All damage that a pool in guard mode knows of, a line for each block; "" for others.
 ffi::String Damage(PoolRef pool) {
@@ -208,9 +203,6 @@ ffi::Array<ffi::Any> Recorded(PoolRef pool) {
 int64_t BeginCall(PoolRef pool) { return pool->pool.tracker().BeginCall(); }
 void EndCall(PoolRef pool, int64_t call) { pool->pool.tracker().EndCall(call); }
 
-int64_t OpenScope(PoolRef pool) { return pool->pool.OpenScope(); }
-void CloseScope(PoolRef pool, int64_t id) { pool->pool.CloseScope(id); }
-
 // live, peak live, peak used, peak reserved; then tag, allocs, allocated, frees, freed, left, peak, …
 ffi::Array<ffi::Any> ReadScope(PoolRef pool, int64_t id) {
   auto [scope, peak] = pool->pool.ReadScope(id);
@@ -224,18 +216,12 @@ ffi::Array<ffi::Any> ReadScope(PoolRef pool, int64_t id) {
   return answer;
 }
 
-void ResetPeak(PoolRef pool) { pool->pool.ResetPeak(); }
-
 ffi::Bytes Layout(PoolRef pool) { return AsBytes(pool->pool.Layout()); }
-
-int64_t Limit(PoolRef pool) { return pool->pool.limit(); }
-void SetLimit(PoolRef pool, int64_t limit) { pool->pool.SetLimit(limit); }
 
 int64_t AddWatermark(PoolRef pool, bool high, int64_t at, int64_t rearm, ffi::Function callback) {
   Watermark watermark{0, high, at, rearm, [callback](int64_t in_use) { Called([&] { callback(in_use); }); }};
   return pool->pool.AddWatermark(std::move(watermark));
 }
-void RemoveWatermark(PoolRef pool, int64_t id) { pool->pool.RemoveWatermark(id); }
 
 void OnOom(PoolRef pool, ffi::Function callback, int64_t retries) {
   auto ask = [callback](int64_t nbytes, int64_t tries, const std::string& why) {
@@ -244,8 +230,6 @@ void OnOom(PoolRef pool, ffi::Function callback, int64_t retries) {
   pool->pool.SetOnOom(ask, retries);
 }
 void ClearOnOom(PoolRef pool) { pool->pool.SetOnOom(nullptr, 0); }
-
-void ClearCallbacks(PoolRef pool) { pool->pool.ClearCallbacks(); }
 
 }  // namespace
 
@@ -257,7 +241,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)
       .def("symalloc.pool.reserved", Reserved)
-      .def("symalloc.pool.trim", Trim)
+      .def("symalloc.pool.trim", Method(&Pool::Trim))
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.vm_type", VmType)
@@ -269,18 +253,18 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.recorded", Recorded)
       .def("symalloc.pool.begin_call", BeginCall)
       .def("symalloc.pool.end_call", EndCall)
-      .def("symalloc.pool.open_scope", OpenScope)
+      .def("symalloc.pool.open_scope", Method(&Pool::OpenScope))
       .def("symalloc.pool.read_scope", ReadScope)
-      .def("symalloc.pool.close_scope", CloseScope)
-      .def("symalloc.pool.reset_peak", ResetPeak)
+      .def("symalloc.pool.close_scope", Method(&Pool::CloseScope))
+      .def("symalloc.pool.reset_peak", Method(&Pool::ResetPeak))
       .def("symalloc.pool.layout", Layout)
-      .def("symalloc.pool.limit", Limit)
-      .def("symalloc.pool.set_limit", SetLimit)
+      .def("symalloc.pool.limit", Method(&Pool::limit))
+      .def("symalloc.pool.set_limit", Method(&Pool::SetLimit))
       .def("symalloc.pool.add_watermark", AddWatermark)
-      .def("symalloc.pool.remove_watermark", RemoveWatermark)
+      .def("symalloc.pool.remove_watermark", Method(&Pool::RemoveWatermark))
       .def("symalloc.pool.on_oom", OnOom)
       .def("symalloc.pool.clear_on_oom", ClearOnOom)
-      .def("symalloc.pool.clear_callbacks", ClearCallbacks);
+      .def("symalloc.pool.clear_callbacks", Method(&Pool::ClearCallbacks));
 }
 
 }  // namespace symalloc

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/error.h>
 #include <tvm/ffi/object.h>
 
 #include <cstdio>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "bindings/translated.h"
 #include "pool/handles.h"
 #include "pool/pool.h"
 
@@ -50,22 +49,6 @@ inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
   } catch (const Overrun& error) {
     std::fprintf(stderr, "symalloc: %s\n", error.what());
     pool->guard()->Keep(error.what());
-  }
-}
-
-// Runs `body`; what the pool refuses becomes an error that Python knows by its kind.
-template <typename Body>
-auto Translated(Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const OutOfMemory& error) {
-    throw tvm::ffi::Error("OutOfMemoryError", error.what(), "");
-  } catch (const BadFree& error) {
-    throw tvm::ffi::Error("BadFreeError", error.what(), "");
-  } catch (const Overrun& error) {
-    throw tvm::ffi::Error("OverrunError", error.what(), "");
-  } catch (const std::bad_alloc&) {
-    throw tvm::ffi::Error("MemoryError", "no memory is left for the pool's own books", "");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <tvm/ffi/string.h>
 
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -138,25 +139,21 @@ struct ShapeHeapOf {
   }
 };
 
+// Registers a Builtin on top of TVM's function `stock`.
+template <typename Builtin>
+void Register(const char* stock, std::initializer_list<const char*> names) {
+  ffi::Function function = ffi::Function::FromPacked(Builtin{ffi::Function::GetGlobalRequired(stock)});
+  for (const char* name : names) ffi::Function::SetGlobal(name, function, true);
+}
+
 }  // namespace
 
 const AllocationHint* CurrentHint() { return current; }
 
-void RegisterHintedStorages() {
-  AllocHintedStorage hinted{ffi::Function::GetGlobalRequired(kAllocStorage)};
-  ffi::Function::SetGlobal(kNamedStorage, ffi::Function::FromPacked(hinted), true);
-}
-
-void CheckTensors() {
-  PlaceOnStorage place{ffi::Function::GetGlobalRequired(kAllocTensor)};
-  for (const char* name : {kAllocTensor, kNamedTensor}) {
-    ffi::Function::SetGlobal(name, ffi::Function::FromPacked(place), true);
-  }
-}
-
-void KeepShapeHeaps() {
-  ShapeHeapOf heap_of{ffi::Function::GetGlobalRequired(kAllocShapeHeap)};
-  ffi::Function::SetGlobal(kAllocShapeHeap, ffi::Function::FromPacked(heap_of), true);
+void ReplaceBuiltins() {
+  Register<AllocHintedStorage>(kAllocStorage, {kNamedStorage});
+  Register<PlaceOnStorage>(kAllocTensor, {kAllocTensor, kNamedTensor});
+  Register<ShapeHeapOf>(kAllocShapeHeap, {kAllocShapeHeap});
 }
 
 }  // namespace symalloc

@@ -14,13 +14,9 @@ struct AllocationHint {
 // The hint for the storage that the calling thread allocates now; nullptr: none.
 const AllocationHint* CurrentHint();
 
-// Registers `symalloc.pool.alloc_storage`: TVM's function with a hint as two more arguments.
-void RegisterHintedStorages();
-
-// Checks every tensor on a storage of a pool, exactly; those on other storages are left to TVM.
-void CheckTensors();
-
-// Has machines on a pool keep their shape heaps, the tensors that hold sizes during a call, from call to call.
-void KeepShapeHeaps();
+// Registers them.  Every tensor on a storage of a pool is checked exactly; those on other storages are left to TVM.
+// Machines on a pool keep their shape heaps, the tensors that hold sizes during a call, from call to call.
+// `symalloc.pool.alloc_storage` and `symalloc.pool.alloc_tensor` take a hint, and a name, as further arguments.
+void ReplaceBuiltins();
 
 }  // namespace symalloc

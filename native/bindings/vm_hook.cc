@@ -119,9 +119,7 @@ int64_t VmType(PoolRef pool) {
     auto make = [](DLDevice device, int type) { return Hook::Global().Make(device, type); };
     hook.before = ffi::Function::GetGlobal(kAllocators);
     ffi::Function::SetGlobal(kAllocators, ffi::Function::FromTyped(make), true);
-    CheckTensors();
-    RegisterHintedStorages();
-    KeepShapeHeaps();
+    ReplaceBuiltins();
   }
   for (size_t i = 0; i < hook.pools.size(); ++i) {
     if (hook.pools[i].same_as(pool)) return kFirstType + static_cast<int64_t>(i);

@@ -5,16 +5,10 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace symalloc {
-
-// Memory around a block was written.
-struct Overrun : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // A block's right edge is at a protected page where its size is a multiple of its alignment; else a few
 // canaries stand between.  Canaries stand in front of it too, up to another protected page.  Fresh blocks

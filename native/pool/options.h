@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 
 #include "pool/sizes.h"
 
@@ -36,12 +37,23 @@ struct Statistics {
   int64_t threads = 0;
 };
 
-struct OutOfMemory : std::runtime_error {
-  using std::runtime_error::runtime_error;
+// What a pool refuses or finds; `kind` is the name of the error in Python.
+struct PoolError : std::runtime_error {
+  PoolError(const char* kind, const std::string& text) : std::runtime_error(text), kind(kind) {}
+  const char* kind;
 };
 
-struct BadFree : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
+struct OutOfMemory : PoolError {
+  explicit OutOfMemory(const std::string& text) : PoolError("OutOfMemoryError", text) {}
+};
+
+struct BadFree : PoolError {
+  explicit BadFree(const std::string& text) : PoolError("BadFreeError", text) {}
+};
+
+// Memory around a block was written.
+struct Overrun : PoolError {
+  explicit Overrun(const std::string& text) : PoolError("OverrunError", text) {}
 };
 
 }  // namespace symalloc

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "pool/os_memory.h"
-
 namespace symalloc {
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pool/page_recycler.h"
+#include "pool/os_memory.h"
 
 namespace symalloc {
 

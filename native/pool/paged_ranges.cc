@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "pool/os_memory.h"
 #include "pool/out_of_memory_report.h"
 #include "pool/sizes.h"
 

@@ -8,7 +8,7 @@
 
 #include "pool/free_list.h"
 #include "pool/options.h"
-#include "pool/page_recycler.h"
+#include "pool/os_memory.h"
 #include "pool/page_table.h"
 
 namespace symalloc {

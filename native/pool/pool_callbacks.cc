@@ -33,7 +33,7 @@ int64_t Pool::AddWatermark(Watermark watermark) {
 }
 
 void Pool::RemoveWatermark(int64_t id) {
-  Watermarks::Removed removed;  // goes after the lock
+  Watermarks::List removed;  // goes after the lock
   std::lock_guard<std::mutex> lock(mutex_);
   removed = watermarks_.Remove(id);
 }
@@ -47,14 +47,14 @@ void Pool::SetOnOom(OnOom on_oom, int64_t retries) {
 
 void Pool::ClearCallbacks() {
   SetOnOom(nullptr, 0);
-  Watermarks::Removed removed;  // goes after the lock
+  Watermarks::List removed;  // goes after the lock
   std::lock_guard<std::mutex> lock(mutex_);
   removed = watermarks_.Clear();
 }
 
 // Calls the watermarks that are due.  A callback may use the pool; what it throws is printed, and goes no further.
 void Pool::CallWatermarks() {
-  Watermarks::Due due;
+  Watermarks::List due;
   int64_t in_use;
   {
     std::lock_guard<std::mutex> lock(mutex_);

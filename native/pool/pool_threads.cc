@@ -1,4 +1,6 @@
 // The pool among threads: what each of them has of it, and what is done when they end or the process forks.
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -70,6 +72,41 @@ void Pool::LockAll() {
 void Pool::UnlockAll() {
   caches_.Open();
   for (std::mutex* mutex : held_at_fork_) mutex->unlock();
+}
+
+PoolRegistry& PoolRegistry::Global() {
+  static PoolRegistry* registry = new PoolRegistry();  // outlives every thread
+  return *registry;
+}
+
+// A fork copies memory as it is; nobody may be in the middle of changing it, nor hold a lock in the child.
+PoolRegistry::PoolRegistry() { pthread_atfork(BeforeFork, AfterFork, AfterFork); }
+
+void PoolRegistry::Add(uint64_t id, Pool* pool) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pools_[id] = pool;
+}
+
+void PoolRegistry::Remove(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pools_.erase(id);
+}
+
+bool PoolRegistry::Has(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return pools_.count(id) != 0;
+}
+
+void PoolRegistry::BeforeFork() {
+  PoolRegistry& registry = Global();
+  registry.mutex_.lock();
+  for (auto& [_, pool] : registry.pools_) pool->LockAll();
+}
+
+void PoolRegistry::AfterFork() {
+  PoolRegistry& registry = Global();
+  for (auto& [_, pool] : registry.pools_) pool->UnlockAll();
+  registry.mutex_.unlock();
 }
 
 }  // namespace symalloc

@@ -23,27 +23,29 @@ int64_t Watermarks::Add(Watermark watermark, int64_t in_use) {
   return watermarks_.back()->id;
 }
 
-Watermarks::Removed Watermarks::Remove(int64_t id) {
+Watermarks::List Watermarks::Remove(int64_t id) {
   auto stays = [id](const auto& watermark) { return watermark->id != id; };
-  auto watermark = std::stable_partition(watermarks_.begin(), watermarks_.end(), stays);
-  auto due = std::stable_partition(due_.begin(), due_.end(), stays);
-  Removed removed{{watermark, watermarks_.end()}, {due, due_.end()}};
-  watermarks_.erase(watermark, watermarks_.end());
-  due_.erase(due, due_.end());
+  auto first = std::stable_partition(watermarks_.begin(), watermarks_.end(), stays);
+  List removed(first, watermarks_.end());
+  watermarks_.erase(first, watermarks_.end());
   SetEdges();
   return removed;
 }
 
-Watermarks::Removed Watermarks::Clear() {
-  Removed removed{std::exchange(watermarks_, {}), std::exchange(due_, {})};
+Watermarks::List Watermarks::Clear() {
+  List removed = std::exchange(watermarks_, {});
   SetEdges();
   return removed;
 }
 
-Watermarks::Due Watermarks::Take() {
-  due_flag_.store(false, std::memory_order_relaxed);
-  std::sort(due_.begin(), due_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
-  return std::exchange(due_, {});
+Watermarks::List Watermarks::Take() {
+  List due;
+  for (const auto& watermark : watermarks_) {
+    if (watermark->due) due.push_back(watermark);
+  }
+  for (const auto& watermark : due) watermark->due = false;
+  due_.store(false, std::memory_order_relaxed);
+  return due;
 }
 
 void Watermarks::Done(Watermark* watermark, int64_t in_use) {
@@ -52,13 +54,12 @@ void Watermarks::Done(Watermark* watermark, int64_t in_use) {
 }
 
 void Watermarks::Update(int64_t in_use) {
-  for (auto& watermark : watermarks_) {
+  for (const auto& watermark : watermarks_) {
     if (watermark->running) continue;
     if (watermark->armed && Reached(*watermark, in_use)) {
       watermark->armed = false;
-      watermark->running = true;
-      due_.push_back(watermark);
-      due_flag_.store(true, std::memory_order_relaxed);
+      watermark->running = watermark->due = true;
+      due_.store(true, std::memory_order_relaxed);
     } else if (!watermark->armed && Left(*watermark, in_use)) {
       watermark->armed = true;
     }

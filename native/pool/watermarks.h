@@ -19,36 +19,33 @@ struct Watermark {
   int64_t at, rearm;  // bytes
   std::function<void(int64_t in_use)> callback;
   bool armed = false;
-  bool running = false;  // its state stays as it is meanwhile
+  bool running = false;  // due or called: its state stays as it is meanwhile
+  bool due = false;
 };
 
 // All but `due` is guarded by the pool's mutex.
 class Watermarks {
  public:
-  using Due = std::vector<std::shared_ptr<Watermark>>;
+  using List = std::vector<std::shared_ptr<Watermark>>;
 
   // The number of the new watermark; it is armed unless `in_use` is beyond it already.
   int64_t Add(Watermark watermark, int64_t in_use);
 
-  // Removed callbacks are to be destroyed without the mutex: they may belong to a language with a lock of its
+  // What is removed is to be destroyed without the mutex: callbacks may belong to a language with a lock of its
   // own, which others hold while they wait for the mutex.
-  struct Removed {
-    std::vector<std::shared_ptr<Watermark>> watermarks;
-    Due due;
-  };
-  Removed Remove(int64_t id);
-  Removed Clear();
+  List Remove(int64_t id);
+  List Clear();
 
   // To be called after every change of the bytes in use.
   void Note(int64_t in_use) {
     if (in_use >= above_ || in_use <= below_) Update(in_use);
   }
 
-  bool due() const { return due_flag_.load(std::memory_order_relaxed); }
+  bool due() const { return due_.load(std::memory_order_relaxed); }
 
   // The watermarks that are to be called now, in the order that they were added in, without the mutex; `Done` for
   // each of them then.
-  Due Take();
+  List Take();
   void Done(Watermark* watermark, int64_t in_use);
 
  private:
@@ -59,9 +56,8 @@ class Watermarks {
   int64_t above_ = std::numeric_limits<int64_t>::max();
   int64_t below_ = -1;
   int64_t next_id_ = 1;
-  std::vector<std::shared_ptr<Watermark>> watermarks_;
-  Due due_;
-  std::atomic<bool> due_flag_{false};
+  List watermarks_;  // in the order that they were added in
+  std::atomic<bool> due_{false};
 };
 
 }  // namespace symalloc
