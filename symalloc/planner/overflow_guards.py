@@ -8,10 +8,13 @@ lets be negative stands for its magnitude.  The check itself must not wrap eithe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from math import ceil
+from operator import add
+from typing import TypeVar
 
 from symalloc.planner.memory_plan import Arena, Guard
 from symalloc.prover.domain import INT64_MAX, Domain
@@ -19,7 +22,9 @@ from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, floordiv, symbol
+from symalloc.size.polynomial import multiply
 
+Number = TypeVar("Number", int, Fraction)
 Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
 
 
@@ -70,10 +75,7 @@ def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
 
 def _largest_terms(bounds: Iterable[Expr]) -> Expr:
     """The polynomial with the largest coefficient of each term: it is at least each of `bounds`."""
-    terms: dict[Monomial, int] = {}
-    for bound in bounds:
-        for monomial, coefficient in bound.terms.items():
-            terms[monomial] = max(terms.get(monomial, 0), coefficient)
+    terms = _collected((term for bound in bounds for term in bound.terms.items()), max)
     return Expr(dict(sorted(terms.items(), key=str)))
 
 
@@ -125,15 +127,14 @@ def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
 
 
 def _bound(expr: Expr) -> Bound:
-    total: dict[Monomial, Fraction] = {}
-    for monomial, coefficient in expr.terms.items():
-        term: Bound = {(): Fraction(abs(coefficient))}
-        for atom, power in monomial:
-            for _ in range(power):
-                term = _times(term, _atom_bound(atom))
-        for m, c in term.items():
-            total[m] = total.get(m, Fraction(0)) + c
-    return total
+    terms = (_term_bound(monomial, coefficient) for monomial, coefficient in expr.terms.items())
+    return _collected(item for term in terms for item in term.items())
+
+
+def _term_bound(monomial: Monomial, coefficient: int) -> Bound:
+    factors = (_atom_bound(atom) for atom, power in monomial for _ in range(power))
+    constant_term: Bound = {(): Fraction(abs(coefficient))}
+    return reduce(_times, factors, constant_term)
 
 
 def _atom_bound(atom: Atom) -> Bound:
@@ -142,7 +143,7 @@ def _atom_bound(atom: Atom) -> Bound:
             divisor = denominator.as_constant
             return _scaled(_bound(numerator), divisor) if divisor and divisor > 0 else _bound(numerator)
         case Mod(numerator=numerator, denominator=denominator):
-            return _plus(_bound(numerator), _bound(denominator))
+            return _collected((*_bound(numerator).items(), *_bound(denominator).items()))
         case Min(operands=operands) | Max(operands=operands):
             return _largest_of(operands)
         case Select(then=then, otherwise=otherwise):
@@ -152,28 +153,25 @@ def _atom_bound(atom: Atom) -> Bound:
 
 def _scaled(bound: Bound, divisor: int) -> Bound:
     """|n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding."""
-    return _plus({m: c / divisor for m, c in bound.items()}, {(): Fraction(1)})
-
-
-def _plus(left: Bound, right: Bound) -> Bound:
-    return {m: left.get(m, Fraction(0)) + right.get(m, Fraction(0)) for m in {**left, **right}}
+    return _collected((*((m, c / divisor) for m, c in bound.items()), ((), Fraction(1))))
 
 
 def _largest_of(operands: Iterable[Expr]) -> Bound:
     """The coefficients' maxima: at least each operand's bound, because all terms are >= 0."""
-    total: dict[Monomial, Fraction] = {}
-    for operand in operands:
-        for m, c in _bound(operand).items():
-            total[m] = max(total.get(m, Fraction(0)), c)
-    return total
+    return _collected((item for operand in operands for item in _bound(operand).items()), max)
 
 
 def _times(left: Bound, right: Bound) -> Bound:
-    total: dict[Monomial, Fraction] = {}
-    for a, x in left.items():
-        for b, y in right.items():
-            ((merged, _),) = (Expr({a: 1}) * Expr({b: 1})).terms.items()
-            total[merged] = total.get(merged, Fraction(0)) + x * y
+    return _collected((multiply(a, b), x * y) for a, x in left.items() for b, y in right.items())
+
+
+def _collected(
+    terms: Iterable[tuple[Monomial, Number]], combine: Callable[[Number, Number], Number] = add
+) -> dict[Monomial, Number]:
+    """Return the coefficients of `terms` by monomial, those of one monomial combined."""
+    total: dict[Monomial, Number] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = combine(total[monomial], coefficient) if monomial in total else coefficient
     return total
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from importlib import resources
 from typing import Any
 
 from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.function_report import (
+    FloorSums,
     FunctionReport,
     MemorySample,
     TvmComparison,
     TvmPlan,
 )
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.program.ir import Var
+from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 VERSION = 1
@@ -23,7 +27,7 @@ VERSION = 1
 def plans_as_json(reports: Sequence[FunctionReport]) -> str:
     """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
     document = {"version": VERSION, "functions": [_function(s) for s in reports]}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=False, default=_plain) + "\n"
 
 
 def plan_schema_text() -> str:
@@ -32,34 +36,25 @@ def plan_schema_text() -> str:
 
 
 def _function(report: FunctionReport) -> dict[str, Any]:
+    outside = report.outside
     return {
         "function": report.plan.function,
         "arenas": [_arena(arena) for arena in report.plan.arenas],
-        "floor": [
-            {"device": floor.device, "scope": floor.scope, "sums": [str(total) for total in floor.sums]}
-            for floor in report.floor
-        ],
+        "floor": report.floor,
         "offsets": report.offsets,
         "guards": [
-            {
-                "condition": str(guard.condition),
-                "check": str(guard.check),
-                "after": guard.defined_by.name if guard.defined_by else None,
-            }
+            {"condition": guard.condition, "check": guard.check, "after": _name(guard.defined_by)}
             for guard in report.plan.guards
         ],
-        "returned": [_size(r.nbytes) for r in report.outside.returned],
+        "returned": [r.nbytes for r in outside.returned],
         "carried": [
-            {"output": c.output, "input": c.input, "bytes": _size(c.nbytes), "room": _size(c.room)}
-            for c in report.outside.donated
+            {"output": c.output, "input": c.input, "bytes": c.nbytes, "room": c.room} for c in outside.donated
         ],
-        "made": [{"by": m.by, "bytes": _size(m.nbytes)} for m in report.outside.made],
-        "unplanned": [
-            {"name": u.name, "bytes": _size(u.nbytes), "reason": u.reason} for u in report.unplanned
-        ],
-        "kernels": [_kernel(use) for use in report.outside.kernels],
-        "packed": list(report.outside.packed),
-        "tvm": _comparison(report.comparison),
+        "made": [{"by": m.by, "bytes": m.nbytes} for m in outside.made],
+        "unplanned": [{"name": u.name, "bytes": u.nbytes, "reason": u.reason} for u in report.unplanned],
+        "kernels": [_kernel(use) for use in outside.kernels],
+        "packed": outside.packed,
+        "tvm": report.comparison,
         "samples": [_sample(sample) for sample in report.samples],
     }
 
@@ -68,8 +63,8 @@ def _arena(arena: Arena) -> dict[str, Any]:
     return {
         "device": arena.device,
         "scope": arena.scope,
-        "after": arena.defined_by.name if arena.defined_by else None,
-        "bytes": str(arena.size),
+        "after": _name(arena.defined_by),
+        "bytes": arena.size,
         "buffers": [_buffer(placement) for placement in arena.placements],
     }
 
@@ -80,9 +75,9 @@ def _buffer(placement: Placement) -> dict[str, Any]:
         "id": buffer.id,
         "name": buffer.name,
         "callee": buffer.callee,
-        "offset": str(placement.offset),
-        "bytes": str(buffer.size),
-        "live": [list(interval) for interval in buffer.live],
+        "offset": placement.offset,
+        "bytes": buffer.size,
+        "live": buffer.live,
     }
 
 
@@ -91,7 +86,7 @@ def _kernel(use: KernelWorkspaceUse) -> dict[str, Any]:
     return {
         "name": use.kernel,
         "calls": use.calls,
-        "bytes": str(scratch.peak) if scratch.problem is None else None,
+        "bytes": scratch.peak if scratch.problem is None else None,
         "problem": scratch.problem,
         "parallel": scratch.parallel,
     }
@@ -120,22 +115,13 @@ def _sample(sample: MemorySample) -> dict[str, Any]:
     }
 
 
-def _comparison(found: TvmComparison | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {"bounded": _tvm_plan(found.bounded), "unbounded": _tvm_plan(found.unbounded)}
+def _name(variable: Var | None) -> str | None:
+    return None if variable is None else variable.name
 
 
-def _tvm_plan(plan: TvmPlan | None) -> dict[str, Any] | None:
-    if plan is None:
-        return None
-    return {
-        "storages": [_size(size) for size in plan.storages],
-        "fresh": [_size(size) for size in plan.fresh],
-        "calls": [[_size(size) for size in sizes] for sizes in plan.calls],
-        "problem": plan.problem,
-    }
-
-
-def _size(size: Expr | None) -> str | None:
-    return None if size is None else str(size)
+def _plain(value: object) -> object:
+    """Return sizes and conditions as text; other records have the fields of the format."""
+    if isinstance(value, Expr | Condition):
+        return str(value)
+    assert isinstance(value, FloorSums | TvmComparison | TvmPlan), type(value)
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -111,13 +111,8 @@ Row = tuple[str, Callable[[MemorySample], str], bool]
 
 def _samples(report: FunctionReport) -> Iterator[str]:
     samples = report.samples
-    rows = [
-        *_headings(samples),
-        *((name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted),
-    ]
-    if len(rows) == len(_headings(samples)):
-        return
-    for name, cells in rows:
+    rows = [(name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted]
+    for name, cells in (*_headings(samples), *rows) if rows else ():
         yield f"  {name:<21}{''.join(f'{cell:>12}' for cell in cells)}"
 
 
@@ -173,20 +168,12 @@ def _has_plan(plan: TvmPlan | None) -> bool:
 
 def _outside(report: FunctionReport) -> Iterator[str]:
     outside = report.outside
-    sizes = [_bytes(r.nbytes) for r in outside.returned]
-    results = [f"  result with memory of its own: {_cut(size, WIDEST)}" for size in sizes]
+    results = [f"  result with memory of its own: {_bytes(r.nbytes)}" for r in outside.returned]
     yield from _capped(results, "results")
-    donated = [
-        f"  result in the donated input `{d.input}`: `{d.output}`, "
-        f"{_cut(_bytes(d.nbytes), WIDEST)}{_of_room(d)}"
-        for d in outside.donated
-    ]
-    yield from _capped(donated, "results in donated inputs")
-    made = [f"  made by a call of `{m.by}`: {_cut(_bytes(m.nbytes), WIDEST)}" for m in outside.made]
+    yield from _capped([_donated(d) for d in outside.donated], "results in donated inputs")
+    made = [f"  made by a call of `{m.by}`: {_bytes(m.nbytes)}" for m in outside.made]
     yield from _capped(made, "tensors that calls make")
-    left = [
-        f"  unplanned: `{u.name}` ({_cut(_bytes(u.nbytes), WIDEST)}): {u.reason}" for u in report.unplanned
-    ]
+    left = [f"  unplanned: `{u.name}` ({_bytes(u.nbytes)}): {u.reason}" for u in report.unplanned]
     yield from _capped(left, "unplanned tensors")
     if outside.kernels:
         yield "  kernels with workspace:"
@@ -198,11 +185,12 @@ def _outside(report: FunctionReport) -> Iterator[str]:
 
 
 def _bytes(size: Expr | None) -> str:
-    return "size unknown" if size is None else f"{size} B"
+    return "size unknown" if size is None else _cut(f"{size} B", WIDEST)
 
 
-def _of_room(carried: DonatedResult) -> str:
-    return "" if carried.room == carried.nbytes else f" of {_cut(_bytes(carried.room), WIDEST)}"
+def _donated(found: DonatedResult) -> str:
+    room = "" if found.room == found.nbytes else f" of {_bytes(found.room)}"
+    return f"  result in the donated input `{found.input}`: `{found.output}`, {_bytes(found.nbytes)}{room}"
 
 
 def _by_size(report: FunctionReport) -> list[KernelWorkspaceUse]:

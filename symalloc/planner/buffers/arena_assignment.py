@@ -39,13 +39,11 @@ Assignment: TypeAlias = tuple[int, ...]
 class Candidate:
     """A buffer that may be planned.
 
-    `root` is its number in the points-to analysis or, for a callee's memory, one behind those.  `definition`
-    is what its size waits for; None where that is known at entry.
+    `definition` is what its size waits for; None where that is known at entry.
     """
 
     buffer: Buffer
     definition: SymbolDefinition | None
-    root: int = 0
 
     @property
     def place(self) -> tuple[int, str]:
@@ -55,7 +53,7 @@ class Candidate:
     def living(self, number: int, time: LiveRange) -> Candidate:
         """Return the same with the id `number` and its live range."""
         buffer = replace(self.buffer, id=number, live=time.live, steps=(time.first, time.last))
-        return Candidate(buffer=buffer, definition=self.definition, root=self.root)
+        return replace(self, buffer=buffer)
 
     def unplanned(self, reason: str) -> Unplanned:
         """Return what is left of the candidate where it is not planned."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
+from symalloc.analysis.live_ranges import LiveRange
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.planner.buffers.arena_assignment import (
     HELD,
@@ -19,7 +20,7 @@ from symalloc.planner.buffers.arena_assignment import (
 from symalloc.planner.buffers.sizing import Sized, Sizes, padded_size
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import AllocFresh, CallFunction, Function, Program, Var
+from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 16
@@ -43,31 +44,20 @@ def find_buffers(
     if analysis.recursive:
         return (), tuple(_unplanned_by_recursion(analysis))
     finder = _CandidateFinder(program, analyses, name, sizes, plans)
-    times = analysis.live_ranges([*(c.root for c in finder.found), *finder.taken])
-    used = sorted((c for c in finder.found if c.root in times.of), key=lambda c: c.place)
-    candidates = [candidate.living(number, times.of[candidate.root]) for number, candidate in enumerate(used)]
-    unused = (c.unplanned("nothing uses it") for c in finder.found if c.root not in times.of)
-    whole = PathLifetimes(
-        lives=[c.buffer.live for c in candidates],
-        steps=times.points,
-        unplanned=[
-            UnplannedRange(size, times.of[root].live)
-            for root, size in finder.taken.items()
-            if root in times.of
-        ],
-    )
-    paths = _path_lifetimes(program, analyses, name, [c.buffer.var for c in candidates])
+    times = _CandidateTimes(analysis, analyses, {c.buffer.var for c in finder.found})
+    used = sorted((c for c in finder.found if c.buffer.var in times.of), key=lambda c: c.place)
+    candidates = [c.living(number, times.of[c.buffer.var]) for number, c in enumerate(used)]
+    unused = (c.unplanned("nothing uses it") for c in finder.found if c.buffer.var not in times.of)
+    variables = [c.buffer.var for c in candidates]
+    paths = list(_path_lifetimes(program, analyses, analysis.cfg, variables))
+    whole = times.lifetimes(variables, range(len(analysis.cfg.points)))
     found, held = assign_arenas(candidates, paths or [whole], _outermost_ifs(analysis.cfg))
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found))
     return numbered, (*finder.left, *unused, *(c.unplanned(HELD) for c in held))
 
 
 class _CandidateFinder:
-    """The candidates of a function in the order of the text; `left` is what cannot be planned.
-
-    Of that `taken` holds, by number, what is needed during the call alone, with its bytes; None where they
-    are not known.
-    """
+    """The candidates of a function in the order of the text; `left` is what cannot be planned."""
 
     def __init__(
         self,
@@ -79,35 +69,29 @@ class _CandidateFinder:
     ) -> None:
         self.program, self.analyses, self.sizes, self.plans = program, analyses, sizes, plans
         self.analysis = analyses[name]
-        regions = len(self.analysis.points_to.regions)
         self.found: list[Candidate] = []
         self.left: list[Unplanned] = []
-        self.taken: dict[int, Expr | None] = {}
-        for point, instruction in self.analysis.cfg.instructions:
+        for _, instruction in self.analysis.cfg.instructions:
             if isinstance(instruction, AllocFresh):
                 self.allocation(instruction)
             elif isinstance(instruction, CallFunction) and instruction.name in plans:
-                self.call(instruction, regions + point)
+                self.call(instruction)
 
     def allocation(self, made: AllocFresh) -> None:
         region = self.analysis.points_to.allocated(made.var)
-        root, nbytes = region.number, region.nbytes
-        reason = self.analysis.escapes.get(root)
-        sized = self.sizes.of(nbytes) if reason is None else reason
+        reason = self.analysis.escapes.get(region.number)
+        sized = self.sizes.of(region.nbytes) if reason is None else reason
         if isinstance(sized, Sized):
-            self.add(root, sized, made.var, made.device, made.scope)
-            return
-        if reason is None:
-            self.taken[root] = padded_size(nbytes)
-        self.left.append(Unplanned(name=made.var.name, reason=sized, nbytes=nbytes, var=made.var))
+            self.add(sized, made.var, made.device, made.scope)
+        else:
+            self.left.append(Unplanned(name=made.var.name, reason=sized, nbytes=region.nbytes, var=made.var))
 
-    def call(self, call: CallFunction, root: int) -> None:
+    def call(self, call: CallFunction) -> None:
         """Find the memory that a planned callee works in, which its caller sets aside: all of it or none.
 
         It is one buffer for each arena that the callee reserves at its entry, live at the call alone.
         """
         if self.analyses[call.name].recursive:
-            self.taken[root] = None
             return
         arenas = self.plans[call.name].entry_arenas
         found = self.sizes_at(call)
@@ -116,11 +100,9 @@ class _CandidateFinder:
                 self.left.append(Unplanned(name=f"{call.name}()", reason=found, var=call.var))
             return
         for arena, sized in zip(arenas, found, strict=True):
-            self.add(root, sized, call.var, arena.device, arena.scope, call.name)
+            self.add(sized, call.var, arena.device, arena.scope, call.name)
 
-    def add(
-        self, root: int, sized: Sized, var: Var, device: int, scope: str, callee: str | None = None
-    ) -> None:
+    def add(self, sized: Sized, var: Var, device: int, scope: str, callee: str | None = None) -> None:
         buffer = Buffer(
             id=len(self.found),
             name=var.name if callee is None else f"{callee}()",
@@ -131,7 +113,7 @@ class _CandidateFinder:
             var=var,
             callee=callee,
         )
-        self.found.append(Candidate(root=root, buffer=buffer, definition=sized.definition))
+        self.found.append(Candidate(buffer=buffer, definition=sized.definition))
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
         """Return the sizes of the callee's arenas, or the reason why one of them cannot be planned."""
@@ -159,54 +141,65 @@ def _unplanned_by_recursion(analysis: FunctionAnalysis) -> Iterator[Unplanned]:
 
 
 def _path_lifetimes(
-    program: Program, analyses: Mapping[str, FunctionAnalysis], name: str, variables: Sequence[Var | None]
-) -> list[PathLifetimes]:
-    """Return the lifetimes of candidates, given by variable, on each path through the function `name`.
-
-    What is returned on one path only is memory of the call's own on the others, beside which an arena may be
-    held; and what a path needs at most says how much may be taken on any.  The list
-    is empty where the function does not branch, or there are too many paths.
-    """
-    cfg = analyses[name].cfg
-    if not cfg.joins:
-        return []
-    paths = enumerate_paths(cfg.function, most=_MOST_PATHS) or ()
-    return [_on_path(program, path, cfg, variables, analyses) for path in paths]
-
-
-def _on_path(
     program: Program,
-    path: Function,
+    analyses: Mapping[str, FunctionAnalysis],
     cfg: ControlFlowGraph,
     variables: Sequence[Var | None],
-    analyses: Mapping[str, FunctionAnalysis],
-) -> PathLifetimes:
-    """Return the lifetimes in the function as it runs on one path, in points of the whole `cfg`."""
-    analysis = analyse_variant(program, path, analyses)
-    regions = analysis.points_to.regions
-    numbers: dict[Var, int] = {}
-    for point, made in analysis.cfg.instructions:
-        if isinstance(made, AllocFresh):
-            numbers[made.var] = analysis.points_to.allocated(made.var).number
-        elif isinstance(made, CallFunction):
-            callee = analyses.get(made.name)
-            if made.var in variables or (callee is not None and callee.recursive):
-                numbers[made.var] = len(regions) + point
-    times = analysis.live_ranges(numbers.values())
-    lives = {var: times.of[number].live for var, number in numbers.items() if number in times.of}
-    points = [
-        len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
-        for point in analysis.cfg.points
-    ]
-    return PathLifetimes(
-        lives=[() if var is None else lives.get(var, ()) for var in variables],
-        steps=[points[index] for index in times.points],
-        unplanned=[
-            UnplannedRange(padded_size(regions[n].nbytes) if n < len(regions) else None, lives[var])
-            for var, n in numbers.items()
-            if var in lives and var not in variables and n not in analysis.escapes
-        ],
-    )
+) -> Iterator[PathLifetimes]:
+    """Yield the lifetimes of candidates, given by variable, on each path through a function, in points of it.
+
+    What is returned on one path only is memory of the call's own on the others, beside which an arena may be
+    held; and what a path needs at most says how much may be taken on any.  There are none where the function
+    does not branch, or has too many paths.
+    """
+    paths = enumerate_paths(cfg.function, most=_MOST_PATHS) if cfg.joins else None
+    for path in paths or ():
+        analysis = analyse_variant(program, path, analyses)
+        points = [
+            len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
+            for point in analysis.cfg.points
+        ]
+        yield _CandidateTimes(analysis, analyses, variables).lifetimes(variables, points)
+
+
+class _CandidateTimes:
+    """The live ranges `of` candidates, by variable, and of other memory that is taken during the call."""
+
+    def __init__(
+        self,
+        analysis: FunctionAnalysis,
+        analyses: Mapping[str, FunctionAnalysis],
+        variables: Collection[Var | None],
+    ) -> None:
+        self.sizes: dict[Var | None, Expr | None] = {}
+        numbers: dict[Var, int] = {}
+        for point, made in analysis.cfg.instructions:
+            if isinstance(made, AllocFresh):
+                region = analysis.points_to.allocated(made.var)
+                if region.number not in analysis.escapes:
+                    numbers[made.var] = region.number
+                    self.sizes[made.var] = padded_size(region.nbytes)
+            elif isinstance(made, CallFunction):
+                callee = analyses.get(made.name)
+                if made.var in variables or (callee is not None and callee.recursive):
+                    numbers[made.var] = len(analysis.points_to.regions) + point
+        found = analysis.live_ranges(numbers.values())
+        self.points = found.points
+        self.of: dict[Var | None, LiveRange] = {
+            var: found.of[number] for var, number in numbers.items() if number in found.of
+        }
+
+    def lifetimes(self, variables: Sequence[Var | None], points: Sequence[int]) -> PathLifetimes:
+        """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map."""
+        return PathLifetimes(
+            lives=[self.of[var].live if var in self.of else () for var in variables],
+            steps=[points[index] for index in self.points],
+            unplanned=[
+                UnplannedRange(self.sizes.get(var), time.live)
+                for var, time in self.of.items()
+                if var not in variables
+            ],
+        )
 
 
 def _outermost_ifs(cfg: ControlFlowGraph) -> dict[int, int]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from math import gcd
 from operator import add
 from time import monotonic
+from typing import TypeAlias
 
 from symalloc.native.library import load_library
 from symalloc.planner.exact.attempts import Attempts
 from symalloc.planner.exact.capacity_search import SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance, align_up
 from symalloc.planner.memory_plan import Buffer
+
+ChoosePlace: TypeAlias = Callable[[int, Sequence[tuple[int, int]]], int]
 
 ROUND = 1600  # steps of the first round on each height tried
 
@@ -174,23 +177,27 @@ def _first_fits(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]]) 
         lambda i: (-sum(sizes[j] for j in neighbours[i]), -sizes[i], i),
         lambda i: (),
     )
-    alignments = [b.alignment for b in buffers]
+
+    def lowest(i: int, taken: Sequence[tuple[int, int]]) -> int:
+        return lowest_place(sizes[i], taken, buffers[i].alignment)
+
     for order in orders:
-        yield _first_fit(sorted(range(len(buffers)), key=order), sizes, alignments, neighbours)
+        yield place_in_order(sorted(range(len(buffers)), key=order), sizes, neighbours, lowest)
 
 
-def _first_fit(
-    order: Iterable[int], sizes: Sequence[int], alignments: Sequence[int], neighbours: Sequence[Sequence[int]]
+def place_in_order(
+    order: Iterable[int], sizes: Sequence[int], neighbours: Sequence[Sequence[int]], choose: ChoosePlace
 ) -> list[int]:
-    """Put each buffer in turn at the lowest place that is free of its neighbours."""
+    """Put each buffer in turn where `choose` says, given the sorted stretches that its neighbours take."""
     offsets = [-1] * len(sizes)
     for i in order:
-        taken = sorted((offsets[j], offsets[j] + sizes[j]) for j in neighbours[i] if offsets[j] >= 0)
-        offsets[i] = _lowest(sizes[i], alignments[i], taken)
+        taken = [(offsets[j], offsets[j] + sizes[j]) for j in neighbours[i] if offsets[j] >= 0]
+        taken.sort()
+        offsets[i] = choose(i, taken)
     return offsets
 
 
-def _lowest(size: int, alignment: int, taken: Iterable[tuple[int, int]]) -> int:
+def lowest_place(size: int, taken: Iterable[tuple[int, int]], alignment: int = 1) -> int:
     """Return the lowest offset at which `size` bytes touch none of the sorted stretches `taken`."""
     place = 0
     for begin, end in taken:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from symalloc.planner.interference import live_sums, undominated
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
-from symalloc.planner.memory_report.sample_bindings import SampleBinding, chosen, evaluated, standard, total
+from symalloc.planner.memory_report.sample_bindings import (
+    SampleBinding,
+    chosen,
+    combined,
+    highest,
+    standard,
+    total,
+)
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Function
 from symalloc.size.condition import Condition
@@ -36,11 +44,10 @@ class TvmPlan:
         """The sum of storages and fresh tensors, and the most that one of the calls reserves; None where a
         size is not known at `binding`.
         """
-        own = total((*self.storages, *self.fresh), binding)
-        calls = [total(sizes, binding) for sizes in self.calls]
-        if self.problem is not None or own is None or None in calls:
+        if self.problem is not None:
             return None
-        return own + max((size for size in calls if size is not None), default=0)
+        calls = combined(partial(max, default=0), (total(sizes, binding) for sizes in self.calls))
+        return combined(sum, (total((*self.storages, *self.fresh), binding), calls))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ class MemorySample:
         workspace.
         """
         parts = (self.arena, self.returned, self.made, self.unplanned, self.pool)
-        return None if None in parts else sum(part for part in parts if part is not None)
+        return combined(sum, parts)
 
     @property
     def whole_ratio(self) -> float | None:
@@ -226,13 +233,12 @@ def _sample(
 ) -> MemorySample:
     at = shown.binding
     bounded = None if comparison is None else comparison.bounded
-    lowest = [highest(each.sums, at) for each in floor]
     known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=shown.label,
         arena=highest(reserved, at),
-        floor=None if None in lowest else sum(each for each in lowest if each is not None),
+        floor=combined(sum, (highest(each.sums, at) for each in floor)),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in outside.returned), at),
         made=total((m.nbytes for m in outside.made), at),
@@ -244,12 +250,6 @@ def _sample(
         unbounded=None if comparison is None else comparison.unbounded.reserved(at),
         refused=not all(_holds(guard.condition, at) for guard in plan.guards),
     )
-
-
-def highest(sums: Iterable[Expr], binding: Mapping[str, int]) -> int | None:
-    """The largest value, 0 of nothing; None where one of them is not known."""
-    found = [evaluated(each, binding) for each in sums]
-    return None if None in found else max((value for value in found if value is not None), default=0)
 
 
 def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:

@@ -4,6 +4,7 @@ workspace.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -94,7 +95,7 @@ def non_arena_memory(
         donated=tuple(_donated(analysis)),
         made=tuple(_made(points_to)),
         calls=tuple(use.scratch for use in found),
-        kernels=_distinct(found),
+        kernels=tuple(replace(use, calls=count) for use, count in Counter(found).items()),
         packed=tuple(sorted(walk.packed)),
     )
 
@@ -143,15 +144,6 @@ def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr
 
 def _composed(values: Mapping[str, Expr], bound: Mapping[str, Expr]) -> dict[str, Expr]:
     return {name: value.substitute(bound) for name, value in values.items()}
-
-
-def _distinct(uses: list[KernelWorkspaceUse]) -> tuple[KernelWorkspaceUse, ...]:
-    """Equal uses once, with the number of calls, in the order of the first."""
-    found: dict[tuple[str, KernelWorkspace], KernelWorkspaceUse] = {}
-    for use in uses:
-        key = (use.kernel, use.scratch)
-        found[key] = replace(use, calls=found[key].calls + 1) if key in found else use
-    return tuple(found.values())
 
 
 # -- tensors -----------------------------------------------------------------------------------------------

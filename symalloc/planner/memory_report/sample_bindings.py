@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 from symalloc.program.ir import Function, Origin
 from symalloc.size.expr import Expr
@@ -101,8 +102,19 @@ def evaluated(expr: Expr | None, binding: Mapping[str, int]) -> int | None:
 
 def total(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
     """The sum of the values; None where one of them is not known."""
-    found = [evaluated(expr, binding) for expr in exprs]
-    return None if None in found else sum(value for value in found if value is not None)
+    return combined(sum, (evaluated(expr, binding) for expr in exprs))
+
+
+def highest(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
+    """The largest value, 0 of nothing; None where one of them is not known."""
+    return combined(partial(max, default=0), (evaluated(expr, binding) for expr in exprs))
+
+
+def combined(combine: Callable[[Iterable[int]], int], values: Iterable[int | None]) -> int | None:
+    """Return `combine` of the values; None where one of them is not known."""
+    found = tuple(values)
+    known = [value for value in found if value is not None]
+    return combine(known) if len(known) == len(found) else None
 
 
 def _within(extent: int, name: str, function: Function) -> int:

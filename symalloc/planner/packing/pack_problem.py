@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import lcm
 from time import perf_counter
+
+import numpy as np
 
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
@@ -14,8 +17,8 @@ from symalloc.planner.exact.solve import pack_exactly
 from symalloc.planner.interference import floor_bytes, interference, live_sums
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.planner.packing.floor_ratios import FloorRatio, ratios_of
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError
+from symalloc.planner.search.grid import Grid, Ranges, score_grid
 from symalloc.planner.search.stacking import Stacking
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.prover.domain import Domain
@@ -23,6 +26,24 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Expr, constant, round_up
+
+DENSE = 4096  # all values up to this one, where there is one symbol
+CLOSE = 64  # for two symbols, all values up to this one, then a geometric sequence
+STEPS = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorRatio:
+    """Bytes of the arena and of the floor at one binding; without a live byte the ratio is 1."""
+
+    binding: Mapping[str, int]
+    bytes: int
+    floor: int
+
+    @property
+    def ratio(self) -> float:
+        """Arena over floor."""
+        return self.bytes / self.floor if self.floor else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +100,7 @@ def pack_problem(
         problem=problem,
         arena=arena.size,
         offsets={p.buffer.name: p.offset for p in arena.placements},
-        ratios=ratios_of(arena.size, live_sums(problem.buffers), problem.ranges),
+        ratios=_ratios_of(arena.size, live_sums(problem.buffers), problem.ranges),
         overrun=None if capacity is None else _overrun(arena.size, capacity, problem, prover),
         certificate=plan_certificate([(plan, domain)], prover, machine=False) if certify else None,
         seconds=perf_counter() - start,
@@ -214,3 +235,39 @@ def _pile(buffers: Sequence[Buffer], stacking: Stacking) -> list[int]:
         top = max((offsets[j] + sizes[j] for j in stacking.below[i]), default=0)
         offsets[i] = align_up(top, buffers[i].alignment)
     return offsets
+
+
+# -- the arena beside the floor, far past declared bounds ---------------------------------------------------
+
+
+def _ratios_of(arena: Expr, sums: Sequence[Expr], ranges: Ranges) -> tuple[FloorRatio, ...]:
+    """The ratios over the grid that searches use, and at the worst binding of a far denser one.
+
+    `sums` are the live sums of the floor.
+    """
+    grid = score_grid((arena, *sums), ranges)
+    bindings = [grid.binding(point) for point in range(len(grid))]
+    dense = Grid(names=grid.names, points=tuple(_dense(grid.names, ranges)))
+    if len(dense):
+        floors = np.maximum(dense.values(sums).max(axis=0, initial=0.0), 1.0)
+        worst = dense.binding(int((dense.values([arena])[0] / floors).argmax()))
+        if worst not in bindings:
+            bindings.append(worst)
+    return tuple(
+        FloorRatio(binding=b, bytes=arena.evaluate(b), floor=floor_bytes(sums, b))
+        for b in sorted(bindings, key=lambda b: tuple(b.values()))
+    )
+
+
+def _dense(names: Sequence[str], ranges: Ranges) -> Iterator[tuple[int, ...]]:
+    """Points of a dense grid over one or two symbols; none for more."""
+    lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
+    if len(names) == 1:
+        yield from ((extent,) for extent in range(lows[0], lows[0] + DENSE))
+    if len(names) == 2:
+        yield from product(*(_steps(low) for low in lows))
+
+
+def _steps(low: int) -> list[int]:
+    spread = np.geomspace(low + CLOSE, low + DENSE, STEPS).astype(int).tolist()
+    return sorted({*range(low, low + CLOSE), *spread})

@@ -6,12 +6,11 @@ Inference (2020); first fit by size, area or begin are the classics of dynamic s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from symalloc.planner.exact.solve import lowest_place, place_in_order
 from symalloc.planner.search.search_instance import SearchInstance
-
-UNPLACED = -1  # no buffer ends there
 
 Key: TypeAlias = Callable[[SearchInstance, Sequence[int], int], float]
 
@@ -50,14 +49,8 @@ def place(problem: SearchInstance, sizes: Sequence[int], order: str, *, best_fit
     """The offset of each buffer of `problem` with these sizes, in bytes."""
     key = ORDERS[order]
     sequence = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
-    offsets, ends = [0] * len(problem), [UNPLACED] * len(problem)
-    choose = _best_gap if best_fit else _first_gap
-    for current in sequence:
-        taken = [(offsets[j], ends[j]) for j in problem.neighbours[current] if ends[j] != UNPLACED]
-        taken.sort()
-        offset = choose(taken, sizes[current])
-        offsets[current], ends[current] = offset, offset + sizes[current]
-    return offsets
+    choose = _best_place if best_fit else lowest_place
+    return place_in_order(sequence, sizes, problem.neighbours, lambda i, taken: choose(sizes[i], taken))
 
 
 def by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
@@ -65,7 +58,7 @@ def by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
     return sorted(range(len(offsets)), key=lambda i: (offsets[i], offsets[i] + sizes[i], i))
 
 
-def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+def _best_place(size: int, taken: Iterable[tuple[int, int]]) -> int:
     """The start of the smallest gap between the sorted intervals that holds `size` bytes, else their top."""
     least, found, top = None, 0, 0
     for begin, end in taken:
@@ -74,13 +67,3 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
         if end > top:
             top = end
     return top if least is None else found
-
-
-def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The start of the lowest gap that holds `size` bytes, else the top."""
-    top = 0
-    for begin, end in taken:
-        if begin - top >= size:
-            return top
-        top = max(top, end)
-    return top

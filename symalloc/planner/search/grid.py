@@ -5,7 +5,7 @@ Values are floats (exact below 2**53): they rank stackings and prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -45,16 +45,19 @@ class Grid:
         """The point of that index."""
         return dict(zip(self.names, self.points[index], strict=True))
 
-    @property
-    def columns(self) -> dict[str, Values]:
-        """For each symbol its value at every point."""
-        table = np.array(self.points, dtype=np.float64).reshape(len(self.points), len(self.names))
-        return {name: table[:, i] for i, name in enumerate(self.names)}
-
     def values(self, exprs: Sequence[Expr]) -> Values:
-        """One row for each expression, one column for each point."""
-        columns, count = self.columns, len(self.points)
-        return np.stack([evaluate(e, columns, count) for e in exprs]) if exprs else np.zeros((0, count))
+        """One row for each expression, one column for each point; a zero divisor gives nan."""
+        columns = _Columns(self)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.stack([e.fold(columns) for e in exprs]) if exprs else np.zeros((0, len(self)))
+
+    def truths(self, conditions: Iterable[Condition]) -> Iterator[tuple[Condition, Truths]]:
+        """Yield each condition with the points where it holds."""
+        columns = _Columns(self)
+        for condition in conditions:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                truth = condition.fold(columns)
+            yield condition, truth
 
     def nearest(self, wanted: Mapping[str, int]) -> int:
         """The index of the point that is nearest to `wanted`, by the ratio of extents."""
@@ -145,26 +148,13 @@ def _bisect(
     return low, high
 
 
-# -- evaluation over all points at once --------------------------------------------------------------------
-
-
-def evaluate(expr: Expr, columns: Mapping[str, Values], count: int) -> Values:
-    """The values of `expr` at `count` points, given those of the symbols; a zero divisor gives nan."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return expr.fold(_Columns(columns, count))
-
-
-def holds(condition: Condition, columns: Mapping[str, Values], count: int) -> Truths:
-    """The points where `condition` holds."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return condition.fold(_Columns(columns, count))
-
-
 class _Columns(Algebra[Values, Truths]):
-    """Values at `count` points, from those of the symbols."""
+    """Values at all points of `grid` at once."""
 
-    def __init__(self, columns: Mapping[str, Values], count: int) -> None:
-        self.columns, self.count = columns, count
+    def __init__(self, grid: Grid) -> None:
+        self.count = len(grid)
+        table = np.array(grid.points, dtype=np.float64).reshape(len(grid), len(grid.names))
+        self.columns = {name: table[:, i] for i, name in enumerate(grid.names)}
 
     def symbol(self, name: str) -> Values:
         return self.columns[name]

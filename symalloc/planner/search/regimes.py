@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from symalloc.planner.search.grid import Values, holds
+from symalloc.planner.search.grid import Truths, Values
 from symalloc.planner.search.search_instance import SearchInstance
 from symalloc.planner.search.stacking import Score
 from symalloc.size.condition import Condition, le
 from symalloc.size.expr import symbol
-
-Mask: TypeAlias = NDArray[np.bool_]
 
 MOST_CONDITIONS = 200
 MOST_TRIED = 1000  # many hold at the same points as another
@@ -50,7 +46,7 @@ def split(problem: SearchInstance, candidates: Sequence[Values], most: int) -> S
     return _grow(np.stack(candidates), everywhere, list(_conditions(problem)), most)
 
 
-def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], most: int) -> Split:
+def _grow(table: Values, rest: Truths, tests: Sequence[tuple[Condition, Truths]], most: int) -> Split:
     """Return the best found for the points of `rest` with at most `most` candidates."""
     single = _best(table, rest)
     best = Split(conditions=(), choices=(single,), values=table[single])
@@ -69,8 +65,8 @@ def _grow(table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]], mo
 
 
 def _promising(
-    table: Values, rest: Mask, tests: Sequence[tuple[Condition, Mask]]
-) -> list[tuple[Condition, Mask]]:
+    table: Values, rest: Truths, tests: Sequence[tuple[Condition, Truths]]
+) -> list[tuple[Condition, Truths]]:
     """The few conditions after which two candidates do best, and those where one does best by itself, on as
     many points as possible.
     """
@@ -86,19 +82,17 @@ def _promising(
     return [tests[i] for i in dict.fromkeys(chosen)]
 
 
-def _best(table: Values, mask: Mask) -> int:
+def _best(table: Values, mask: Truths) -> int:
     """The candidate with the least score over the points of `mask`."""
     inside = table[:, mask]
     worst, mean = inside.max(axis=1).round(9), inside.mean(axis=1).round(9)
     return int(np.lexsort((mean, worst))[0])
 
 
-def _conditions(problem: SearchInstance) -> Iterator[tuple[Condition, Mask]]:
+def _conditions(problem: SearchInstance) -> Iterator[tuple[Condition, Truths]]:
     """Conditions that tell points of the grid apart, with the points where they hold; simple ones first."""
-    columns, count = problem.grid.columns, len(problem.grid)
     seen: set[bytes] = set()
-    for test in islice(_tests(problem), MOST_TRIED):
-        mask = holds(test, columns, count)
+    for test, mask in problem.grid.truths(islice(_tests(problem), MOST_TRIED)):
         if mask.any() and not mask.all() and mask.tobytes() not in seen:
             seen.add(mask.tobytes())
             yield test, mask

@@ -18,9 +18,9 @@ from tvm import relax
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import floors, highest
+from symalloc.planner.memory_report.function_report import floors
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
-from symalloc.planner.memory_report.sample_bindings import total
+from symalloc.planner.memory_report.sample_bindings import highest, total
 from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.search.grid import Grid, holds, score_grid
+from symalloc.planner.search.grid import Grid, score_grid
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
@@ -38,9 +38,8 @@ def test_all_points_at_once_give_what_each_gives_alone(points: list[tuple[int, i
     values = grid.values(EXPRESSIONS)
     for row, expr in zip(values, EXPRESSIONS, strict=True):
         assert row.tolist() == [expr.evaluate(grid.binding(i)) for i in range(len(grid))]
-    for condition in CONDITIONS:
-        truths = holds(condition, grid.columns, len(grid)).tolist()
-        assert truths == [condition.evaluate(grid.binding(i)) for i in range(len(grid))]
+    for condition, truths in grid.truths(CONDITIONS):
+        assert truths.tolist() == [condition.evaluate(grid.binding(i)) for i in range(len(grid))]
 
 
 def test_a_static_problem_has_one_point() -> None:
