@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from symalloc.relax.read.script_file import (
     Binding,
@@ -35,6 +35,12 @@ _INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
 _TRUST_HINT = "write the value into the script; --trust runs the imports and code of a file that you trust"
 
+# expressions about which there is nothing to check but their parts
+_PLAIN_EXPRESSIONS = (
+    *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred),
+)
+
 Node: TypeAlias = "ast.expr | ast.stmt | ast.arg | ast.keyword"
 
 
@@ -47,7 +53,10 @@ def text_refusal(text: str, dialect: frozenset[str]) -> str | None:
 
 
 class ExpressionGuard:
-    """Walks expressions; every refusal is recorded and the walk goes on, so that all are reported at once."""
+    """Walks expressions; every refusal is recorded and the walk goes on, so that all are reported at once.
+
+    `_CHECKS` is the whitelist: the kinds of nodes that are allowed, each with the method that checks it.
+    """
 
     def __init__(self, bindings: Mapping[str, Binding], dialect: frozenset[str], module: str = "") -> None:
         self.found: list[tuple[Node, str, str | None]] = []
@@ -62,22 +71,17 @@ class ExpressionGuard:
         """Record that `node` is not allowed."""
         self.found.append((node, what, hint))
 
-    def check_optional(self, node: ast.expr | None) -> None:
-        """Check an expression that may be absent."""
-        if node is not None:
-            self.check(node)
-
-    def check(self, node: ast.expr) -> None:
-        """Check an expression."""
-        check = _EXPRESSIONS.get(type(node))
+    def check(self, node: ast.expr | ast.stmt) -> None:
+        """Check a node and all below it."""
+        check = self._CHECKS.get(type(node))
         if check is None:
             self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
         else:
             check(self, node)
 
-    def _children(self, node: ast.expr) -> None:
+    def _children(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
+            if isinstance(child, ast.expr | ast.stmt):
                 self.check(child)
 
     def _arithmetic(self, node: ast.BinOp) -> None:
@@ -96,12 +100,8 @@ class ExpressionGuard:
         return isinstance(value, str)
 
     def _constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self.check_text(node)
-
-    def check_text(self, node: ast.Constant) -> None:
-        """Check a string.  TVM evaluates those that stand for extents; which ones do is not told apart."""
-        refused = self._text_refusal(str(node.value))
+        """TVM evaluates those strings that stand for extents; which ones do is not told apart."""
+        refused = self._text_refusal(node.value) if isinstance(node.value, str) else None
         if refused is not None:
             self.refuse(node, f"the string `{short(node)}`, if it were evaluated: {refused}")
 
@@ -116,9 +116,16 @@ class ExpressionGuard:
         return guard.found[0][1] if guard.found else None
 
     def _name(self, node: ast.Name) -> None:
-        refused = self._name_refusal(node)
+        refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
         if refused is not None:
             self.refuse(node, *refused)
+
+    def _new_name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
+        if is_reserved(node.id):
+            return f"the name `{node.id}` is reserved", None
+        if dialect_path(node, self.bindings) is not None:
+            return f"`{node.id}` stands for the dialect and cannot be assigned", None
+        return None
 
     def _name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
         name = node.id
@@ -168,7 +175,9 @@ class ExpressionGuard:
 
     def _attribute(self, node: ast.Attribute) -> None:
         path = self._path(node)
-        if is_reserved(node.attr):
+        if not isinstance(node.ctx, ast.Load):
+            self.refuse(node, f"an assignment to `{short(node)}`")
+        elif is_reserved(node.attr):
             self.refuse(node, f"the attribute `{node.attr}`")
         elif path is not None:
             if path not in self._dialect:
@@ -248,25 +257,14 @@ class ExpressionGuard:
             if extra is not None:
                 self.refuse(extra, f"`{extra.arg}` is no plain parameter")
 
-
-_EXPRESSIONS: Mapping[type[ast.expr], Callable[..., None]] = {
-    ast.Constant: ExpressionGuard._constant,
-    ast.Name: ExpressionGuard._name,
-    ast.Attribute: ExpressionGuard._attribute,
-    ast.Call: ExpressionGuard._call,
-    ast.BinOp: ExpressionGuard._arithmetic,
-    ast.BoolOp: ExpressionGuard._children,
-    ast.UnaryOp: ExpressionGuard._children,
-    ast.Compare: ExpressionGuard._children,
-    ast.IfExp: ExpressionGuard._children,
-    ast.Tuple: ExpressionGuard._children,
-    ast.List: ExpressionGuard._children,
-    ast.Dict: ExpressionGuard._children,
-    ast.Set: ExpressionGuard._children,
-    ast.Subscript: ExpressionGuard._children,
-    ast.Slice: ExpressionGuard._children,
-    ast.Starred: ExpressionGuard._children,
-}
+    _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
+        ast.Constant: _constant,
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Call: _call,
+        ast.BinOp: _arithmetic,
+        **dict.fromkeys(_PLAIN_EXPRESSIONS, _children),
+    }
 
 
 def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:

@@ -9,12 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from symalloc.program.span import Span
-from symalloc.relax.read.script_expressions import ExpressionGuard, is_reserved, kind_of, short
+from symalloc.relax.read.script_expressions import ExpressionGuard, kind_of, short
 from symalloc.relax.read.script_file import Script, ScriptModule, dialect_path
 from symalloc.relax.read.script_scope import function_scope, position
 
+# statements about which there is nothing to check but their parts
+_PLAIN_STATEMENTS = (
+    *(ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.If, ast.While, ast.For),
+    *(ast.Pass, ast.Break, ast.Continue),
+)
 _DECORATORS = {"class": frozenset({"I.ir_module"}), "function": frozenset({"R.function", "T.prim_func"})}
 
 
@@ -63,7 +69,7 @@ class _ModuleGuard(ExpressionGuard):
         if isinstance(statement, ast.FunctionDef):
             self._function(statement)
         elif isinstance(statement, ast.Expr | ast.Assign | ast.Pass):
-            self._statement(statement)
+            self.check(statement)
         else:
             self.refuse(statement, f"{kind_of(statement)} in the body of a module")
 
@@ -72,13 +78,14 @@ class _ModuleGuard(ExpressionGuard):
         self.check_arguments(node.args)
         self.scopes.append(function_scope(node))
         self._annotations(node)
-        self._body(node.body)
+        for statement in node.body:
+            self.check(statement)
         self.scopes.pop()
 
     def _annotations(self, node: ast.FunctionDef) -> None:
-        for argument in node.args.args:
-            self.check_optional(argument.annotation)
-        self.check_optional(node.returns)
+        for annotation in (*(argument.annotation for argument in node.args.args), node.returns):
+            if annotation is not None:
+                self.check(annotation)
         for parameter in getattr(node, "type_params", ()):
             bound = getattr(parameter, "bound", None)
             if bound is not None and ast.unparse(bound) != "int":
@@ -95,107 +102,33 @@ class _ModuleGuard(ExpressionGuard):
             elif call and (call.args or not all(_is_flag(keyword) for keyword in call.keywords)):
                 self.refuse(decorator, "a decorator takes only True, False or literals by keyword")
 
-    # -- statements
-
-    def _body(self, body: list[ast.stmt]) -> None:
-        for statement in body:
-            self._statement(statement)
-
-    def _statement(self, node: ast.stmt) -> None:
-        check = _STATEMENTS.get(type(node))
-        if check is None:
-            self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
-        else:
-            check(self, node)
-
     def _expression_statement(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
             self.check(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
         for target in node.targets:
-            self._target(target)
+            self.check(target)
         if self.is_module(node.value):
             self.module_names.update(t.id for t in node.targets if isinstance(t, ast.Name))
         else:
             self.check(node.value)
 
-    def _annotated(self, node: ast.AnnAssign) -> None:
-        self._target(node.target)
-        self.check(node.annotation)
-        self.check_optional(node.value)
-
-    def _augmented(self, node: ast.AugAssign) -> None:
-        self._target(node.target)
-        self.check(node.value)
-
-    def _target(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Name):
-            self._new_name(node)
-        elif isinstance(node, ast.Tuple | ast.List):
-            for item in node.elts:
-                self._target(item)
-        elif isinstance(node, ast.Starred):
-            self._target(node.value)
-        elif isinstance(node, ast.Subscript):
-            self.check(node.value)
-            self.check(node.slice)
-        else:
-            self.refuse(node, f"an assignment to `{short(node)}`")
-
-    def _new_name(self, node: ast.Name) -> None:
-        if is_reserved(node.id):
-            self.refuse(node, f"the name `{node.id}` is reserved")
-        elif dialect_path(node, self.bindings) is not None:
-            self.refuse(node, f"`{node.id}` stands for the dialect and cannot be assigned")
-
-    def _return(self, node: ast.Return) -> None:
-        self.check_optional(node.value)
-
-    def _if(self, node: ast.If | ast.While) -> None:
-        self.check(node.test)
-        self._body(node.body)
-        self._body(node.orelse)
-
-    def _for(self, node: ast.For) -> None:
-        self._target(node.target)
-        self.check(node.iter)
-        self._body(node.body)
-        self._body(node.orelse)
-
     def _with(self, node: ast.With) -> None:
         for item in node.items:
             if not isinstance(item.context_expr, ast.Call):
                 self.refuse(item.context_expr, "`with` takes a call of the dialect")
-            self.check(item.context_expr)
-            if item.optional_vars is not None:
-                self._target(item.optional_vars)
-        self._body(node.body)
+            self._children(item)
+        self._children(node)
 
-    def _assertion(self, node: ast.Assert) -> None:
-        self.check(node.test)
-        self.check_optional(node.msg)
-
-    def _nothing(self, node: ast.stmt) -> None:
-        """Pass, break, continue: nothing to evaluate."""
-
-
-_STATEMENTS: Mapping[type[ast.stmt], Callable[..., None]] = {
-    ast.FunctionDef: _ModuleGuard._function,
-    ast.Expr: _ModuleGuard._expression_statement,
-    ast.Assign: _ModuleGuard._assign,
-    ast.AnnAssign: _ModuleGuard._annotated,
-    ast.AugAssign: _ModuleGuard._augmented,
-    ast.Return: _ModuleGuard._return,
-    ast.If: _ModuleGuard._if,
-    ast.While: _ModuleGuard._if,
-    ast.For: _ModuleGuard._for,
-    ast.With: _ModuleGuard._with,
-    ast.Assert: _ModuleGuard._assertion,
-    ast.Pass: _ModuleGuard._nothing,
-    ast.Break: _ModuleGuard._nothing,
-    ast.Continue: _ModuleGuard._nothing,
-}
+    _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
+        **ExpressionGuard._CHECKS,
+        ast.FunctionDef: _function,
+        ast.Expr: _expression_statement,
+        ast.Assign: _assign,
+        ast.With: _with,
+        **dict.fromkeys(_PLAIN_STATEMENTS, ExpressionGuard._children),
+    }
 
 
 def _is_flag(keyword: ast.keyword) -> bool:
