@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from symalloc.program.span import Source, Span
+from symalloc.program.span import Source, Span, span_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,13 +18,7 @@ class UserScript:
 
     def span(self, node: ast.expr | ast.stmt) -> Span:
         """The place of `node`, in characters (`ast` counts bytes)."""
-        return Span(
-            file=self.file,
-            line=node.lineno,
-            column=self._column(node.lineno, node.col_offset),
-            end_line=node.end_lineno or node.lineno,
-            end_column=self._column(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset),
-        )
+        return span_of(self.file, self.lines, node)
 
     def call_at(self, span: Span) -> ast.Call | None:
         """The call that starts at `span`; of several the one that ends there too, or else the longest."""
@@ -62,9 +56,6 @@ class UserScript:
         before = self.lines[span.line - 1][: span.column - 1]
         after = self.lines[span.end_line - 1][span.end_column - 1 :].strip()
         return not before.strip() and (not after or after.startswith("#"))
-
-    def _column(self, line: int, offset: int) -> int:
-        return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
 
 
 def parse_user_script(source: Source) -> UserScript | None:

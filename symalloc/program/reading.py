@@ -20,6 +20,15 @@ class InputError(UsageError):
     """An argument names nothing that can be read."""
 
 
+class UnreadableError(Exception):
+    """A file holds nothing that can be read; `span` says where, where that is known, `hint` what to do."""
+
+    def __init__(self, message: str, span: Span | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """Options of reading.

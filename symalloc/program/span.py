@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+SyntaxNode: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +33,22 @@ class Source:
     file: str
     text: str
     origin: str | None = None
+
+
+def column_of(lines: Sequence[str], line: int, offset: int) -> int:
+    """The column, from 1, of the character at byte `offset` of a line: `ast` counts bytes."""
+    text = lines[line - 1] if line <= len(lines) else ""
+    return offset + 1 if text.isascii() else len(text.encode()[:offset].decode(errors="replace")) + 1
+
+
+def span_of(file: str, lines: Sequence[str], node: SyntaxNode, end: ast.expr | None = None) -> Span:
+    """The span of a syntax node of a text with these `lines`, or from `node` up to the end of `end`."""
+    last = end or node
+    end_line = last.end_lineno or last.lineno
+    return Span(
+        file=file,
+        line=node.lineno,
+        column=column_of(lines, node.lineno, node.col_offset),
+        end_line=end_line,
+        end_column=column_of(lines, end_line, last.end_col_offset or last.col_offset),
+    )

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from tvm import relax
 
-from symalloc.program.span import Source, Span
+from symalloc.program.span import Source, Span, span_of
 from symalloc.relax.ir_types import Node, VarNode
 
 _NOWHERE: tuple[None, str] = (None, "")
@@ -67,21 +67,7 @@ class ScriptText:
 
     def span(self, node: ast.stmt | ast.expr, end: ast.expr | None = None) -> Span:
         """The span of a syntax node, or from `node` up to the end of `end`."""
-        last = end or node
-        end_line = last.end_lineno or last.lineno
-        return Span(
-            file=self.file,
-            line=node.lineno,
-            column=self._column(node.lineno, node.col_offset),
-            end_line=end_line,
-            end_column=self._column(end_line, last.end_col_offset or last.col_offset),
-        )
-
-    def _column(self, line: int, byte_offset: int) -> int:
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        if text.isascii():
-            return byte_offset + 1
-        return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
+        return span_of(self.file, self.lines, node, end)
 
     def text(self, span: Span) -> str:
         """The text at a span, in one line."""

@@ -10,13 +10,14 @@ from tvm import relax
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import PipelineName, PlanOptions
+from symalloc.program.reading import UnreadableError
 from symalloc.prover.prover import Prover
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.json import JsonError, load_module
-from symalloc.relax.read.script import ScriptReader, TrustedCodeError
-from symalloc.relax.read.script_file import Script, ScriptError, ScriptModule, parse_script, read_bytes
+from symalloc.relax.read.json import load_module
+from symalloc.relax.read.script import ScriptReader
+from symalloc.relax.read.script_file import Script, ScriptModule, parse_script, read_bytes
 from symalloc.relax.tvm_error import error_text
 
 
@@ -29,13 +30,9 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> N
             if path.suffix == ".py"
             else load_module(data, trust=trust)
         )
-    except ScriptError as error:
+    except UnreadableError as error:
         place = f":{error.span.line}:{error.span.column}" if error.span else ""
         raise RunError(f"{path}{place} cannot be read: {error}{_hint(error.hint)}") from None
-    except JsonError as error:
-        raise RunError(f"{path} cannot be read: {error}{_hint(error.hint)}") from None
-    except TrustedCodeError as error:
-        raise RunError(f"{path} cannot be read: {error}") from None
     try:
         relax.analysis.well_formed(found)
     except Exception as error:  # TVM raises several kinds
@@ -46,7 +43,7 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> N
 def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Node:
     """The module called `module`, or the only one, of a TVMScript file.
 
-    Raises RunError, ScriptError and TrustedCodeError.
+    Raises RunError and UnreadableError.
     """
     script = parse_script(file, data)
     read = ScriptReader(script, trust=trust).read(_chosen(script, module))

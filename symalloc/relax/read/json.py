@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 
 import tvm
 
+from symalloc.program.reading import UnreadableError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.tvm_error import error_text
 
@@ -18,16 +18,8 @@ _INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _MAX_BYTES = 4 << 30  # a bomb of a few kilobytes unpacks to any size
 
 
-class JsonError(Exception):
-    """The bytes are no module that can be loaded; `hint` says what to do about it."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
 def load_module(data: bytes, *, trust: bool = False) -> Node:
-    """The IRModule that `data` describes.  Raises JsonError.
+    """The IRModule that `data` describes.  Raises UnreadableError.
 
     A graph that holds code (a compiled library, a global function to call) is refused unless `trust`.  The
     shape of the document is checked before TVM sees it, because TVM's loader aborts the process on some of
@@ -38,7 +30,7 @@ def load_module(data: bytes, *, trust: bool = False) -> Node:
     try:
         loaded = tvm.ir.load_json(text)
     except Exception as error:  # the loader raises KeyError, TypeError, AttributeError, InternalError …
-        raise JsonError(f"TVM cannot load it: {error_text(error)}", _version_hint(text)) from error
+        raise UnreadableError(f"TVM cannot load it: {error_text(error)}", hint=_version_hint(text)) from error
     return _as_module(loaded)
 
 
@@ -48,33 +40,33 @@ def _unpacked(data: bytes) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
     try:
         text = unpacker.decompress(data, _MAX_BYTES)
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise JsonError(f"it is no valid gzip file: {error}") from error
+    except zlib.error as error:
+        raise UnreadableError(f"it is no valid gzip file: {error}") from error
     if not unpacker.eof:
-        raise JsonError("the gzip file is truncated or unpacks to more than 4 GiB")
+        raise UnreadableError("the gzip file is truncated or unpacks to more than 4 GiB")
     return text
 
 
 def _text(data: bytes) -> str:
     if not data.strip():
-        raise JsonError("the file is empty")
+        raise UnreadableError("the file is empty")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise JsonError("it is a binary file, not JSON text") from error
+        raise UnreadableError("it is a binary file, not JSON text") from error
 
 
 def _check_graph(text: str, trust: bool) -> None:
     document = _document(text)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(nodes, list) or "root_index" not in document:
-        raise JsonError(
+        raise UnreadableError(
             "it is JSON, but not a graph written by tvm.ir.save_json",
-            "write the module with tvm.ir.save_json(mod)",
+            hint="write the module with tvm.ir.save_json(mod)",
         )
     root = document["root_index"]
     if not _is_index(root, len(nodes)):
-        raise JsonError(f"the graph is damaged: its root is node {root!r} of {len(nodes)}")
+        raise UnreadableError(f"the graph is damaged: its root is node {root!r} of {len(nodes)}")
     for number, node in enumerate(nodes):
         _check_node(number, node, trust)
 
@@ -87,9 +79,9 @@ def _document(text: str) -> object:
         what = (
             "the JSON ends too early: the file is truncated" if cut else f"it is not valid JSON: {error.msg}"
         )
-        raise JsonError(f"{what} (line {error.lineno}, column {error.colno})") from error
+        raise UnreadableError(f"{what} (line {error.lineno}, column {error.colno})") from error
     except RecursionError as error:
-        raise JsonError("its JSON is nested too deeply to be a module") from error
+        raise UnreadableError("its JSON is nested too deeply to be a module") from error
 
 
 def _is_index(value: object, count: int) -> bool:
@@ -98,15 +90,15 @@ def _is_index(value: object, count: int) -> bool:
 
 def _check_node(number: int, node: object, trust: bool) -> None:
     if not isinstance(node, dict) or not isinstance(node.get("type"), str):
-        raise JsonError(f"the graph is damaged: node {number} has no type")
+        raise UnreadableError(f"the graph is damaged: node {number} has no type")
     if trust:
         return
     kind = node["type"]
     is_call_back = kind == "ir.EnvFunc" and not str(node.get("data")).startswith(_INFERENCE_PREFIXES)
     if kind in _CODE or is_call_back:
-        raise JsonError(
+        raise UnreadableError(
             f"not loaded: node {number} is a {kind}, which is code",
-            "a file that you trust can be read with --trust",
+            hint="a file that you trust can be read with --trust",
         )
 
 
@@ -123,7 +115,7 @@ def _as_module(loaded: object) -> Node:
     if isinstance(loaded, tvm.relax.Function | tvm.tirx.PrimFunc):
         name = loaded.attrs["global_symbol"] if loaded.attrs and "global_symbol" in loaded.attrs else "main"
         return tvm.IRModule({str(name): loaded})
-    raise JsonError(
+    raise UnreadableError(
         f"it holds no Relax module but an object of type {type(loaded).__name__}",
-        "write the module with tvm.ir.save_json(mod)",
+        hint="write the module with tvm.ir.save_json(mod)",
     )

@@ -24,11 +24,12 @@ from tvm.script.parser.core.diagnostics import Source as TVMSource
 from tvm.script.parser.core.error import ParserError
 from tvm.script.parser.core.parser import Parser
 
-from symalloc.program.reading import ReadProblem
-from symalloc.program.span import Span
+from symalloc.program.reading import ReadProblem, UnreadableError
+from symalloc.program.span import Span, column_of
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.script_dialect import dialect_names, takes_type_arguments
+from symalloc.relax.read.script_dialect import dialect_names, faces, takes_type_arguments
 from symalloc.relax.read.script_file import (
+    FACES,
     Constant,
     Imported,
     Metadata,
@@ -36,6 +37,7 @@ from symalloc.relax.read.script_file import (
     Script,
     ScriptModule,
     dialect_path,
+    is_entry_point,
 )
 from symalloc.relax.read.script_guard import Refusal, refusals
 from symalloc.relax.read.script_repair import drop_type_arguments, separate_symbols
@@ -48,24 +50,17 @@ _MAX_REFUSALS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleRead:
-    """One module of a file: the IRModule, or the problems that stood in the way.
+    """One module of a file: the IRModule, or the problems that stood in the way."""
 
-    `line` is that of its `class` or `def`.  `checked` is False where the script switched the well-formedness
-    check off itself.
-    """
-
-    name: str
     mod: tvm.IRModule | None
-    line: int
     problems: tuple[ReadProblem, ...] = ()
-    checked: bool = True
 
 
 class ScriptReader:
     """Reads the modules of one script, one by one.
 
     With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.
-    Raises TrustedCodeError where that fails.
+    Raises UnreadableError where that fails.
     """
 
     def __init__(self, script: Script, *, trust: bool) -> None:
@@ -78,7 +73,7 @@ class ScriptReader:
         if not found:
             return _parse(self._script, module, self._outside, self._trust)
         problems = tuple(_refused(self._script, module, refusal) for refusal in found[:_MAX_REFUSALS])
-        return ModuleRead(name=module.name, mod=None, line=module.line, problems=problems)
+        return ModuleRead(mod=None, problems=problems)
 
 
 def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> ReadProblem:
@@ -101,12 +96,10 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
             with sandbox() as builtins:
                 mod = _run_parser(source, {**names, "__builtins__": builtins})
     except Exception as error:  # TVM's parser raises whatever the script made it raise
-        return ModuleRead(
-            name=module.name, mod=None, line=module.line, problems=(_parse_problem(script, module, error),)
-        )
+        return ModuleRead(mod=None, problems=(_parse_problem(script, module, error),))
     if not isinstance(mod, tvm.IRModule):
         mod = tvm.IRModule({module.node.name: mod})
-    return ModuleRead(name=module.name, mod=mod, line=module.line, checked=_wants_check(module.node))
+    return ModuleRead(mod=mod)
 
 
 def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:
@@ -131,7 +124,6 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         self.start_column = len(block) - len(block.lstrip())
         self.source = textwrap.dedent(block)
         self.full_source = script.text
-        self._wide = {n for n, line in enumerate(lines, 1) if not line.isascii()}
         self._lines = lines
         self._bindings = script.bindings
         self._symbols = {
@@ -150,23 +142,17 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
     def location(self, node: Node) -> tuple[int, int, int, int]:
         """The 1-based range of `node`; `ast` counts columns in bytes, we in characters."""
         line, column, end_line, end_column = super().location(node)
-        return line, self._characters(line, column), end_line, self._characters(end_line, end_column)
-
-    def _characters(self, line: int, column: int) -> int:
-        if line not in self._wide:
-            return column
-        before = self._lines[line - 1].encode()[: column - 1]
-        return len(before.decode(errors="replace")) + 1
+        start, end = (column_of(self._lines, n, c - 1) for n, c in ((line, column), (end_line, end_column)))
+        return line, start, end_line, end
 
 
 def _names(script: Script) -> dict[str, object]:
     """The values of the file's module-level names, as far as scripts may use them."""
-    faces = _faces()
-    names: dict[str, object] = {name: faces[name] for name in "IRT"}
+    names: dict[str, object] = dict(faces())
     for name, binding in script.bindings.items():
         match binding:
-            case Imported(path=path) if _imported(path) is not None:
-                names[name] = _imported(path)
+            case Imported(path=path) if (value := _imported(path)) is not None:
+                names[name] = value
             case Constant(value=value):
                 names[name] = value
             case ModuleSymbol(name=symbol):
@@ -178,37 +164,16 @@ def _names(script: Script) -> dict[str, object]:
     return names
 
 
-def _faces() -> dict[str, object]:
-    from tvm.script.parser import ir, relax, tirx
-
-    return {"I": ir, "R": relax, "T": tirx}
-
-
 def _imported(path: str) -> object | None:
     """The object behind an import of the dialect; None for any other import."""
-    faces = _faces()
+    if path in FACES:
+        return faces()[FACES[path]]
     return {
         "tvm": tvm,
         "tvm.script": tvm.script,
-        "tvm.script.ir": faces["I"],
-        "tvm.script.parser.ir": faces["I"],
-        "tvm.script.relax": faces["R"],
-        "tvm.script.parser.relax": faces["R"],
-        "tvm.script.tirx": faces["T"],
-        "tvm.script.parser.tirx": faces["T"],
         "tvm.script.ir_module": tvm.script.ir_module,
         "tvm.script.ir.ir_module": tvm.script.ir_module,
     }.get(path)
-
-
-def _wants_check(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """False where a decorator says `check_well_formed=False`."""
-    calls = (decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call))
-    keywords = (keyword for call in calls for keyword in call.keywords)
-    return not any(
-        k.arg == "check_well_formed" and isinstance(k.value, ast.Constant) and k.value.value is False
-        for k in keywords
-    )
 
 
 def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> ReadProblem:
@@ -218,12 +183,7 @@ def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> Re
     said = said.removeprefix("error: ").strip()
     span = _span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node)
     message = f"TVM's parser refuses it: {error_text(RuntimeError(said))}" if said else _unsaid(script, span)
-    return ReadProblem(
-        file=script.file,
-        message=message,
-        span=span,
-        module=module.name,
-    )
+    return ReadProblem(file=script.file, message=message, span=span, module=module.name)
 
 
 def _unsaid(script: Script, span: Span) -> str:
@@ -244,16 +204,12 @@ def _span_at(script: Script, line: int, column: int, report: str) -> Span:
     return Span(file=script.file, line=line, column=column, end_line=line, end_column=column + width)
 
 
-class TrustedCodeError(Exception):
-    """The module-level code of a trusted file raised; the text says what and where."""
-
-
 def trusted_names(script: Script) -> dict[str, object]:
     """The module-level names of `script` after its code ran, as far as the guard does not know them.
 
     The code runs with `__name__` set to the file's stem, so that `if __name__ == "__main__":` does not, and
     with the file's folder on the import path.  Nothing runs where every name is a constant or an import of
-    the dialect.  Raises TrustedCodeError.
+    the dialect.  Raises UnreadableError.
     """
     if not _needs_running(script):
         return {}
@@ -264,7 +220,7 @@ def trusted_names(script: Script) -> dict[str, object]:
     try:
         exec(compile(ast.fix_missing_locations(tree), str(path), "exec"), scope)
     except (Exception, SystemExit) as error:
-        raise TrustedCodeError(f"its module-level code raised {type(error).__name__}: {error}") from error
+        raise UnreadableError(f"its module-level code raised {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
     return {name: value for name, value in scope.items() if not name.startswith("__")}
@@ -281,7 +237,7 @@ def _is_known(binding: object) -> bool:
         return (
             binding.path.split(".")[0] == "tvm" and binding.path.count(".") <= 2 and "script" in binding.path
         )
-    return type(binding).__name__ in ("Constant", "ModuleSymbol", "Metadata")
+    return isinstance(binding, Constant | ModuleSymbol | Metadata)
 
 
 class _Undecorated(ast.NodeTransformer):
@@ -291,10 +247,6 @@ class _Undecorated(ast.NodeTransformer):
         self._bindings = script.bindings
 
     def _keep(self, node: ast.ClassDef | ast.FunctionDef) -> ast.AST:
-        calls = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-        entries = ("I.ir_module", "R.function", "T.prim_func")
-        if any(dialect_path(call, self._bindings) in entries for call in calls):
-            return ast.copy_location(ast.Pass(), node)
-        return node
+        return ast.copy_location(ast.Pass(), node) if is_entry_point(node, self._bindings) else node
 
     visit_ClassDef = visit_FunctionDef = _keep  # noqa: N815

@@ -52,15 +52,21 @@ _TIR_ENTRIES = ("Buffer", "Ptr", "let", "prim_func")
 
 
 @cache
+def faces() -> dict[str, ModuleType]:
+    """The packages that a script reaches as I, R and T."""
+    from tvm.script.parser import ir, relax, tirx
+
+    return {"I": ir, "R": relax, "T": tirx}
+
+
+@cache
 def dialect_names() -> frozenset[str]:
     """Every allowed path, such as `R.memory.alloc_tensor`; the roots are I, R and T whatever a file calls
     them.
     """
-    from tvm.script.parser import ir, relax, tirx
-
-    names = {f"I.{name}" for name in _IR_NAMES if hasattr(ir, name)}
-    names.update(f"R.{name}" for name in _relax_names(relax))
-    names.update(f"T.{name}" for name in _tir_names(tirx))
+    names = {f"I.{name}" for name in _IR_NAMES if hasattr(faces()["I"], name)}
+    names.update(f"R.{name}" for name in _relax_names(faces()["R"]))
+    names.update(f"T.{name}" for name in _tir_names(faces()["T"]))
     return frozenset(names)
 
 
@@ -69,10 +75,8 @@ def takes_type_arguments(path: str) -> bool:
     """Return whether the function at `path` (such as `R.call_packed`) has a parameter `ty_args`; true where
     that is unknown.
     """
-    from tvm.script.parser import ir, relax, tirx
-
     root, *names = path.split(".")
-    value: object = {"I": ir, "R": relax, "T": tirx}[root]
+    value: object = faces()[root]
     for name in names:
         value = getattr(value, name, None)
     if not inspect.isfunction(value):

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from symalloc.program.span import Span
-from symalloc.relax.read.script_scope import NotConstantError, evaluate
+from symalloc.program.reading import UnreadableError
+from symalloc.program.span import Span, SyntaxNode, span_of
+from symalloc.relax.read.script_scope import STATEMENT_HOLDERS, NotConstantError, evaluate, stored_names
 
 # how TVM's script packages are reached -> the letter that this program knows them by
-_FACES = {
+FACES = {
     "tvm.script.ir": "I",
     "tvm.script.parser.ir": "I",
     "tvm.script.relax": "R",
@@ -31,15 +32,6 @@ _SHORTCUTS = {"tvm.script.ir_module": "I.ir_module", "tvm.script.parser.ir_modul
 # a graph in JSON that holds code: what would load it may run it
 _CODE = re.compile(r"EnvFunc|ffi\.Function|PackedFunc|ffi\.Module|runtime\.Module")
 _ENTRY_POINTS = frozenset({"I.ir_module", "R.function", "T.prim_func"})
-
-
-class ScriptError(Exception):
-    """The text is no Python that can be read; `span` says where, where that is known."""
-
-    def __init__(self, message: str, span: Span | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.span = span
-        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +93,16 @@ class ScriptModule:
         """The line of its first decorator, from 1."""
         return min(decorator.lineno for decorator in self.node.decorator_list)
 
+    @property
+    def wants_check(self) -> bool:
+        """False where a decorator says `check_well_formed=False`."""
+        calls = (decorator for decorator in self.node.decorator_list if isinstance(decorator, ast.Call))
+        keywords = (keyword for call in calls for keyword in call.keywords)
+        return not any(
+            k.arg == "check_well_formed" and isinstance(k.value, ast.Constant) and k.value.value is False
+            for k in keywords
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -112,51 +114,39 @@ class Script:
     modules: tuple[ScriptModule, ...]
     bindings: Mapping[str, Binding]
 
-    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword) -> Span:
+    def span(self, node: SyntaxNode) -> Span:
         """The span of `node`; columns count characters."""
-        end_line = node.end_lineno or node.lineno
-        return Span(
-            file=self.file,
-            line=node.lineno,
-            column=self._column(node.lineno, node.col_offset),
-            end_line=end_line,
-            end_column=self._column(end_line, node.end_col_offset or node.col_offset),
-        )
-
-    def _column(self, line: int, offset: int) -> int:
-        lines = self.text.split("\n", line)
-        text = lines[line - 1] if line <= len(lines) else ""
-        return len(text.encode()[:offset].decode(errors="replace")) + 1
+        return span_of(self.file, self.text.split("\n"), node)
 
 
 def decode(data: bytes) -> str:
     """The text of a Python file, line ends normalised, a byte order mark removed.
 
-    Raises ScriptError where `data` is no text in the encoding that it declares (UTF-8 by default).
+    Raises UnreadableError where `data` is no text in the encoding that it declares (UTF-8 by default).
     """
     if b"\0" in data:
-        raise ScriptError("it is a binary file, not Python source")
+        raise UnreadableError("it is a binary file, not Python source")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise ScriptError(f"it is not valid text: {error}", hint="save the file as UTF-8") from error
+        raise UnreadableError(f"it is not valid text: {error}", hint="save the file as UTF-8") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_script(file: str, data: bytes) -> Script:
-    """Parse `data`, the bytes of `file`, and find the modules in it.  Raises ScriptError."""
+    """Parse `data`, the bytes of `file`, and find the modules in it.  Raises UnreadableError."""
     return parse_text(file, decode(data))
 
 
 def parse_text(file: str, text: str) -> Script:
-    """Parse `text`, what `file` holds, and find the modules in it.  Raises ScriptError."""
+    """Parse `text`, what `file` holds, and find the modules in it.  Raises UnreadableError."""
     try:
         tree = ast.parse(text, filename=file)
     except SyntaxError as error:
-        raise ScriptError(f"syntax error: {error.msg}", _error_span(file, text, error)) from error
+        raise UnreadableError(f"syntax error: {error.msg}", _error_span(file, text, error)) from error
     except (RecursionError, MemoryError, ValueError) as error:
-        raise ScriptError("its expressions are nested too deeply for Python's parser") from error
+        raise UnreadableError("its expressions are nested too deeply for Python's parser") from error
     bindings = dict(_bindings(tree))
     modules = _named(list(_entry_points(tree, bindings)))
     return Script(file=file, text=text, tree=tree, modules=modules, bindings=bindings)
@@ -193,23 +183,17 @@ def _entry_points(
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and _is_entry_point(node, bindings):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and is_entry_point(node, bindings):
             yield node
             continue
-        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, _HOLDERS)]
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, STATEMENT_HOLDERS)]
         pending.extend(reversed(children))
 
 
-_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
-
-
-def _is_entry_point(node: ast.ClassDef | ast.FunctionDef, bindings: Mapping[str, Binding]) -> bool:
-    return any(_decorator_path(decorator, bindings) in _ENTRY_POINTS for decorator in node.decorator_list)
-
-
-def _decorator_path(decorator: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return dialect_path(target, bindings)
+def is_entry_point(node: ast.ClassDef | ast.FunctionDef, bindings: Mapping[str, Binding]) -> bool:
+    """Return whether a class or function is decorated as a module of its own."""
+    targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+    return any(dialect_path(target, bindings) in _ENTRY_POINTS for target in targets)
 
 
 def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
@@ -232,10 +216,9 @@ def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
 
 
 def _canonical(path: str) -> str | None:
-    for prefix, name in _SHORTCUTS.items():
-        if path == prefix:
-            return name
-    for prefix, face in _FACES.items():
+    if path in _SHORTCUTS:
+        return _SHORTCUTS[path]
+    for prefix, face in FACES.items():
         if path == prefix or path.startswith(prefix + "."):
             return face + path[len(prefix) :]
     return None
@@ -277,28 +260,15 @@ def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tup
         yield from ((a.asname or a.name, Imported(f"{base}.{a.name}")) for a in statement.names)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         value = _value(statement.value, known)
-        yield from ((name, value) for name in _stored_names(statement))
+        yield from ((name, value) for name in stored_names(statement))
     elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         value = _value(statement.value, known) if statement.value else Opaque("only declared")
         yield statement.target.id, value
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name, Opaque(f"the {_kind(statement)} defined in line {statement.lineno}")
+        kind = "class" if isinstance(statement, ast.ClassDef) else "function"
+        yield statement.name, Opaque(f"the {kind} defined in line {statement.lineno}")
     else:
-        yield from ((name, Opaque("something computed")) for name in _stored_names(statement))
-
-
-def _kind(statement: ast.stmt) -> str:
-    return "class" if isinstance(statement, ast.ClassDef) else "function"
-
-
-def _stored_names(statement: ast.stmt) -> Iterator[str]:
-    """Names that the statement itself binds (not those of statements below it)."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        pending.extend(c for c in ast.iter_child_nodes(node) if not isinstance(c, _HOLDERS))
+        yield from ((name, Opaque("something computed")) for name in stored_names(statement))
 
 
 def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
@@ -307,30 +277,21 @@ def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
         return Constant(evaluate(node, constants))
     except NotConstantError:
         pass
-    text = _only_string(node)
-    if text is not None and isinstance(node, ast.Call):
-        called = ast.unparse(node.func)
-        if called in ("TypeVar", "typing.TypeVar"):
-            return ModuleSymbol(text)
-        if called == "tvm.ir.load_json" and not _CODE.search(text):
-            return Metadata(text)
+    match node:
+        case ast.Call(func=called, args=[ast.Constant(value=str(text))], keywords=[]):
+            name = ast.unparse(called)
+            if name in ("TypeVar", "typing.TypeVar"):
+                return ModuleSymbol(text)
+            if name == "tvm.ir.load_json" and not _CODE.search(text):
+                return Metadata(text)
     return Opaque("something computed")
 
 
-def _only_string(node: ast.expr) -> str | None:
-    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
-        return None
-    argument = node.args[0]
-    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-        return argument.value
-    return None
-
-
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a regular file.  Raises ScriptError with the reason in words."""
+    """The bytes of a regular file.  Raises UnreadableError with the reason in words."""
     try:
         if not path.is_file():
-            raise ScriptError("it is not a regular file" if path.exists() else "there is no such file")
+            raise UnreadableError("it is not a regular file" if path.exists() else "there is no such file")
         return path.read_bytes()
     except OSError as error:
-        raise ScriptError(error.strerror or str(error)) from error
+        raise UnreadableError(error.strerror or str(error)) from error

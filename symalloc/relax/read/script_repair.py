@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
-from typing import TypeGuard
 
 
 def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
@@ -20,22 +19,19 @@ def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for name in _declared_anew(node, symbols):
-                _Renamer(name, _fresh(name, node)).rename(node)
+                _rename(node, name, _fresh(name, node))
     return tree
 
 
 def _declared_anew(function: ast.FunctionDef, symbols: Set[str]) -> Iterator[str]:
     """Symbols that `function` declares in its body and that are not those of the module."""
     quoted = {str(text.value) for a in function.args.args for text in _strings(a.annotation)}
-    plain = {n.id for a in function.args.args if a.annotation for n in ast.walk(a.annotation) if _is_name(n)}
+    annotations = (a.annotation for a in function.args.args if a.annotation)
+    plain = {n.id for annotation in annotations for n in ast.walk(annotation) if isinstance(n, ast.Name)}
     theirs = symbols & quoted if _is_kernel(function) else symbols - plain - quoted
     for statement in ast.walk(function):
         if isinstance(statement, ast.Assign) and _is_declaration(statement.value):
             yield from (t.id for t in statement.targets if isinstance(t, ast.Name) and t.id in theirs)
-
-
-def _is_name(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name)
 
 
 def _is_declaration(value: ast.expr) -> bool:
@@ -62,23 +58,14 @@ def _fresh(name: str, function: ast.FunctionDef) -> str:
     return name
 
 
-class _Renamer(ast.NodeVisitor):
-    """Renames one symbol in one function, also where it stands quoted in an annotation."""
-
-    def __init__(self, old: str, new: str) -> None:
-        self._old, self._new = old, new
-
-    def rename(self, function: ast.FunctionDef) -> None:
-        """Change `function` in place."""
-        for argument in function.args.args:
-            for text in _strings(argument.annotation):
-                text.value = self._new if text.value == self._old else text.value
-        self.visit(function)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        """Rename a use."""
-        if node.id == self._old:
-            node.id = self._new
+def _rename(function: ast.FunctionDef, old: str, new: str) -> None:
+    """Rename a symbol in one function, in place, also where it stands quoted in an annotation."""
+    quoted = (text for argument in function.args.args for text in _strings(argument.annotation))
+    for text in (text for text in quoted if text.value == old):
+        text.value = new
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == old:
+            node.id = new
 
 
 def drop_type_arguments(tree: ast.Module, takes_types: Callable[[ast.expr], bool]) -> ast.Module:

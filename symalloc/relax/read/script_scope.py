@@ -11,6 +11,9 @@ Position: TypeAlias = tuple[int, int]  # line, column
 Scope: TypeAlias = dict[str, Position]  # name -> the first place where it is bound
 
 
+STATEMENT_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
 def position(node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Position:
     """The line and column at which `node` begins."""
     return node.lineno, node.col_offset
@@ -62,7 +65,7 @@ def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, Position]]:
             yield statement.name, position(statement)
             continue
         where = _bound_from(statement)
-        yield from ((name, where) for name in _targets(statement))
+        yield from ((name, where) for name in stored_names(statement))
         for inner in ("body", "orelse"):
             yield from _bound(getattr(statement, inner, []))
 
@@ -75,18 +78,14 @@ def _bound_from(statement: ast.stmt) -> Position:
     return _end(statement)
 
 
-def _targets(statement: ast.stmt) -> Iterator[str]:
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign | ast.AugAssign | ast.For):
-        targets = [statement.target]
-    elif isinstance(statement, ast.With):
-        targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-    for target in targets:
-        yield from (
-            n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
+def stored_names(statement: ast.stmt) -> Iterator[str]:
+    """Names that the statement itself binds (not those of statements below it)."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        pending.extend(c for c in ast.iter_child_nodes(node) if not isinstance(c, STATEMENT_HOLDERS))
 
 
 _LIMIT = 1 << 256  # larger integers are no sizes, and cost time and memory
@@ -107,28 +106,20 @@ def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
     """The value of `node`: numbers, strings, True/False/None, tuples and lists of these, integer arithmetic,
     and the names in `known`.  Raises NotConstantError for anything else.
     """
-    if isinstance(node, ast.Constant):
-        return _literal(node)
-    if isinstance(node, ast.Name) and node.id in known:
-        return known[node.id]
-    if isinstance(node, ast.Tuple | ast.List):
-        return tuple(evaluate(item, known) for item in node.elts)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _negated(evaluate(node.operand, known))
-    if isinstance(node, ast.BinOp) and type(node.op) in _NUMERIC:
-        left, right = (_integer(evaluate(side, known)) for side in (node.left, node.right))
-        return _apply(type(node.op), left, right)
+    match node:
+        case ast.Constant(value=str() | int() | float() | None):
+            return node.value
+        case ast.Name(id=name) if name in known:
+            return known[name]
+        case ast.Tuple() | ast.List():
+            return tuple(evaluate(item, known) for item in node.elts)
+        case ast.UnaryOp(op=ast.USub()):
+            value = evaluate(node.operand, known)
+            return -value if isinstance(value, float) else -_integer(value)
+        case ast.BinOp() if type(node.op) in _NUMERIC:
+            left, right = (_integer(evaluate(side, known)) for side in (node.left, node.right))
+            return _apply(type(node.op), left, right)
     raise NotConstantError
-
-
-def _literal(node: ast.Constant) -> object:
-    if isinstance(node.value, str | int | float | bool | None):
-        return node.value
-    raise NotConstantError
-
-
-def _negated(value: object) -> object:
-    return -value if isinstance(value, float) else -_integer(value)
 
 
 def _integer(value: object) -> int:

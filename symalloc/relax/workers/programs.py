@@ -12,7 +12,7 @@ from pathlib import Path
 from tvm import IRModule, relax
 
 from symalloc.program.ir import Origin, Program
-from symalloc.program.reading import AS_IS, FileResult, ReadOptions, ReadProblem
+from symalloc.program.reading import AS_IS, FileResult, ReadOptions, ReadProblem, UnreadableError
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.passes.stages import (
@@ -22,9 +22,9 @@ from symalloc.relax.passes.stages import (
     lower,
     wanted_stages,
 )
-from symalloc.relax.read.json import JsonError, load_module
-from symalloc.relax.read.script import ModuleRead, ScriptReader, TrustedCodeError
-from symalloc.relax.read.script_file import ScriptError, decode, parse_text, read_bytes
+from symalloc.relax.read.json import load_module
+from symalloc.relax.read.script import ScriptReader
+from symalloc.relax.read.script_file import decode, parse_text, read_bytes
 from symalloc.relax.tvm_error import error_text
 from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep, Tell
 
@@ -53,20 +53,16 @@ def read_path(path: Path, options: ReadOptions, skip: int = 0, *, tell: Tell) ->
             _read_script(Source(file=file, text=decode(data)), options, tell, skip)
         else:
             _read_json(file, data, options, tell, skip)
-    except ScriptError as error:
-        problem = ReadProblem(file=file, message=f"cannot be read: {error}", hint=error.hint, span=error.span)
-        tell(problem)
-    except JsonError as error:
-        tell(ReadProblem(file=file, message=f"cannot be read: {error}", hint=error.hint))
-    except TrustedCodeError as error:
-        tell(ReadProblem(file=file, message=f"cannot be read: {error}"))
+    except UnreadableError as error:
+        message = f"cannot be read: {error}"
+        tell(ReadProblem(file=file, message=message, hint=error.hint, span=error.span))
 
 
 def _read_script(source: Source, options: ReadOptions, tell: Tell, skip: int) -> None:
     tell(source)
     script = parse_text(source.file, source.text)
     if not script.modules:
-        raise ScriptError(
+        raise UnreadableError(
             "it holds no Relax module",
             hint="a module is a class decorated with @I.ir_module, or a function decorated with @R.function",
         )
@@ -75,24 +71,20 @@ def _read_script(source: Source, options: ReadOptions, tell: Tell, skip: int) ->
     for number, module in enumerate(script.modules[skip:], skip):
         tell(ModuleBegun(module.name, number, len(script.modules)))
         tell(ReadingStep("reading"))
-        _take_module(reader.read(module), source, options, tell)
-
-
-def _take_module(read: ModuleRead, source: Source, options: ReadOptions, tell: Tell) -> None:
-    for problem in read.problems:
-        tell(problem)
-    if read.mod is None:
-        return
-    module = _ReadModule(
-        mod=read.mod,
-        name=read.name,
-        file=source.file,
-        source=source,
-        options=options,
-        tell=tell,
-        line=read.line,
-    )
-    _take_checked(module, checked=read.checked)
+        read = reader.read(module)
+        for problem in read.problems:
+            tell(problem)
+        if read.mod is not None:
+            taken = _ReadModule(
+                mod=read.mod,
+                name=module.name,
+                file=source.file,
+                source=source,
+                options=options,
+                tell=tell,
+                line=module.line,
+            )
+            _take_checked(taken, checked=module.wants_check)
 
 
 def _read_json(file: str, data: bytes, options: ReadOptions, tell: Tell, skip: int) -> None:

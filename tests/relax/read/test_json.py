@@ -11,7 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from symalloc.relax.read.json import JsonError, load_module
+from symalloc.program.reading import UnreadableError
+from symalloc.relax.read.json import load_module
 
 
 def module() -> Any:
@@ -63,14 +64,14 @@ def test_a_lone_function(text: str) -> None:
     ],
 )
 def test_what_is_no_module(data: bytes, message: str) -> None:
-    with pytest.raises(JsonError, match=message):
+    with pytest.raises(UnreadableError, match=message):
         load_module(data)
 
 
 def test_a_dangling_index_is_an_error(text: str) -> None:
     nodes = json.loads(text)["nodes"]
     next(node for node in nodes if node["type"] == "ffi.Array" and node["data"])["data"][0] = 10**9
-    with pytest.raises(JsonError, match="TVM cannot load it"):
+    with pytest.raises(UnreadableError, match="TVM cannot load it"):
         load_module(changed(text, nodes=nodes))
 
 
@@ -79,12 +80,12 @@ def test_a_dangling_index_is_an_error(text: str) -> None:
 )
 def test_code_in_a_graph_is_not_loaded(text: str, node: dict[str, str]) -> None:
     data = changed(text, nodes=[*json.loads(text)["nodes"], node])
-    with pytest.raises(JsonError, match=f"is a {node['type']}, which is code"):
+    with pytest.raises(UnreadableError, match=f"is a {node['type']}, which is code"):
         load_module(data)
 
 
 def test_another_version_is_mentioned_where_loading_fails(text: str) -> None:
     data = changed(text, nodes=[{"type": "no.such"}], root_index=0, metadata={"tvm_version": "0.18.0"})
-    with pytest.raises(JsonError) as caught:
+    with pytest.raises(UnreadableError) as caught:
         load_module(data)
     assert caught.value.hint == f"it was written by TVM 0.18.0; this is TVM {tvm.__version__}"

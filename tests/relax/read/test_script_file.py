@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from symalloc.program.reading import UnreadableError
 from symalloc.program.span import Span
 from symalloc.relax.read.script_file import (
     Constant,
@@ -14,7 +15,6 @@ from symalloc.relax.read.script_file import (
     Metadata,
     ModuleSymbol,
     Opaque,
-    ScriptError,
     dialect_path,
     parse_script,
     read_bytes,
@@ -108,19 +108,19 @@ def test_what_is_no_constant(text: str) -> None:
     ],
 )
 def test_what_is_no_script(data: bytes, message: str) -> None:
-    with pytest.raises(ScriptError, match=message):
+    with pytest.raises(UnreadableError, match=message):
         parse_script("m.py", data)
 
 
 def test_a_syntax_error_has_a_place() -> None:
-    with pytest.raises(ScriptError) as caught:
+    with pytest.raises(UnreadableError) as caught:
         parse_script("m.py", b"x = 1\ndef f(:\n")
     assert caught.value.span == Span(file="m.py", line=2, column=7, end_line=2, end_column=8)
 
 
 @pytest.mark.parametrize("text", ["def f():", "def f():\n\n\n", 'x = """a\nb\n', "x = (1,\n\n", "\tx\n  y\n"])
 def test_a_syntax_error_at_the_end_points_into_the_text(text: str) -> None:
-    with pytest.raises(ScriptError) as caught:
+    with pytest.raises(UnreadableError) as caught:
         parse_script("m.py", text.encode())
     span = caught.value.span
     assert span is not None
@@ -145,7 +145,7 @@ def test_columns_count_characters() -> None:
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ScriptError, match="no such file"):
+    with pytest.raises(UnreadableError, match="no such file"):
         read_bytes(tmp_path / "missing")
-    with pytest.raises(ScriptError, match="not a regular file"):
+    with pytest.raises(UnreadableError, match="not a regular file"):
         read_bytes(tmp_path)

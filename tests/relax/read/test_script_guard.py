@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from symalloc.program.reading import UnreadableError
 from symalloc.relax.read import script as read_script
 from symalloc.relax.read.script import ScriptReader
 from symalloc.relax.read.script_dialect import dialect_names
-from symalloc.relax.read.script_file import Script, ScriptError, parse_script
+from symalloc.relax.read.script_file import Script, parse_script
 from symalloc.relax.read.script_guard import refusals
 from symalloc.relax.tvm_error import error_text
 from tests.relax.script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
@@ -123,7 +124,7 @@ def test_deep_nesting_does_not_break_the_guard(statement: str) -> None:
 
 
 def test_deeper_nesting_does_not_break_the_parser() -> None:
-    with pytest.raises(ScriptError, match="nested too deeply"):
+    with pytest.raises(UnreadableError, match="nested too deeply"):
         refused(body("y = " + "-" * 3000 + "1"))
 
 
