@@ -10,7 +10,7 @@ import pytest
 
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from tests.pool.died import died
+from tests.pool.processes import died
 
 pytestmark = pytest.mark.usefixtures("native")
 

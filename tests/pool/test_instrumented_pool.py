@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -17,6 +15,7 @@ from symalloc.pool.observing.leaks import Holding, LeakWarning
 from symalloc.pool.observing.perfetto import perfetto_json
 from symalloc.pool.simulating.pool_timeline import timeline_of
 from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
+from tests.pool.processes import at_once, survives
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -111,11 +110,7 @@ def test_callbacks_from_many_threads() -> None:
         for n in range(300):
             pool.free(pool.alloc(MIB + n))
 
-    threads = [Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4)
     assert 0 < len(high) <= 1200
     assert abs(len(high) - len(low)) <= 1, "between two calls of one there is one of the other"
     assert pool.statistics().live == 0
@@ -284,11 +279,7 @@ def test_calls_of_threads_are_their_own() -> None:
             with pool.call():
                 pool.free(pool.alloc(64))
 
-    threads = [Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4)
     events = pool.stop_recording().events
     calls = [e.call for e in events if isinstance(e, Alloc)]
     assert sorted(calls) == list(range(1, 201)), "each call has just its own block"
@@ -298,12 +289,10 @@ def test_recording_survives_a_fork() -> None:
     pool = InstrumentedPool()
     pool.start_recording()
     kept = pool.alloc(64, tag="x")
-    child = os.fork()
-    if child == 0:
-        try:
-            pool.free(kept)
-            os._exit(0 if len(pool.stop_recording().events) == 2 else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def work() -> None:
+        pool.free(kept)
+        assert len(pool.stop_recording().events) == 2
+
+    survives(work)
     assert len(pool.stop_recording().events) == 1

@@ -13,7 +13,7 @@ from symalloc.pool.core.pool_errors import OutOfMemoryError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.core.reference_pool import ReferencePool
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, Free, Trace
+from symalloc.pool.simulating.trace import Alloc, Free
 from tests.pool.steps import STEPS, Step
 from tests.pool.test_reference_pool import OPTIONS
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -52,26 +52,13 @@ def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[
             assert native.trim() == reference.trim()
 
 
-def _peak(trace: Trace) -> int:
-    live, peak, sizes = 0, 0, dict[int, int]()
-    for event in trace.events:
-        match event:
-            case Alloc(block=block, nbytes=nbytes):
-                sizes[block] = nbytes
-                live += nbytes
-                peak = max(peak, live)
-            case Free(block=block):
-                live -= sizes.pop(block)
-    return peak
-
-
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("limited", (False, True))
 @pytest.mark.parametrize("separate_escaping", (False, True))
 def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
-    limit = _peak(trace) * 9 // 10 if limited else None
+    limit = trace.peak_live * 9 // 10 if limited else None
     options = PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit)
     reference, native = ReferencePool(options), InstrumentedPool(options)
     blocks: dict[int, tuple[int, int]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import resource
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from symalloc.pool.core.pool_errors import OutOfMemoryError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from tests.pool.processes import survives
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -89,17 +89,12 @@ def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
 
 
 def test_less_address_space_makes_a_smaller_pool() -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            taken = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
-            resource.setrlimit(resource.RLIMIT_AS, (taken + 512 * MIB, taken + 512 * MIB))
-            pool = InstrumentedPool()
-            pool.alloc(16 * MIB)
-            try:
-                pool.alloc(1024 * MIB)
-            except OutOfMemoryError:
-                os._exit(0)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    def work() -> None:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
+        resource.setrlimit(resource.RLIMIT_AS, (taken + 512 * MIB, taken + 512 * MIB))
+        pool = InstrumentedPool()
+        pool.alloc(16 * MIB)
+        with pytest.raises(OutOfMemoryError):
+            pool.alloc(1024 * MIB)
+
+    survives(work)

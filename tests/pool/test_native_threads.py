@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from threading import Barrier, Event, Thread
 from time import sleep
 
@@ -15,6 +14,7 @@ import pytest
 
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from tests.pool.processes import at_once, survives
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -66,13 +66,13 @@ def test_bins_of_an_idle_thread_are_emptied_before_an_allocation_fails() -> None
 
 def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
     pool = InstrumentedPool()
+
+    def work() -> None:
+        pool.trim()
+        assert pool.statistics().used == 0
+
     with _idle_thread(lambda: _fill_bins(pool)):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            pool.trim()
-            os._exit(0 if pool.statistics().used == 0 else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        survives(work)
 
 
 def _wait_for_others(pool: InstrumentedPool) -> None:
@@ -87,9 +87,7 @@ def _wait_for_others(pool: InstrumentedPool) -> None:
 def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
     pool = InstrumentedPool()
     blocks: list[int] = []
-    maker = Thread(target=lambda: blocks.extend(pool.alloc(n) for n in range(1, 20_000, 37)))
-    maker.start()
-    maker.join()
+    at_once(lambda: blocks.extend(pool.alloc(n) for n in range(1, 20_000, 37)))
     assert pool.statistics().live == sum(range(1, 20_000, 37))
     for block in blocks:
         pool.free(block)
@@ -116,11 +114,7 @@ def test_threads_at_once() -> None:
                 wrong.append(f"{seed}/{n}")
             pool.free(handle)
 
-    threads = [Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, seed) for seed in range(4)))
     assert wrong == []
     assert pool.statistics().allocs == pool.statistics().frees == 6000
     pool.free(pool.alloc(1))  # this thread has bins too
@@ -134,16 +128,14 @@ def test_a_forked_process_has_a_pool_of_its_own() -> None:
     pool = InstrumentedPool()
     handle = pool.alloc(MIB)
     ctypes.memset(pool.pointer(handle), 7, MIB)
-    child = os.fork()
-    if child == 0:
-        try:
-            ctypes.memset(pool.pointer(handle), 9, MIB)
-            pool.free(handle)
-            pool.free(pool.alloc(3 * MIB))
-            os._exit(0 if pool.statistics().live == 0 else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def work() -> None:
+        ctypes.memset(pool.pointer(handle), 9, MIB)
+        pool.free(handle)
+        pool.free(pool.alloc(3 * MIB))
+        assert pool.statistics().live == 0
+
+    survives(work)
     assert ctypes.string_at(pool.pointer(handle), MIB) == b"\7" * MIB
     assert pool.statistics().live == MIB
 
@@ -160,13 +152,7 @@ def test_forking_amid_other_threads_does_not_hang_the_child() -> None:
     thread.start()
     try:
         for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)  # ends the child where it hangs
-                pool.free(pool.alloc(2**20))
-                pool.trim()
-                os._exit(0)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            survives(lambda: (pool.free(pool.alloc(2**20)), pool.trim()))
     finally:
         stop.set()
         thread.join()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from threading import Thread
-
 import pytest
 
 import symalloc
@@ -9,6 +7,7 @@ from symalloc.pool import statistics
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.observing.statistics_scope import TagCount
+from tests.pool.processes import at_once
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -89,11 +88,7 @@ def test_every_thread_counts() -> None:
             pool.free(pool.alloc(n, tag=f"t{n % 3}"))
 
     with statistics(pool) as counted:
-        threads = [Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 4)
     assert counted.total.allocs == counted.total.frees == 1600
     assert counted.total.allocated == counted.total.freed == 4 * sum(range(400))
     assert counted.total.left == 0

@@ -22,7 +22,7 @@ from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import memory_cfg
-from tests.pool.died import died
+from tests.pool.processes import died
 from tests.pool.library import need_native
 from tests.scale import tries
 

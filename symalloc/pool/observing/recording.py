@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
+import msgspec
+
+from symalloc.pool.simulating.trace import Event, Trace
 
 FIELDS = 6  # kind, block or call, bytes, call, nanoseconds, whether it escapes
 _Row = tuple[int, ...]
@@ -18,23 +20,11 @@ def recorded_trace(events: bytes | int | str, *tags: bytes | int | str) -> Trace
     pairs = zip(tags[::2], tags[1::2], strict=True)
     return Trace(
         name="recorded",
-        events=tuple(_event(row) for row in rows),
+        events=msgspec.convert([row[: 4 if row[0] == 1 else 3] for row in rows], tuple[Event, ...]),
         escape=frozenset(_escaping(rows)),
         times=tuple(row[4] for row in rows),
         tags={int(block): str(tag) for block, tag in pairs},
     )
-
-
-def _event(row: _Row) -> Event:
-    match row[0]:
-        case 0:
-            return Free(block=row[1])
-        case 1:
-            return Alloc(block=row[1], nbytes=row[2], call=row[3])
-        case 2:
-            return CallBegin(call=row[1])
-        case _:
-            return CallEnd(call=row[1])
 
 
 def _escaping(rows: Sequence[_Row]) -> Iterator[int]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -22,33 +24,42 @@ from symalloc.pool.core.pool_errors import PoolUsageError
 
 INT64_MAX = 2**63 - 1
 GZIP = b"\x1f\x8b"
+SHOWN = 60  # bytes of an event
+KINDS = "[1, id, size, call] allocates, [0, id, 0] frees, [2, call, 0] and [3, call, 0] begin and end a call"
 
 
 # traces have millions of events: these are made faster than dataclasses, and the collector passes them over
-class Alloc(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _Event(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    """An event, written as a list of its kind and its fields."""
+
+
+class Alloc(_Event, frozen=True, kw_only=True, tag=1):
     """Block `block` of `nbytes` bytes is allocated in call `call` (0: in none)."""
 
     block: int
-    nbytes: int
+    nbytes: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
     call: int = 0
 
 
-class Free(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Free(_Event, frozen=True, kw_only=True, tag=0):
     """Block `block` is freed."""
 
     block: int
+    zero: int = 0
 
 
-class CallBegin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallBegin(_Event, frozen=True, kw_only=True, tag=2):
     """Call `call` begins."""
 
     call: int
+    zero: int = 0
 
 
-class CallEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallEnd(_Event, frozen=True, kw_only=True, tag=3):
     """Call `call` ends."""
 
     call: int
+    zero: int = 0
 
 
 Event = Alloc | Free | CallBegin | CallEnd
@@ -89,7 +100,7 @@ class Trace:
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """A trace file as it is written."""
 
-    events: list[list[int]]
+    events: tuple[Event, ...]
     name: str = ""
     meta: dict[str, object] = {}
     escape: list[int] = []
@@ -97,12 +108,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     tags: dict[str, list[int]] = {}
 
 
+class _Rows(msgspec.Struct):
+    events: list[msgspec.Raw]
+
+
 def read_trace(path: Path) -> Trace:
     """The trace in the file at `path`; raises PoolUsageError where it cannot be read or makes no sense."""
     written = _decoded(_contents(path), path)
+    _check_pairs(written.events, path)
     return Trace(
         name=written.name or path.stem,
-        events=_checked(written.events, path),
+        events=written.events,
         escape=frozenset(written.escape),
         meta=written.meta,
         times=_checked_times(written, path),
@@ -116,7 +132,7 @@ def trace_as_json(trace: Trace) -> bytes:
         "name": trace.name,
         "meta": trace.meta,
         "escape": sorted(trace.escape),
-        "events": [_written(e) for e in trace.events],
+        "events": trace.events,
     }
     if trace.times:
         document["times"] = trace.times
@@ -144,23 +160,22 @@ def _decoded(text: bytes, path: Path) -> _File:
     try:
         return msgspec.json.decode(text, type=_File)
     except msgspec.ValidationError as error:
-        raise PoolUsageError(f"{path} is no trace: {error}") from None
+        raise PoolUsageError(f"{path} is no trace: {_wrong_event(text) or error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PoolUsageError(f"{path} is not JSON, or cut off: {error}") from None
     except RecursionError:
         raise PoolUsageError(f"{path} is no trace: nested too deeply") from None
 
 
-def _written(event: Event) -> list[int]:
-    match event:
-        case Alloc():
-            return [1, event.block, event.nbytes, event.call]
-        case Free():
-            return [0, event.block, 0]
-        case CallBegin():
-            return [2, event.call, 0]
-        case CallEnd():
-            return [3, event.call, 0]
+def _wrong_event(text: bytes) -> str | None:
+    """The first event that cannot be read, and why; None where all can."""
+    with suppress(msgspec.ValidationError):
+        for index, row in enumerate(msgspec.json.decode(text, type=_Rows).events):
+            try:
+                msgspec.json.decode(row, type=Event)
+            except msgspec.ValidationError as error:
+                return f"event {index} {bytes(row)[:SHOWN].decode()}: {error}; {KINDS}"
+    return None
 
 
 def _checked_times(written: _File, path: Path) -> tuple[int, ...]:
@@ -173,44 +188,17 @@ def _checked_times(written: _File, path: Path) -> tuple[int, ...]:
     return tuple(times)
 
 
-def _checked(rows: Iterable[list[int]], path: Path) -> tuple[Event, ...]:
-    events: list[Event] = []
+def _check_pairs(events: Iterable[Event], path: Path) -> None:
     blocks, calls = _Pairing("block", "allocated", "freed"), _Pairing("call", "begun", "ended")
-    for index, row in enumerate(rows):
+    for index, event in enumerate(events):
         try:
-            event = _event(row)
             if isinstance(event, Alloc | Free):
                 blocks.follow(event.block, isinstance(event, Alloc))
             else:
                 calls.follow(event.call, isinstance(event, CallBegin))
         except ValueError as error:
-            raise PoolUsageError(f"{path}: event {index} {_short(row)}: {error}") from None
-        events.append(event)
-    return tuple(events)
-
-
-def _event(row: list[int]) -> Event:
-    match row:
-        case [1, block, nbytes, call] if 0 <= nbytes <= INT64_MAX:
-            return Alloc(block=block, nbytes=nbytes, call=call)
-        case [0, block] | [0, block, _]:
-            return Free(block=block)
-        case [1, block, nbytes] if 0 <= nbytes <= INT64_MAX:
-            return Alloc(block=block, nbytes=nbytes)
-        case [1, _, nbytes, *_] if not 0 <= nbytes <= INT64_MAX:
-            raise ValueError(f"the size {nbytes} is not in [0, 2^63)")
-        case [2, call] | [2, call, _]:
-            return CallBegin(call=call)
-        case [3, call] | [3, call, _]:
-            return CallEnd(call=call)
-        case [0 | 1 | 2 | 3, *_]:
-            raise ValueError(
-                "wrong number of fields; expected [1, id, size, call], [0, id, 0], [2|3, call, 0]"
-            )
-        case [kind, *_]:
-            raise ValueError(f"unknown kind {kind}; 1 allocates, 0 frees, 2 and 3 begin and end a call")
-        case _:
-            raise ValueError("empty")
+            row = msgspec.to_builtins(event)
+            raise PoolUsageError(f"{path}: event {index} {row}: {error}") from None
 
 
 class _Pairing:
@@ -235,9 +223,3 @@ class _Pairing:
             how = "a second time" if number in self._seen else f"but was never {self._begins}"
             raise ValueError(f"{self._kind} {number} is {self._ends} {how}")
         self._live.remove(number)
-
-
-def _short(row: Sequence[int]) -> str:
-    """`row` as it is written, cut where it is long."""
-    text = str(list(row[:5]))
-    return text if len(row) <= 5 else f"{text[:-1]}, ...]"

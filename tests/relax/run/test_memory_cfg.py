@@ -20,7 +20,7 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
-from tests.pool.died import died
+from tests.pool.processes import died
 from tests.pool.library import need_native
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"

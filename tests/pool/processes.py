@@ -1,10 +1,15 @@
-"""Running something that may end its process."""
+"""Running something in a process that it may end, or in several threads at once."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import signal
+import traceback
 from collections.abc import Callable
+from threading import Thread
+
+LONGEST = 20  # seconds
 
 
 def died(work: Callable[[], object]) -> tuple[int, str]:
@@ -18,11 +23,28 @@ def died(work: Callable[[], object]) -> tuple[int, str]:
         try:
             os.dup2(writes, 2)
             faulthandler.enable(2)  # pytest has enabled it with a stream of its own
+            signal.alarm(LONGEST)  # ends it where it hangs
             work()
             os._exit(0)
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
         finally:
             os._exit(1)
     os.close(writes)
     with os.fdopen(reads) as stream:
         said = stream.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def survives(work: Callable[[], object]) -> None:
+    """Assert that `work` ends without an error in a copy of this process."""
+    assert died(work) == (0, "")
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Does each of `works` in a thread of its own; returns when all have ended."""
+    threads = [Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
