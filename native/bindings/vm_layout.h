@@ -48,17 +48,14 @@ struct VmStorage : public tvm::ffi::Object {
   VmAllocator* allocator;
 };
 
-inline int32_t StorageType() {
-  constexpr const char* kKey = "vm.Storage";
-  TVMFFIByteArray key{kKey, std::strlen(kKey)};
-  int32_t index;
-  TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&key, &index));
-  return index;
-}
-
 // nullptr where `value` is no storage.
 inline const VmStorage* AsStorage(const tvm::ffi::AnyView& value) {
-  static const int32_t type = StorageType();
+  static const int32_t type = [] {
+    int32_t index;
+    TVMFFIByteArray key{"vm.Storage", std::strlen("vm.Storage")};
+    TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&key, &index));
+    return index;
+  }();
   return value.type_index() == type ? static_cast<const VmStorage*>(value.as<tvm::ffi::Object>()) : nullptr;
 }
 

@@ -107,23 +107,15 @@ void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
     slots = chunks_[place.chunk].slots.get();
   }
   int at = place.slot + 1;
-  std::copy_backward(slots->starts.begin() + at, slots->starts.begin() + slots->count,
-                     slots->starts.begin() + slots->count + 1);
-  std::copy_backward(slots->sizes.begin() + at, slots->sizes.begin() + slots->count,
-                     slots->sizes.begin() + slots->count + 1);
+  slots->Shift(at, at + 1);
   slots->starts[at] = start;
   slots->sizes[at] = size;
-  ++slots->count;
   Refresh(place.chunk);
 }
 
 void FreeList::Erase(Place place) {
   Slots* slots = chunks_[place.chunk].slots.get();
-  std::copy(slots->starts.begin() + place.slot + 1, slots->starts.begin() + slots->count,
-            slots->starts.begin() + place.slot);
-  std::copy(slots->sizes.begin() + place.slot + 1, slots->sizes.begin() + slots->count,
-            slots->sizes.begin() + place.slot);
-  --slots->count;
+  slots->Shift(place.slot + 1, place.slot);
   if (slots->count == 0 && chunks_.size() > 1) {
     chunks_.erase(chunks_.begin() + place.chunk);
   } else {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -46,6 +47,14 @@ class FreeList {
     int count = 0;
     std::array<int64_t, kSlots> starts;
     std::array<int64_t, kSlots> sizes;
+
+    // Moves the intervals from `from` on to `to`.
+    void Shift(int from, int to) {
+      for (auto* numbers : {&starts, &sizes}) {
+        std::memmove(numbers->data() + to, numbers->data() + from, (count - from) * sizeof(int64_t));
+      }
+      count += to - from;
+    }
   };
 
   struct Chunk {

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "pool/barrier.h"
 #include "pool/thread_cache.h"
 
 namespace symalloc {
@@ -18,29 +20,60 @@ class ThreadCaches {
     int64_t allocs = 0, frees = 0;
     int64_t live = 0;  // bytes asked for
 
-    void Add(const ThreadCache& cache);
+    void Add(const ThreadCache& cache) {
+      allocs += cache.allocs.load(std::memory_order_relaxed);
+      frees += cache.frees.load(std::memory_order_relaxed);
+      live += cache.live.left();
+    }
   };
 
-  ThreadCache* Add(std::unique_ptr<ThreadCache> cache);
+  ThreadCache* Add(std::unique_ptr<ThreadCache> cache) {
+    caches_.push_back(std::move(cache));
+    return caches_.back().get();
+  }
 
   // Keeps the counts of a cache, which is empty, and destroys it.
-  void Remove(const ThreadCache* cache);
+  void Remove(const ThreadCache* cache) {
+    others_.Add(*cache);
+    caches_.erase(std::find_if(caches_.begin(), caches_.end(), [cache](auto& each) { return each.get() == cache; }));
+  }
 
   // Counts for a thread's cache; nullptr: for a thread that has none.
-  void CountAlloc(ThreadCache* cache, int64_t nbytes);
-  void CountFree(ThreadCache* cache, int64_t nbytes);
-  Counts counts() const;
+  void CountAlloc(ThreadCache* cache, int64_t nbytes) {
+    if (cache != nullptr) return cache->CountAlloc(nbytes);
+    ++others_.allocs;
+    others_.live += nbytes;
+  }
+  void CountFree(ThreadCache* cache, int64_t nbytes) {
+    if (cache != nullptr) return cache->CountFree(nbytes);
+    ++others_.frees;
+    others_.live -= nbytes;
+  }
+
+  Counts counts() const {
+    Counts counts = others_;
+    for (auto& each : caches_) counts.Add(*each);
+    return counts;
+  }
 
   int64_t threads() const { return static_cast<int64_t>(caches_.size()); }
 
   // Bytes that wait in all caches.
-  int64_t held() const;
+  int64_t held() const {
+    int64_t held = 0;
+    for (auto& each : caches_) held += each->held();
+    return held;
+  }
 
   // True while the holder of the mutex is at the caches of others.
   const std::atomic<bool>& closed() const { return closed_; }
 
   // Once this returns, and until `Open`, no other thread is at any cache.
-  void Close();
+  void Close() {
+    closed_.store(true, std::memory_order_seq_cst);
+    HeavyBarrier();
+    for (auto& each : caches_) each->section.AwaitLeft();
+  }
   void Open() { closed_.store(false, std::memory_order_release); }
 
   // Empties all caches but `mine`; false where nothing was in them.

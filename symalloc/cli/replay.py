@@ -13,6 +13,7 @@ from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
     from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.observing.exports import Exporter
     from symalloc.pool.simulating.trace import Trace
 
 EPILOG = """\
@@ -90,7 +91,7 @@ def replay_command(
             page=parse_bytes(page),
         )
         names = checked_policies(policies)
-        files = _files(exports, len(traces))
+        files = _parse_exports(exports, len(traces))
         read = [read_trace(path) for path in traces]
         results = [replay(trace, name, options) for trace in read for name in names]
         if files:
@@ -98,29 +99,28 @@ def replay_command(
     except PoolError as error:
         raise UsageError(str(error)) from None
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
-    return int(any(r.failed for r in results))
+    return int(any(r.out_of_memory for r in results))
 
 
-def _files(exports: tuple[str, ...], traces: int) -> dict[str, Path]:
-    """The file for each form of export that is asked for."""
+def _parse_exports(exports: tuple[str, ...], traces: int) -> list[tuple[Exporter, Path]]:
+    """What makes each file that is asked for, and where it goes."""
     from symalloc.pool.observing.exports import exporter
 
     if exports and traces != 1:
         raise UsageError(f"--export takes one trace, not {traces}")
-    files: dict[str, Path] = {}
+    files: list[tuple[Exporter, Path]] = []
     for export in exports:
         form, equals, file = export.partition("=")
-        exporter(form)
+        make = exporter(form)
         if not equals or not file:
             raise UsageError(f"--export {export}: write FORM=FILE, such as {form}=FILE")
-        files[form] = Path(file)
+        files.append((make, Path(file)))
     return files
 
 
-def _export(trace: Trace, options: PoolOptions, files: dict[str, Path]) -> None:
-    from symalloc.pool.observing.exports import exporter
+def _export(trace: Trace, options: PoolOptions, files: list[tuple[Exporter, Path]]) -> None:
     from symalloc.pool.simulating.pool_timeline import timeline_of
 
     timeline = timeline_of(trace, options)
-    for form, file in files.items():
-        show_bytes(exporter(form)(timeline), file)
+    for make, file in files:
+        show_bytes(make(timeline), file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 
 from symalloc.pool.simulating.replaying import PolicySummary, Replayed, total
@@ -50,14 +51,14 @@ def _trace(name: str, results: Sequence[Replayed]) -> Iterator[str]:
             r.policy,
             human_bytes(r.peak_reserved),
             f"{r.ratio:.3f}",
-            human_bytes(r.recycled) if r.commits else "-",
+            human_bytes(r.bytes_given_back) if r.commits else "-",
             str(r.commits) if r.commits else "-",
             str(r.decommits) if r.commits else "-",
             f"{r.seconds:.3f}",
             f"{r.rate:.0f}",
         )
-        if r.failed is not None:
-            yield f"    out of memory at {r.failed}"
+        if r.out_of_memory is not None:
+            yield f"    out of memory at {r.out_of_memory}"
 
 
 def _summary(totals: Sequence[PolicySummary], count: int) -> Iterator[str]:
@@ -73,18 +74,8 @@ def _row(name: str, *cells: str) -> str:
 
 
 def _result_json(result: Replayed) -> dict[str, object]:
-    return {
-        "trace": result.trace,
-        "policy": result.policy,
-        "operations": result.operations,
-        "peak_live": result.peak_live,
-        "peak_reserved": result.peak_reserved,
+    return asdict(result) | {
         "ratio": round(result.ratio, 6),
-        "left_live": result.left,
-        "commits": result.commits,
-        "decommits": result.decommits,
-        "bytes_given_back": result.recycled,
         "seconds": round(result.seconds, 6),
         "operations_per_second": round(result.rate),
-        "out_of_memory": result.failed,
     }

@@ -23,7 +23,7 @@ def test_figures_are_those_of_the_replay(steps: list[Step]) -> None:
     result, timeline = replay(trace, "pool", TIGHT), timeline_of(trace, TIGHT)
     assert max((m.live for m in timeline.moments), default=0) == result.peak_live
     assert max((m.reserved for m in timeline.moments), default=0) == result.peak_reserved
-    assert timeline.statistics.live == result.left
+    assert timeline.statistics.live == result.left_live
     assert (timeline.statistics.commits, timeline.statistics.decommits) == (result.commits, result.decommits)
 
 

@@ -28,8 +28,8 @@ def test_every_policy_replays_every_trace(steps: list[Step]) -> None:
         assert result.peak_live == trace.peak_live
         assert result.operations == len(trace.events)
         assert result.peak_reserved >= result.peak_live
-        assert result.left == sum(left.values())
-        assert result.failed is None
+        assert result.left_live == sum(left.values())
+        assert result.out_of_memory is None
 
 
 @pytest.mark.parametrize("limit", (Fraction(11, 10), Fraction(21, 20)))
@@ -50,8 +50,8 @@ def test_the_pool_reserves_less_than_the_others() -> None:
 def test_running_out_of_memory_is_reported_and_ends_the_replay() -> None:
     trace = Trace(name="grow", events=tuple(Alloc(block=i, nbytes=MIB) for i in range(8)))
     result = replay(trace, "pool", PoolOptions(limit=4 * MIB))
-    assert result.failed is not None
-    assert result.failed.startswith("event 4: 1048576 bytes do not fit")
+    assert result.out_of_memory is not None
+    assert result.out_of_memory.startswith("event 4: 1048576 bytes do not fit")
     assert (result.operations, result.peak_reserved) == (4, 4 * MIB)
 
 

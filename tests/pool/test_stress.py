@@ -6,9 +6,7 @@ import ctypes
 import random
 import re
 import subprocess
-from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
 
 import pytest
 
@@ -16,34 +14,44 @@ from symalloc.pool.core.pool_errors import OutOfMemoryError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.library import ROOT, built
+from tests.pool.processes import at_once
 
 THREADS, OPERATIONS = 8, 2_500
 BUILDS = {"plain": 1_250_000, "address": 60_000, "thread": 30_000}  # operations of each thread
 
 
+def _output(program: str, build: str, *arguments: str) -> str:
+    """What a program of native/test prints, built for `build`."""
+    options = [] if build == "plain" else [f"-DSYMALLOC_SANITIZE={build}"]
+    folder = built(program, ROOT / "build" / f"stress-{build}", *options)
+    done = subprocess.run([folder / program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
 @pytest.mark.sanitize
 @pytest.mark.parametrize("build", BUILDS)
 def test_threads_lose_nothing(build: str) -> None:
-    options = [] if build == "plain" else [f"-DSYMALLOC_SANITIZE={build}"]
-    folder: Path = built("symalloc_stress", ROOT / "build" / f"stress-{build}", *options)
-    done = subprocess.run(
-        [folder / "symalloc_stress", "8", str(BUILDS[build])], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
+    said = _output("symalloc_stress", build, "8", str(BUILDS[build]))
     callbacks = r"(\d+) callbacks for want of memory, (\d+) at watermarks\n"
-    counts = re.match(callbacks + r"(\d+) operations, (\d+) refused at the limit, 0 faults", done.stdout)
-    assert counts is not None, done.stdout
+    counts = re.match(callbacks + r"(\d+) operations, (\d+) refused at the limit, 0 faults", said)
+    assert counts is not None, said
     asked, watched, operations, refused = map(int, counts.groups())
     assert operations > 7 * BUILDS[build]
     assert min(asked, watched, refused) > 0, "the limit and the watermarks have been met"
 
 
-class _Worker(Thread):
+@pytest.mark.sanitize
+@pytest.mark.parametrize("sanitizer", ("thread", "address"))
+def test_observers_and_callbacks_are_clean(sanitizer: str) -> None:
+    assert _output("symalloc_tracker", sanitizer).endswith("live 0, used 0, reserved 0\n")
+
+
+class _Worker:
     """Allocates, stamps, hands over, checks and frees blocks at random."""
 
     def __init__(self, pool: InstrumentedPool, others: SimpleQueue[tuple[int, int, int]], seed: int) -> None:
-        super().__init__()
         self.pool, self.others, self.random = pool, others, random.Random(seed)
         self.refused, self.lost = 0, 0
 
@@ -91,10 +99,7 @@ def test_python_threads_lose_nothing() -> None:
     pool = InstrumentedPool(PoolOptions(limit=3 << 20, separate_escaping=True))
     others: SimpleQueue[tuple[int, int, int]] = SimpleQueue()
     workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    at_once(*(worker.run for worker in workers))
     assert [worker.lost for worker in workers] == [0] * THREADS
     assert sum(worker.refused for worker in workers) > 0, "the limit has been met"
     counted = pool.statistics()

@@ -20,8 +20,8 @@ def _result(trace: str, policy: str, reserved: int, *, failed: str | None = None
         seconds=0.5,
         commits=7 * paged,
         decommits=3 * paged,
-        recycled=2 * MIB * paged,
-        failed=failed,
+        bytes_given_back=2 * MIB * paged,
+        out_of_memory=failed,
     )
 
 

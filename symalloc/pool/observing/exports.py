@@ -10,19 +10,15 @@ from symalloc.pool.observing.perfetto import perfetto_json
 from symalloc.pool.observing.prometheus import prometheus_text
 from symalloc.pool.simulating.pool_timeline import PoolTimeline
 
-
-def _prometheus(timeline: PoolTimeline) -> bytes:
-    return prometheus_text({timeline.trace.name: timeline.statistics}).encode()
-
-
-EXPORTS: Mapping[str, Callable[[PoolTimeline], bytes]] = {
+Exporter = Callable[[PoolTimeline], bytes]
+EXPORTS: Mapping[str, Exporter] = {
     "perfetto": perfetto_json,
     "memory-viz": memory_viz_pickle,
-    "prometheus": _prometheus,
+    "prometheus": lambda timeline: prometheus_text({timeline.trace.name: timeline.statistics}).encode(),
 }
 
 
-def exporter(name: str) -> Callable[[PoolTimeline], bytes]:
+def exporter(name: str) -> Exporter:
     """The function that makes the contents of such a file; raises PoolUsageError for an unknown format."""
     if name not in EXPORTS:
         raise PoolUsageError(f"there is no export `{name}`; there are {', '.join(EXPORTS)}")

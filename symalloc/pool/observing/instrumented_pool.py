@@ -13,7 +13,7 @@ from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text
-from symalloc.pool.observing.pool_snapshot import PoolSnapshot, read_snapshot
+from symalloc.pool.observing.pool_snapshot import PoolSnapshot, live_blocks, range_layouts
 from symalloc.pool.observing.recording import recorded_trace
 from symalloc.pool.observing.watermarks import (
     OomCallback,
@@ -90,8 +90,7 @@ class InstrumentedPool(NativePool):
 
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag."""
-        flat = list(pool_functions.holders(self.object))
-        return [(str(tag), int(nbytes)) for tag, nbytes in zip(flat[::3], flat[2::3], strict=True)]
+        return [(b.tag, b.nbytes) for b in live_blocks(pool_functions.holders(self.object))]
 
     def leaks(self) -> tuple[Holding, ...]:
         """The live blocks by tag, the most bytes first; at the end of a program, those not freed."""
@@ -99,8 +98,11 @@ class InstrumentedPool(NativePool):
 
     def snapshot(self) -> PoolSnapshot:
         """The layout of the pool, now.  It takes time in proportion to the number of blocks."""
-        layout, holders = pool_functions.layout(self.object), pool_functions.holders(self.object)
-        return read_snapshot(layout, holders, self.statistics())
+        return PoolSnapshot(
+            ranges=tuple(range_layouts(pool_functions.layout(self.object))),
+            blocks=live_blocks(pool_functions.holders(self.object)),
+            statistics=self.statistics(),
+        )
 
     def reset_peak(self) -> None:
         """Restart `peak_used` and `peak_reserved` from what is in use now."""

@@ -35,20 +35,18 @@ class PoolSnapshot:
     blocks: tuple[LiveBlock, ...]
 
 
-def read_snapshot(layout: bytes, holders: Sequence[str | int], statistics: PoolStatistics) -> PoolSnapshot:
-    """Decode the answers of the native functions `layout` and `holders`."""
+def live_blocks(holders: Sequence[str | int]) -> tuple[LiveBlock, ...]:
+    """Decode the answer of the native function `holders`."""
     flat = list(holders)
-    return PoolSnapshot(
-        statistics=statistics,
-        ranges=tuple(_ranges(array("q", bytes(layout)))),
-        blocks=tuple(
-            LiveBlock(tag=str(tag), pointer=int(pointer), nbytes=int(nbytes))
-            for tag, pointer, nbytes in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        ),
+    return tuple(
+        LiveBlock(tag=str(tag), pointer=int(pointer), nbytes=int(nbytes))
+        for tag, pointer, nbytes in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     )
 
 
-def _ranges(numbers: array[int]) -> Iterator[RangeLayout]:
+def range_layouts(layout: bytes) -> Iterator[RangeLayout]:
+    """Decode the answer of the native function `layout`."""
+    numbers = array("q", bytes(layout))
     at = 0
     while at < len(numbers):
         intervals, runs = numbers[at : at + 2]

@@ -57,9 +57,9 @@ NOT_ASKED = ("native",)  # replayed only where it is named
 class Replayed:
     """One trace on one policy; sizes in bytes.
 
-    `operations` counts allocations and frees, `seconds` the time of all, simulated in Python.  `recycled`
-    bytes were given back to the operating system in `decommits` operations; `left` bytes stayed live.
-    `failed` says which event ran out of memory, None: none did; figures go as far as that event.
+    `operations` counts allocations and frees, `seconds` the time of all, simulated in Python.
+    `bytes_given_back` went to the operating system in `decommits` operations; `left_live` bytes stayed live.
+    `out_of_memory` says which event ran out of memory, None: none did; figures go as far as that event.
     """
 
     trace: str
@@ -68,11 +68,11 @@ class Replayed:
     peak_live: int
     peak_reserved: int
     seconds: float
-    left: int = 0
+    left_live: int = 0
     commits: int = 0
     decommits: int = 0
-    recycled: int = 0
-    failed: str | None = None
+    bytes_given_back: int = 0
+    out_of_memory: str | None = None
 
     @property
     def ratio(self) -> float:
@@ -136,11 +136,11 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
         peak_live=peak_live,
         peak_reserved=peak_reserved,
         seconds=seconds,
-        left=live,
+        left_live=live,
         commits=pages.commits if pages else 0,
         decommits=pages.decommits if pages else 0,
-        recycled=pages.decommitted if pages else 0,
-        failed=failed,
+        bytes_given_back=pages.decommitted if pages else 0,
+        out_of_memory=failed,
     )
 
 

@@ -20,8 +20,8 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
-from tests.pool.processes import died
 from tests.pool.library import need_native
+from tests.pool.processes import died
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
