@@ -79,5 +79,13 @@ def test_policies_are_checked() -> None:
 def test_the_native_pool_reserves_what_its_reference_does() -> None:
     trace = make_trace("mixed", 6)
     ours, native = (replay(trace, p, PoolOptions()) for p in ("pool", "native"))
-    for figure in ("operations", "peak_live", "peak_reserved", "commits", "decommits", "recycled", "left"):
+    for figure in (
+        "operations",
+        "peak_live",
+        "peak_reserved",
+        "commits",
+        "decommits",
+        "bytes_given_back",
+        "left_live",
+    ):
         assert getattr(native, figure) == getattr(ours, figure), figure
