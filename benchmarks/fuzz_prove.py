@@ -23,8 +23,8 @@ from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size import SizeSyntaxError, parse_condition
 from symalloc.size.defined import fails, holds
+from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 NAMES = ("a", "b", "c")
 SMALL = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64)

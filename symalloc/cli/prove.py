@@ -14,7 +14,7 @@ from symalloc.errors import UsageError
 if TYPE_CHECKING:
     from symalloc.prover.domain import Domain
     from symalloc.prover.verdict import Proof
-    from symalloc.size import Condition
+    from symalloc.size.condition import Condition
 
 
 _SHOWN = 60  # characters of a constraint on either side of a mistake
@@ -89,7 +89,7 @@ def _single(
 
 
 def _read(text: str, role: str) -> Condition:
-    from symalloc.size import SizeSyntaxError, parse_condition
+    from symalloc.size.parse import SizeSyntaxError, parse_condition
 
     if not text.strip():
         raise UsageError(f"the {role} is empty; give one such as `4*m <= 16`")

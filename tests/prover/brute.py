@@ -8,10 +8,9 @@ from itertools import product
 from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box
-from symalloc.size import Condition, Expr, constant, symbol
 from symalloc.size.choice import maximum, minimum, select
-from symalloc.size.condition import conjunction, disjunction, eq, le, lt, ne
-from symalloc.size.expr import floordiv, mod
+from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, lt, ne
+from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 
 NAMES = ("a", "b")
 

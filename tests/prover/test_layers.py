@@ -22,7 +22,9 @@ from symalloc.prover.refute import refute, refute_by_residues
 from symalloc.prover.simplex import negative_combination
 from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
 from symalloc.prover.verdict import Verdict
-from symalloc.size import Condition, Expr, Relation, parse_condition, parse_expr
+from symalloc.size.condition import Condition, Relation
+from symalloc.size.expr import Expr
+from symalloc.size.parse import parse_condition, parse_expr
 from tests.prover.brute import boxes, conditions, points, polynomials, sizes
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from symalloc.prover.normalize import components, read_bound, relevant
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
-from symalloc.size import parse_condition
+from symalloc.size.parse import parse_condition
 
 
 @pytest.mark.parametrize(

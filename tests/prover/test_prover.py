@@ -19,7 +19,8 @@ from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.solver import FEWEST, Solver
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size import Condition, parse_condition
+from symalloc.size.condition import Condition
+from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points
 
 DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
@@ -258,7 +259,7 @@ def test_answers_do_not_depend_on_the_hash_seed() -> None:
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size import parse_condition
+from symalloc.size.parse import parse_condition
 for text in ("(n // m) // k == n // (m*k)", "a*b*c >= a + b + c - 2"):
     proof = Prover(Budget(z3_steps=0)).prove(parse_condition(text), Domain(default_lower=1))
     print(proof.decided_by, proof.verdict, proof.counterexample, proof.witness, proof.precondition)
@@ -306,8 +307,8 @@ def test_remembered_counterexample_is_renamed() -> None:
 
 @pytest.mark.parametrize("names", [("min", "max"), ("and", "n"), ("n.1", "n.2")])
 def test_symbols_with_odd_names_are_not_confused(names: tuple[str, str]) -> None:
-    from symalloc.size import symbol
     from symalloc.size.condition import le
+    from symalloc.size.expr import symbol
 
     prover = Prover()
     for left, right in (names, tuple(reversed(names))):

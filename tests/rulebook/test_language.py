@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symalloc.rulebook.language import Unit, compile_constraint, compile_quantity
-from symalloc.size import SizeSyntaxError, parse_condition, parse_expr
+from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 
 QUANTITIES = {
     "offset": Unit.BYTES,

@@ -4,7 +4,7 @@ import pytest
 
 from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.template import MissingValueError, Value
-from symalloc.size import parse_condition, parse_expr
+from symalloc.size.parse import parse_condition, parse_expr
 
 VALUES: dict[str, Value] = {
     "tensor": "alloc",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, compile_template
-from symalloc.size import SizeSyntaxError, parse_condition, parse_expr
+from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 
 SITE = "tensor-on-storage"
 VALUES: dict[str, Value] = {

@@ -9,7 +9,7 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 from symalloc.rulebook.book import load_rules
-from symalloc.size import parse_condition
+from symalloc.size.parse import parse_condition
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 

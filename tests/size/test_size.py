@@ -10,23 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box
-from symalloc.size import (
+from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.condition import (
     FALSE,
     TRUE,
     Condition,
-    Expr,
-    SizeSyntaxError,
-    constant,
+    conjunction,
+    disjunction,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
     negate,
-    parse_condition,
-    parse_expr,
 )
-from symalloc.size import symbol as sym
-from symalloc.size.choice import maximum, minimum, select
-from symalloc.size.condition import conjunction, disjunction, eq, ge, gt, le, lt, ne
 from symalloc.size.defined import defined, fails, holds
-from symalloc.size.expr import Symbol, ceildiv, floordiv, mod, product, round_up
-from symalloc.size.parse import symbols_in
+from symalloc.size.expr import Expr, Symbol, ceildiv, constant, floordiv, mod, product, round_up
+from symalloc.size.expr import symbol as sym
+from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr, symbols_in
 from symalloc.size.sympy_form import condition_from_sympy, from_sympy
 from tests.prover.brute import conditions, points, sizes
 from tests.size.sympy_terms import to_sympy
