@@ -17,7 +17,7 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import extents_of
-from symalloc.size.condition import And, Condition, ge, negate
+from symalloc.size.condition import Condition, ge, negate
 from symalloc.size.expr import Expr
 
 
@@ -131,8 +131,7 @@ class _FactProblem(DataflowProblem[Facts]):
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:
     """`condition` as conjuncts, without what always holds."""
-    parts = condition.operands if isinstance(condition, And) else (condition,)
-    return tuple(part for part in parts if part.as_bool is not True)
+    return tuple(part for part in condition.conjuncts if part.as_bool is not True)
 
 
 def entry_facts(function: Function) -> tuple[Condition, ...]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from symalloc.size.choice import Choice
-from symalloc.size.condition import And, Condition, Or, Relation, conjunction, disjunction
+from symalloc.size.condition import Condition, Junction, Relation, conjunction, disjunction
 from symalloc.size.expr import Atom, Expr
 
 
 def split_extrema(condition: Condition, *, limit: int) -> Condition:
     """An equivalent without choices where at most `limit` splits do it; otherwise with some left."""
     for _ in range(limit):
-        changed = _split_first(condition)
-        if changed is condition:
-            return condition
-        condition = changed
+        if first_choice(condition) is None:
+            break
+        condition = _split_first(condition)
     return condition
 
 
@@ -44,8 +43,5 @@ def _split_first(condition: Condition) -> Condition:
             return condition
         cases = ((test, replace(condition, found, value)) for test, value in found.cases)
         return disjunction(map(conjunction, cases))
-    assert isinstance(condition, And | Or)
-    parts = [_split_first(c) for c in condition.operands]
-    if all(new is old for new, old in zip(parts, condition.operands, strict=True)):
-        return condition
-    return conjunction(parts) if isinstance(condition, And) else disjunction(parts)
+    assert isinstance(condition, Junction)
+    return condition.connect(_split_first)

@@ -10,7 +10,7 @@ from symalloc.prover.budget import Budget
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.size.choice import Max, Min
-from symalloc.size.condition import And, Condition, Relation, ge
+from symalloc.size.condition import Condition, Relation, ge
 from symalloc.size.expr import Expr, FloorDiv, Monomial
 
 MOST = 16  # expressions that one relation is taken apart into
@@ -21,8 +21,7 @@ def holds_by_operands(claim: Condition, domain: NormalizedDomain, budget: Budget
 
     Every divisor in it must be at least 1 at each point of the domain.
     """
-    parts = claim.operands if isinstance(claim, And) else (claim,)
-    return all(_shown(part, domain, budget) for part in parts)
+    return all(_shown(part, domain, budget) for part in claim.conjuncts)
 
 
 def _shown(part: Condition, domain: NormalizedDomain, budget: Budget) -> bool:

@@ -8,12 +8,12 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Domain
-from symalloc.size.condition import And, Condition, Relation, ge, le
+from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Expr, Mod, Symbol, constant, symbol
 
@@ -108,7 +108,7 @@ def absorb(domain: NormalizedDomain, assumptions: Sequence[Condition], *, euclid
     """Restrict `domain` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
     of one.
     """
-    pending = list(_flatten(holds(a, domain.positive) for a in assumptions))
+    pending = [c for a in assumptions for c in holds(a, domain.positive).conjuncts]
     for _ in range(4 * len(pending) + 8):
         pending = _narrow(domain, pending)
         if domain.empty:
@@ -121,11 +121,6 @@ def absorb(domain: NormalizedDomain, assumptions: Sequence[Condition], *, euclid
     settled = [(c, decide(c, domain.box)) for c in pending]
     domain.facts = tuple(c for c, value in settled if value is not True)
     domain.empty = domain.empty or any(value is False for _, value in settled)
-
-
-def _flatten(conditions: Iterable[Condition]) -> Iterator[Condition]:
-    for condition in conditions:
-        yield from condition.operands if isinstance(condition, And) else (condition,)
 
 
 def _narrow(domain: NormalizedDomain, pending: list[Condition]) -> list[Condition]:
@@ -244,7 +239,7 @@ def _substitute(
     least, greatest = interval(value, box)
     domain.solved = {n: e.substitute({name: value}) for n, e in domain.solved.items()}
     domain.solved[name] = value
-    rest = list(_flatten(c.substitute({name: value}) for c in pending))
+    rest = [c for p in pending for c in p.substitute({name: value}).conjuncts]
     if least < lower:
         rest.append(ge(value, lower))
     if greatest > upper:

@@ -15,7 +15,7 @@ from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
 from symalloc.prover.equations import divisor_points
 from symalloc.prover.normalize import NormalizedDomain
-from symalloc.size.condition import And, Condition, Or, Relation
+from symalloc.size.condition import Condition, Or, Relation
 
 Point = dict[str, int]
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
@@ -119,7 +119,7 @@ def _in_wide_grid(wanted: Sequence[Condition], box: Box, steps: int) -> Point | 
 def _solved(branch: Condition, wanted: Sequence[Condition], box: Box) -> Point | None:
     """A point from the divisors of a constant, where `branch` has an equation `c * x * y == constant`."""
     base = _base(box)
-    for relation in _relations(branch):
+    for relation in branch.relations:
         for solution in divisor_points(relation, box):
             point = {**base, **solution}
             if satisfies(point, wanted):
@@ -192,7 +192,7 @@ def _repair(
     """The point after the one move that leaves the fewest conditions violated."""
     best: Point | None = None
     fewest = len(violated)
-    for relation in _relations(violated[0]):
+    for relation in violated[0].relations:
         for name in sorted(relation.symbols):
             for value in _moves(relation, name, point, box):
                 moved = {**point, name: value}
@@ -202,15 +202,6 @@ def _repair(
                     if not left:
                         return best
     return best
-
-
-def _relations(condition: Condition) -> Iterator[Relation]:
-    match condition:
-        case Relation():
-            yield condition
-        case And(operands=operands) | Or(operands=operands):
-            for operand in operands:
-                yield from _relations(operand)
 
 
 def _moves(relation: Relation, name: str, point: Point, box: Box) -> Iterator[int]:

@@ -16,7 +16,7 @@ from symalloc.prover.point_search import first_points
 from symalloc.prover.query import Query, decide_query, inhabited, undecided
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import And, Condition
+from symalloc.size.condition import Condition
 
 MAX_DOMAINS = 4096
 MAX_PROOFS = 200_000
@@ -68,7 +68,7 @@ class Prover:
         It keeps their order.  Longer conditions are dropped first, so that the cheapest checks remain.  A
         guard that cannot be proved to follow from the others stays.
         """
-        parts = dict.fromkeys(p for g in guards for p in (g.operands if isinstance(g, And) else (g,)))
+        parts = dict.fromkeys(p for g in guards for p in g.conjuncts)
         proofs = ((p, self.prove(p, domain, explain=False)) for p in parts)
         kept = [p for p, proof in proofs if proof.verdict is not Verdict.ALWAYS_VALID]
         for guard in sorted(kept, key=lambda g: (-len(g.key), g.key)):

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from symalloc.prover.bounds import Box, interval
 from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (
-    And,
     Condition,
-    Or,
+    Junction,
     Relation,
     conjunction,
     disjunction,
@@ -29,14 +28,10 @@ MAX_ROUNDS = 6
 
 def simplify(condition: Condition, box: Box) -> Condition:
     """An equivalent of `condition` over `box`, simpler where a rule applies."""
-    match condition:
-        case And(operands=operands):
-            return conjunction(simplify(c, box) for c in operands)
-        case Or(operands=operands):
-            return disjunction(simplify(c, box) for c in operands)
-        case Relation():
-            return _rounds(condition, box, MAX_ROUNDS)
-    raise TypeError(f"not a condition: {condition!r}")
+    if isinstance(condition, Relation):
+        return _rounds(condition, box, MAX_ROUNDS)
+    assert isinstance(condition, Junction)
+    return condition.connect(lambda operand: simplify(operand, box))
 
 
 def _rounds(condition: Relation, box: Box, left: int) -> Condition:

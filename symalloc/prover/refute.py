@@ -18,7 +18,7 @@ from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.prover.residues import residue_classes
-from symalloc.size.condition import And, Condition, Or, Relation, conjunction, ge, le, relation
+from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
 from symalloc.size.expr import Atom, Expr, Symbol, symbol
 
 MAX_PAIRS = 30
@@ -114,9 +114,8 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
     """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in
     `box`.
     """
-    whole = conjunction(conditions)
     literals: list[Condition] = []
-    for part in whole.operands if isinstance(whole, And) else (whole,):
+    for part in conjunction(conditions).conjuncts:
         value = decide(part, box)
         if value is False:
             return None
@@ -125,7 +124,7 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
         if isinstance(part, Or):
             kept = [c for c in part.operands if decide(c, box) is not False]
             if len(kept) == 1:
-                literals += kept[0].operands if isinstance(kept[0], And) else kept
+                literals += kept[0].conjuncts
                 continue
             part = Or(tuple(kept)) if len(kept) < len(part.operands) else part
         literals.append(part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -20,11 +20,17 @@ class Choice(Atom):
         raise NotImplementedError
 
 
+_PICK: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max}
+
+
 @dataclass(frozen=True, eq=False)
-class _Extremum(Choice):
+class Extremum(Choice):
+    """The least or the greatest of two or more expressions."""
+
     parts: tuple[Expr, ...]
     key: str = field(init=False, repr=False)
     word: ClassVar[str]
+    beats: ClassVar[Callable[[Expr, Expr], Condition]]  # the first is chosen before the second
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.word}({','.join(e.key for e in self.parts)})")
@@ -33,40 +39,31 @@ class _Extremum(Choice):
     def operands(self) -> tuple[Expr, ...]:
         return self.parts
 
-
-class Min(_Extremum):
-    """The least of two or more expressions."""
-
-    word = "min"
-
     @property
     def cases(self) -> list[tuple[Condition, Expr]]:
-        return [(conjunction(le(e, o) for o in self.parts if o is not e), e) for e in self.parts]
+        beats = type(self).beats
+        return [(conjunction(beats(e, o) for o in self.parts if o is not e), e) for e in self.parts]
 
     def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
-        return minimum(*map(change, self.parts))
+        return _extremum(type(self), tuple(map(change, self.parts)))
 
     def evaluate(self, binding: Mapping[str, int]) -> int:
-        return min(e.evaluate(binding) for e in self.parts)
+        return _PICK[self.word](e.evaluate(binding) for e in self.parts)
+
+
+class Min(Extremum):
+    """The least of two or more expressions."""
+
+    word, beats = "min", le
 
     def fold(self, algebra: Algebra[T, B]) -> T:
         return algebra.minimum([e.fold(algebra) for e in self.parts])
 
 
-class Max(_Extremum):
+class Max(Extremum):
     """The greatest of two or more expressions."""
 
-    word = "max"
-
-    @property
-    def cases(self) -> list[tuple[Condition, Expr]]:
-        return [(conjunction(ge(e, o) for o in self.parts if o is not e), e) for e in self.parts]
-
-    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
-        return maximum(*map(change, self.parts))
-
-    def evaluate(self, binding: Mapping[str, int]) -> int:
-        return max(e.evaluate(binding) for e in self.parts)
+    word, beats = "max", ge
 
     def fold(self, algebra: Algebra[T, B]) -> T:
         return algebra.maximum([e.fold(algebra) for e in self.parts])
@@ -105,12 +102,12 @@ class Select(Choice):
 
 def minimum(*operands: ExprLike) -> Expr:
     """The least operand; nested minima are flattened, equal operands and constants folded."""
-    return _extremum(Min, min, operands)
+    return _extremum(Min, operands)
 
 
 def maximum(*operands: ExprLike) -> Expr:
     """The greatest operand; nested maxima are flattened, equal operands and constants folded."""
-    return _extremum(Max, max, operands)
+    return _extremum(Max, operands)
 
 
 def select(condition: Condition, then: ExprLike, otherwise: ExprLike) -> Expr:
@@ -122,7 +119,7 @@ def select(condition: Condition, then: ExprLike, otherwise: ExprLike) -> Expr:
     return then if then == otherwise else from_atom(Select(condition, then, otherwise))
 
 
-def _extremum(kind: type[_Extremum], pick: Callable[..., int], operands: tuple[ExprLike, ...]) -> Expr:
+def _extremum(kind: type[Extremum], operands: tuple[ExprLike, ...]) -> Expr:
     if not operands:
         raise ValueError(f"{kind.word} of nothing")
     flat: dict[Expr, None] = {}
@@ -133,7 +130,7 @@ def _extremum(kind: type[_Extremum], pick: Callable[..., int], operands: tuple[E
             if value is None:
                 flat[part] = None
             else:
-                folded = value if folded is None else pick(folded, value)
+                folded = value if folded is None else _PICK[kind.word]((folded, value))
     if folded is not None:
         flat[constant(folded)] = None
     if len(flat) == 1:
@@ -141,6 +138,6 @@ def _extremum(kind: type[_Extremum], pick: Callable[..., int], operands: tuple[E
     return from_atom(kind(tuple(sorted(flat, key=lambda e: e.key))))
 
 
-def _flatten(kind: type[_Extremum], operand: Expr) -> tuple[Expr, ...]:
+def _flatten(kind: type[Extremum], operand: Expr) -> tuple[Expr, ...]:
     atom = operand.as_atom
     return atom.operands if isinstance(atom, kind) else (operand,)

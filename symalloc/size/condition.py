@@ -7,7 +7,7 @@ node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -32,10 +32,20 @@ class Condition:
     @property
     def exprs(self) -> tuple[Expr, ...]:
         """The expressions that are compared, at every depth."""
-        raise NotImplementedError
+        return tuple(part.expr for part in self.relations)
 
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         """The truth under `binding`; raises KeyError and ZeroDivisionError as `Expr.evaluate` does."""
+        raise NotImplementedError
+
+    @property
+    def conjuncts(self) -> tuple[Condition, ...]:
+        """The conditions that must all hold; the condition itself where it is no conjunction."""
+        return (self,)
+
+    @property
+    def relations(self) -> Iterator[Relation]:
+        """The relations at every depth, in order."""
         raise NotImplementedError
 
     def map(self, change: Callable[[Expr], Expr]) -> Condition:
@@ -97,8 +107,8 @@ class Relation(Condition):
         return _holds(self.operator, self.expr.evaluate(binding))
 
     @property
-    def exprs(self) -> tuple[Expr, ...]:
-        return (self.expr,)
+    def relations(self) -> Iterator[Relation]:
+        yield self
 
     def map(self, change: Callable[[Expr], Expr]) -> Condition:
         changed = change(self.expr)
@@ -112,7 +122,9 @@ class Relation(Condition):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Junction(Condition):
+class Junction(Condition):
+    """Conditions joined by `and` or by `or`."""
+
     operands: tuple[Condition, ...]
     word: ClassVar[str]
 
@@ -125,18 +137,26 @@ class _Junction(Condition):
         return frozenset().union(*(c.symbols for c in self.operands))
 
     @property
-    def exprs(self) -> tuple[Expr, ...]:
-        return tuple(expr for c in self.operands for expr in c.exprs)
+    def relations(self) -> Iterator[Relation]:
+        for operand in self.operands:
+            yield from operand.relations
 
     @property
     def as_bool(self) -> bool | None:
         return (self.word == "and") if not self.operands else None
 
+    def connect(self, change: Callable[[Condition], Condition]) -> Condition:
+        """The operands after `change`, joined as they are here."""
+        return _junction(type(self), map(change, self.operands))
+
+    def map(self, change: Callable[[Expr], Expr]) -> Condition:
+        return self.connect(lambda operand: operand.map(change))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
 
 
-class And(_Junction):
+class And(Junction):
     """All operands hold; with none, true."""
 
     word = "and"
@@ -144,14 +164,15 @@ class And(_Junction):
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         return all(c.evaluate(binding) for c in self.operands)
 
-    def map(self, change: Callable[[Expr], Expr]) -> Condition:
-        return conjunction(c.map(change) for c in self.operands)
+    @property
+    def conjuncts(self) -> tuple[Condition, ...]:
+        return self.operands
 
     def fold(self, algebra: Algebra[T, B]) -> B:
         return algebra.conjunction([c.fold(algebra) for c in self.operands])
 
 
-class Or(_Junction):
+class Or(Junction):
     """Some operand holds; with none, false.
 
     Operands are evaluated left to right and stop at the first that holds.
@@ -161,9 +182,6 @@ class Or(_Junction):
 
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         return any(c.evaluate(binding) for c in self.operands)
-
-    def map(self, change: Callable[[Expr], Expr]) -> Condition:
-        return disjunction(c.map(change) for c in self.operands)
 
     def fold(self, algebra: Algebra[T, B]) -> B:
         return algebra.disjunction([c.fold(algebra) for c in self.operands])
@@ -175,15 +193,16 @@ FALSE: Condition = Or(())
 
 def conjunction(conditions: Iterable[Condition]) -> Condition:
     """All of `conditions`: flattened, duplicates and trues dropped, false if one of them is false."""
-    return _junction(And, conditions, neutral=True)
+    return _junction(And, conditions)
 
 
 def disjunction(conditions: Iterable[Condition]) -> Condition:
     """Some of `conditions`: flattened, duplicates and falses dropped, true if one of them is true."""
-    return _junction(Or, conditions, neutral=False)
+    return _junction(Or, conditions)
 
 
-def _junction(kind: type[And] | type[Or], conditions: Iterable[Condition], *, neutral: bool) -> Condition:
+def _junction(kind: type[Junction], conditions: Iterable[Condition]) -> Condition:
+    neutral = kind is And
     flat: dict[Condition, None] = {}
     for condition in conditions:
         for part in condition.operands if isinstance(condition, kind) else (condition,):

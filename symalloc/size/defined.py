@@ -14,7 +14,7 @@ from symalloc.size.condition import (
     TRUE,
     And,
     Condition,
-    Or,
+    Junction,
     Relation,
     conjunction,
     disjunction,
@@ -32,9 +32,8 @@ def holds(condition: Condition, positive: IsPositive) -> Condition:
         return condition
     if isinstance(condition, Relation):
         return conjunction((defined(condition.expr, positive), condition))
-    assert isinstance(condition, And | Or)
-    join = conjunction if isinstance(condition, And) else disjunction
-    return join(holds(c, positive) for c in condition.operands)
+    assert isinstance(condition, Junction)
+    return condition.connect(lambda operand: holds(operand, positive))
 
 
 def fails(condition: Condition, positive: IsPositive) -> Condition:
@@ -44,7 +43,7 @@ def fails(condition: Condition, positive: IsPositive) -> Condition:
     if isinstance(condition, Relation):
         usable = defined(condition.expr, positive)
         return disjunction((fails(usable, positive), conjunction((usable, negate(condition)))))
-    assert isinstance(condition, And | Or)
+    assert isinstance(condition, Junction)
     join = disjunction if isinstance(condition, And) else conjunction
     return join(fails(c, positive) for c in condition.operands)
 
