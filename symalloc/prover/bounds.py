@@ -29,6 +29,10 @@ class Box:
         """True if every coordinate of `point` lies within its bounds."""
         return all(self.lower[n] <= v <= self.upper[n] for n, v in point.items())
 
+    def quotients(self, name: str, step: int, residue: int) -> Interval:
+        """The least and the greatest q with `step * q + residue` within the bounds of `name`."""
+        return -((residue - self.lower[name]) // step), (self.upper[name] - residue) // step
+
     def narrow(self, name: str, least: int | None, greatest: int | None) -> bool:
         """Raise the lower or reduce the upper bound of `name`; False where nothing is left."""
         if least is not None and least > self.lower[name]:

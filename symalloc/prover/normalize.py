@@ -220,8 +220,7 @@ def _congruence(expr: Expr, box: Box) -> Solution | None:
     quotient = f"{name}/{step}"
     while quotient in box.lower:
         quotient += "'"
-    least, greatest = -((residue - box.lower[name]) // step), (box.upper[name] - residue) // step
-    return name, step * symbol(quotient) + residue, (quotient, least, greatest)
+    return name, step * symbol(quotient) + residue, (quotient, *box.quotients(name, step, residue))
 
 
 def _substitute(

@@ -10,16 +10,7 @@ from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.query import Query
 from symalloc.prover.readable import simplify
 from symalloc.prover.refute import refute
-from symalloc.prover.univariate import (
-    Intervals,
-    SolutionSet,
-    classes,
-    complement,
-    intersect,
-    period,
-    solve,
-    solve_exactly,
-)
+from symalloc.prover.univariate import Intervals, SolutionSet, solve_exactly
 from symalloc.size.condition import And, Condition, Or, conjunction, disjunction, eq, ge, le, ne
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr, mod, symbol
@@ -49,9 +40,9 @@ def equivalent(query: Query, candidate: Condition) -> bool:
     if candidate == query.constraint and query.holds == domain.reduce(candidate):
         return True
     if query.solutions is not None:
-        alike = _same_solutions(query.solutions, domain.reduce(candidate), domain)
-        if alike is not None:
-            return alike
+        found = solve_exactly(domain.reduce(candidate), domain, query.solutions.step)
+        if found is not None and (found.name, found.step) == (query.solutions.name, query.solutions.step):
+            return found.inside == query.solutions.inside
     there = domain.reduce(holds(candidate, domain.positive))
     if any(there.evaluate(p) is not query.holds.evaluate(p) for p in domain.points[:40]):
         return False
@@ -59,24 +50,6 @@ def equivalent(query: Query, candidate: Condition) -> bool:
     return _never(conjunction((there, query.fails)), domain) and _never(
         conjunction((elsewhere, query.holds)), domain
     )
-
-
-def _same_solutions(exact: SolutionSet, candidate: Condition, domain: NormalizedDomain) -> bool | None:
-    """True if `candidate` takes in all of the solutions and nothing outside them; None where it has another
-    period.
-    """
-    step = period(candidate)
-    if candidate.symbols != {exact.name} or step is None or exact.step % step:
-        return None
-    inside, outside = dict(exact.inside), dict(exact.outside)
-    for residue, least, greatest in classes(exact.name, exact.step, domain.box):
-        taken = solve(candidate, least, greatest, step=exact.step, residue=residue)
-        if taken is None:
-            return None
-        left = complement(taken, least, greatest)
-        if intersect(taken, outside[residue]) or intersect(left, inside[residue]):
-            return False
-    return True
 
 
 def _never(condition: Condition, domain: NormalizedDomain) -> bool:

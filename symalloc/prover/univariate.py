@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import lcm
 
-from symalloc.prover.bounds import Box
 from symalloc.prover.cases import split_extrema
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.residue_form import coefficients
+from symalloc.prover.residues import periods
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
-from symalloc.size.expr import Division, Expr, Symbol
 
 Intervals = list[tuple[int, int]]
 MAX_PERIOD = 64
@@ -78,20 +77,25 @@ class SolutionSet:
         return min(values, key=lambda v: (abs(v), v), default=None)
 
 
-def solve_exactly(holds: Condition, domain: NormalizedDomain) -> SolutionSet | None:
-    """The solution set of a claim whose symbols, and those of the facts, are one."""
+def solve_exactly(holds: Condition, domain: NormalizedDomain, step: int = 1) -> SolutionSet | None:
+    """The solution set of a claim whose symbols, and those of the facts, are one; its step is a multiple of
+    `step`.
+    """
     names = holds.symbols.union(*(f.symbols for f in domain.facts)) if domain.facts else holds.symbols
     if len(names) != 1:
         return None
     (name,) = names
     given = split_extrema(conjunction(domain.facts), limit=16)
     claim = split_extrema(holds, limit=16)
-    step = period(conjunction((given, claim)))
-    if step is None:
+    step = lcm(step, periods((given, claim)).get(name, 1))
+    if step > MAX_PERIOD:
         return None
     inside: list[tuple[int, Intervals]] = []
     outside: list[tuple[int, Intervals]] = []
-    for residue, least, greatest in classes(name, step, domain.box):
+    for residue in range(step):
+        least, greatest = domain.box.quotients(name, step, residue)
+        if least > greatest:
+            continue
         taken = solve(claim, least, greatest, step=step, residue=residue)
         if taken is None:
             return None
@@ -104,31 +108,6 @@ def solve_exactly(holds: Condition, domain: NormalizedDomain) -> SolutionSet | N
         inside.append((residue, taken))
         outside.append((residue, left))
     return SolutionSet(name=name, step=step, inside=tuple(inside), outside=tuple(outside))
-
-
-def classes(name: str, step: int, box: Box) -> Iterator[tuple[int, int, int]]:
-    """`(residue, least, greatest)` for the q in `name == step * q + residue`, one residue at a time."""
-    low, high = box.lower[name], box.upper[name]
-    for residue in range(step):
-        least, greatest = -((residue - low) // step), (high - residue) // step
-        if least <= greatest:
-            yield residue, least, greatest
-
-
-def period(condition: Condition, limit: int = MAX_PERIOD) -> int | None:
-    """A period of all quotients and remainders in `condition`; None where it is above `limit` or a divisor
-    is no constant.
-    """
-    match condition:
-        case Relation(expr=expr):
-            return _expr_period(expr, limit)
-        case And(operands=operands) | Or(operands=operands):
-            periods = [period(c, limit) for c in operands]
-            if None in periods:
-                return None
-            total = lcm(*(p for p in periods if p is not None))
-            return total if total <= limit else None
-    return None
 
 
 def nonpositive(polynomial: Sequence[int], lower: int, upper: int) -> Intervals:
@@ -241,20 +220,3 @@ def _monotone(polynomial: Sequence[int], a: int, b: int) -> tuple[int, int] | No
         else:
             outside = middle
     return (a, inside) if at_a else (inside, b)
-
-
-def _expr_period(expr: Expr, limit: int) -> int | None:
-    """The least common multiple, over nested divisions, of the products of divisors."""
-    total = 1
-    for atom in expr.atoms:
-        if type(atom) is Symbol:
-            continue
-        if not isinstance(atom, Division):
-            return None
-        below, inner = atom.denominator.as_constant, _expr_period(atom.numerator, limit)
-        if below is None or below < 1 or inner is None:
-            return None
-        total = lcm(total, below * inner)
-        if total > limit:
-            return None
-    return total
