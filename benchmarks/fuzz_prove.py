@@ -229,7 +229,7 @@ def _ask_solver(question: Question, proof: Proof, solver: Solver) -> str | None:
     given = [holds(a, lambda _: False) for a in domain_of(question).assumptions]
     solver.begin()
     answer = solver.ask((*given, wrong(claim, lambda _: False)), box)
-    return None if answer.point is None else f"z3 objects with {answer.point}"
+    return f"z3 objects with {answer}" if isinstance(answer, dict) else None
 
 
 @click.command()

@@ -20,7 +20,7 @@ from symalloc.size.expr import symbol
 class DomainCache:
     """A domain with its assumptions grouped, its normal forms, and the proofs already given over it."""
 
-    __slots__ = ("apart", "by_symbols", "domain", "explained", "groups", "plain")
+    __slots__ = ("by_symbols", "domain", "explained", "groups", "plain")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -28,7 +28,6 @@ class DomainCache:
         self.by_symbols: dict[frozenset[str], tuple[NormalizedDomain, str]] = {}
         self.explained: dict[Condition, Proof] = {}
         self.plain: dict[Condition, Proof] = {}
-        self.apart: dict[frozenset[str], NormalizedDomain] = {}
 
     def normalized(self, symbols: frozenset[str]) -> tuple[NormalizedDomain, str]:
         """The part of the domain that matters for `symbols`, and the text of its assumptions."""
@@ -42,13 +41,7 @@ class DomainCache:
 
     def other_parts(self, names: frozenset[str]) -> list[NormalizedDomain]:
         """The parts of the domain whose assumptions have no symbol of `names`."""
-        return [self._part(*group) for group in self.groups if group[0].isdisjoint(names)]
-
-    def _part(self, names: frozenset[str], assumptions: tuple[Condition, ...]) -> NormalizedDomain:
-        found = self.apart.get(names)
-        if found is None:
-            found = self.apart[names] = normalize(self.domain, names, assumptions)
-        return found
+        return [self.normalized(group)[0] for group, _ in self.groups if group.isdisjoint(names)]
 
 
 def content_key(domain: Domain) -> tuple[object, ...]:

@@ -84,11 +84,11 @@ def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], t
 def relevant(
     groups: Iterable[tuple[frozenset[str], tuple[Condition, ...]]], symbols: frozenset[str]
 ) -> tuple[frozenset[str], tuple[Condition, ...]]:
-    """`symbols` and all that the assumptions tie to them, and those assumptions."""
+    """`symbols` and all that the assumptions tie to them, and those assumptions; also any without symbols."""
     names = symbols
     chosen: tuple[Condition, ...] = ()
     for group in groups:
-        if not group[0].isdisjoint(symbols):
+        if not group[0] or not group[0].isdisjoint(symbols):
             names, chosen = names | group[0], (*chosen, *group[1])
     return names, chosen
 

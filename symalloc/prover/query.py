@@ -18,7 +18,8 @@ from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
 
 Point = Mapping[str, int]
-Refute = Callable[[Iterable[Condition], Box, Budget], str | None]
+Ask = Callable[[Sequence[Condition], Box], str | Point | None]
+"""Looks for a point of a box that satisfies all conditions, or a proof, by the layer it names, of none."""
 
 
 class Query:
@@ -26,10 +27,11 @@ class Query:
 
     `holds` and `fails` say in the domain's terms where it does and where it does not; both are defined at
     every point of the domain.  What the layers come across on their way to a verdict stays here:
-    `solutions`, the exact solution set, and `failing`, points where the constraint fails.
+    `solutions`, the exact solution set, `failing`, points where the constraint fails, and `witness`, a point
+    where it holds.
     """
 
-    __slots__ = ("_fails", "constraint", "domain", "failing", "holds", "solutions")
+    __slots__ = ("_fails", "constraint", "domain", "failing", "holds", "solutions", "witness")
 
     def __init__(self, constraint: Condition, domain: NormalizedDomain) -> None:
         self.constraint, self.domain = constraint, domain
@@ -37,6 +39,7 @@ class Query:
         self.holds = domain.reduce(holds(constraint, domain.positive))
         self.solutions: SolutionSet | None = None
         self.failing: Sequence[Point] = ()
+        self.witness: Point | None = None
         self._fails: Condition | None = None
 
     @property
@@ -46,26 +49,22 @@ class Query:
             self._fails = self.domain.reduce(fails(self.constraint, self.domain.positive))
         return self._fails
 
-    def classify(self, points: Iterable[Point]) -> Point | None:
-        """A point where the constraint holds; `failing` becomes the points seen where it does not, up to the
-        first that follows a point where it holds.
-        """
+    def classify(self, points: Iterable[Point]) -> None:
+        """Set `witness` and `failing` from `points`, which are looked at until both sides were seen."""
         failing: list[Point] = []
-        witness: Point | None = None
+        self.failing, self.witness = failing, None
         for point in points:
             if not self.holds.evaluate(point):
                 failing.append(point)
-            elif witness is None:
-                witness = point
-            if failing and witness is not None:
+            elif self.witness is None:
+                self.witness = point
+            if failing and self.witness is not None:
                 break
-        self.failing = failing
-        return witness
 
-    def proof(self, verdict: Verdict, layer: str, witness: Point | None = None) -> Proof:
-        """The proof of `verdict` by `layer`, its points in the domain's terms."""
+    def proof(self, verdict: Verdict, layer: str) -> Proof:
+        """The proof of `verdict` by `layer`, with the points found so far."""
         counterexample = self.failing[0] if self.failing and verdict is Verdict.RUNTIME_CHECK else None
-        return Proof(verdict=verdict, decided_by=layer, counterexample=counterexample, witness=witness)
+        return Proof(verdict=verdict, decided_by=layer, counterexample=counterexample, witness=self.witness)
 
 
 def undecided(proof: Proof, reason: str) -> Proof:
@@ -87,9 +86,9 @@ def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
             domain.empty = True
             return False
         answer = solver.ask(domain.facts, domain.box)
-        domain.empty = answer.unsatisfiable
-        if answer.point is not None:
-            domain.points.append(answer.point)
+        domain.empty = isinstance(answer, str)
+        if isinstance(answer, dict):
+            domain.points.append(answer)
             return True
     return False if domain.empty else None
 
@@ -104,6 +103,7 @@ def decide_query(query: Query, solver: Solver, budget: Budget) -> Proof:
         or _by_residues(query, budget)
         or _by_searching(query, budget)
         or _by_solver(query, solver)
+        or _undecided(query)
     )
 
 
@@ -132,65 +132,54 @@ def _by_solution_set(query: Query) -> Proof | None:
 
 
 def _by_refutation(query: Query, budget: Budget) -> Proof | None:
-    return _look_and_refute(query, first_points(query.domain), refute, budget)
+    return _by_asking(query, first_points(query.domain), lambda c, box: refute(c, box, budget))
 
 
 def _by_operands(query: Query, budget: Budget) -> Proof | None:
-    witness = query.classify(query.domain.points)
+    query.classify(query.domain.points)
     if query.failing or not holds_by_operands(query.holds, query.domain, budget):
         return None
-    return query.proof(Verdict.ALWAYS_VALID, "operands", witness)
+    return query.proof(Verdict.ALWAYS_VALID, "operands")
 
 
 def _by_residues(query: Query, budget: Budget) -> Proof | None:
-    return _look_and_refute(query, more_points(query.domain), refute_by_residues, budget)
-
-
-def _look_and_refute(query: Query, points: Sequence[Point], method: Refute, budget: Budget) -> Proof | None:
-    """A run-time check where `points` show both sides; else a refutation of the side they do not show."""
-    witness = query.classify(points)
-    if query.failing and witness is not None:
-        return query.proof(Verdict.RUNTIME_CHECK, "sampling", witness)
-    facts, box = query.domain.facts, query.domain.box
-    if not query.failing:
-        layer = method((*facts, query.fails), box, budget)
-        if layer is not None:
-            return query.proof(Verdict.ALWAYS_VALID, layer, witness)
-    if witness is None:
-        layer = method((*facts, query.holds), box, budget)
-        if layer is not None:
-            return query.proof(Verdict.ALWAYS_INVALID, layer)
-    return None
+    return _by_asking(query, more_points(query.domain), lambda c, box: refute_by_residues(c, box, budget))
 
 
 def _by_searching(query: Query, budget: Budget) -> Proof | None:
     domain = query.domain
-    witness = query.classify(domain.points)
+    return _by_asking(query, domain.points, lambda c, _box: search(c[-1], domain, budget))
+
+
+def _by_solver(query: Query, solver: Solver) -> Proof | None:
+    return _by_asking(query, query.domain.points, solver.ask, layer="z3")
+
+
+def _by_asking(query: Query, points: Iterable[Point], ask: Ask, *, layer: str = "sampling") -> Proof | None:
+    """The verdict, where `points` and `ask` show or rule out that the constraint holds, and that it fails.
+
+    `ask` is asked about the sides that `points` do not show; `layer` is the one that its points come from.
+    """
+    facts, box = query.domain.facts, query.domain.box
+    query.classify(points)
+    if query.failing and query.witness is not None:
+        return query.proof(Verdict.RUNTIME_CHECK, "sampling")
     if not query.failing:
-        found = search(query.fails, domain, budget)
-        query.failing = () if found is None else (found,)
-    if witness is None:
-        witness = search(query.holds, domain, budget)
-    if query.failing and witness is not None:
-        return query.proof(Verdict.RUNTIME_CHECK, "sampling", witness)
+        answer = ask((*facts, query.fails), box)
+        if isinstance(answer, str):
+            return query.proof(Verdict.ALWAYS_VALID, answer)
+        query.failing = () if answer is None else (answer,)
+    if query.witness is None:
+        answer = ask((*facts, query.holds), box)
+        if isinstance(answer, str):
+            return query.proof(Verdict.ALWAYS_INVALID, answer)
+        query.witness = answer
+    if query.failing and query.witness is not None:
+        return query.proof(Verdict.RUNTIME_CHECK, layer)
     return None
 
 
-def _by_solver(query: Query, solver: Solver) -> Proof:
-    domain = query.domain
-    witness = query.classify(domain.points)
-    if not query.failing:
-        answer = solver.ask((*domain.facts, query.fails), domain.box)
-        if answer.unsatisfiable:
-            return query.proof(Verdict.ALWAYS_VALID, "z3", witness)
-        query.failing = () if answer.point is None else (answer.point,)
-    if witness is None:
-        answer = solver.ask((*domain.facts, query.holds), domain.box)
-        if answer.unsatisfiable:
-            return query.proof(Verdict.ALWAYS_INVALID, "z3")
-        witness = answer.point
-    if query.failing and witness is not None:
-        return query.proof(Verdict.RUNTIME_CHECK, "z3", witness)
-    missing = "holds" if query.failing else "fails" if witness is not None else "holds or fails"
+def _undecided(query: Query) -> Proof:
+    missing = "holds" if query.failing else "fails" if query.witness is not None else "holds or fails"
     reason = f"not decided within the budget: no point where it {missing} was found or ruled out"
-    return undecided(query.proof(Verdict.RUNTIME_CHECK, "none", witness), reason)
+    return undecided(query.proof(Verdict.RUNTIME_CHECK, "none"), reason)

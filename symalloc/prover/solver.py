@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
@@ -15,13 +15,7 @@ SHARE = 2 / 3  # of the steps left that one question may take: the other side of
 FEWEST = 500  # steps for which a question is worth asking
 
 
-class Answer:
-    """`unsatisfiable`, or a `point` that satisfies the question, or neither: not decided in the budget."""
-
-    __slots__ = ("point", "unsatisfiable")
-
-    def __init__(self, *, unsatisfiable: bool = False, point: dict[str, int] | None = None) -> None:
-        self.unsatisfiable, self.point = unsatisfiable, point
+Answer: TypeAlias = dict[str, int] | Literal["z3"] | None
 
 
 class Solver:
@@ -41,18 +35,20 @@ class Solver:
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
         """Look for a point of `box` that satisfies all `conditions`; it is checked by exact evaluation.
 
+        Return "z3" where there is none, and None where that was not decided in the budget.
+
         What ends a question in vain is the number of its steps, which no load changes, and only in the last
         resort the clock; such a question costs the proof its share of the steps.
         """
         steps = int(self._steps * SHARE)
         if steps < FEWEST or self._milliseconds < 1:
-            return Answer()
+            return None
         self.asked += 1
         self._tactic = self._tactic or _tactic()  # before the clock starts: importing z3 takes a while
         start = perf_counter()
         answer = self._ask(conditions, box, steps)
         self._milliseconds -= 1e3 * (perf_counter() - start)
-        if answer.point is None and not answer.unsatisfiable:
+        if answer is None:
             self._steps -= steps
         return answer
 
@@ -68,17 +64,13 @@ class Solver:
         try:
             outcome = solver.check()
         except z3.Z3Exception:
-            return Answer()
+            return None
         if outcome == z3.unsat:
-            return Answer(unsatisfiable=True)
+            return "z3"
         if outcome != z3.sat:
-            return Answer()
+            return None
         point = read_point(solver.model(), box.lower)
-        return (
-            Answer(point=point)
-            if box.holds(point) and all(c.evaluate(point) for c in conditions)
-            else Answer()
-        )
+        return point if box.holds(point) and all(c.evaluate(point) for c in conditions) else None
 
     def _solver(self, steps: int) -> Any:
         solver = self._tactic.solver()

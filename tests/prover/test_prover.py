@@ -232,7 +232,7 @@ def test_questions_to_z3_share_one_budget() -> None:
     box = Box(dict.fromkeys("kmn", 1), dict.fromkeys("kmn", INT64_MAX))
     hard = parse_condition("n*n*n + m*m*m == k*k*k")
     answers = [solver.ask((hard,), box) for _ in range(40)]
-    assert all(a.point is None and not a.unsatisfiable for a in answers)
+    assert all(answer is None for answer in answers)
     spent = solver.asked
     assert 0 < spent < 40
     solver.begin()
@@ -246,11 +246,11 @@ def test_a_question_ends_by_its_steps_not_by_the_clock() -> None:
     easy = parse_condition("n*n == 9 and n < k")
     few = Solver(Budget(z3_steps=FEWEST))
     enough = Solver(Budget(z3_steps=20_000, z3_milliseconds=3_600_000))
-    assert few.ask((easy,), box).point is None
+    assert few.ask((easy,), box) is None
     assert few.asked == 0
-    assert enough.ask((easy,), box).point is not None
+    assert isinstance(enough.ask((easy,), box), dict)
     before = enough.asked
-    assert enough.ask((hard,), box).point is None
+    assert enough.ask((hard,), box) is None
     assert enough.asked == before + 1
 
 
