@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +13,7 @@ from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
+from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.planner_options import PlanOptions
@@ -35,29 +35,28 @@ SAID = "symalloc: "  # how what the native core says begins, and the job in guar
 class Planned:
     """A file's module, planned: a report for each function, and the linter's report of the result.
 
-    `text` is the planned module in the form that was asked for, or empty; `staged` holds the certificates,
-    until `write` moves them.
+    `text` is the planned module in the form that was asked for, or empty; `certificate` holds the proofs as
+    files, where they were asked for.
     """
 
     text: str
     reports: tuple[FunctionReport, ...]
     report: Report
-    certificate: Path | None = None
-    staged: Path | None = None
+    certificate: Mapping[str, str] | None = None
 
-    def write(self, output: Path | None) -> None:
-        """Write the planned module to `output`, and the certificates to their folder.
+    def write(self, output: Path | None, certificate: Path | None = None) -> None:
+        """Write the planned module to the file `output`, and the proofs to the folder `certificate`.
 
         Raises UsageError where that fails.
         """
         if output is not None:
             with _errors_as_usage(str(output)):
                 write_atomically(output, self.text.encode())
-        if self.certificate is not None and self.staged is not None:
-            _moved(self.staged, self.certificate)
+        if certificate is not None and self.certificate is not None:
+            with _errors_as_usage(f"certificates to {certificate}"):
+                write_certificate(certificate, self.certificate)
 
 
-@contextmanager
 def planned_file(
     request: PlanRequest,
     *,
@@ -65,31 +64,26 @@ def planned_file(
     form: Literal["json", "script"] | None = None,
     samples: Sequence[Mapping[str, int]] = (),
     compare: bool = False,
-) -> Iterator[Planned]:
-    """Yield the plan of a module, made in a child process, and linted; `Planned.write` writes it.
+) -> Planned:
+    """Return the plan of a module, made in a child process, and linted; `Planned.write` writes it.
 
     `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
     """
     _require_file(request.path)
-    with _staging(options.certificate) as staged:
-        comparison = _comparison(request) if compare else None
-        found: PlannedFile = call_in_child(
-            PLAN_JOB,
-            request,
-            what=f"planning {request.path}",
-            options=replace(options, certificate=staged),
-            form=form,
-            samples=tuple(samples),
-            comparison=comparison,
-        )
-        yield Planned(
-            text=found.text,
-            reports=found.reports,
-            report=_linted(found, request.path),
-            certificate=options.certificate,
-            staged=staged,
-        )
+    _require_folder(options.certificate)
+    comparison = _comparison(request) if compare else None
+    found: PlannedFile = call_in_child(
+        PLAN_JOB,
+        request,
+        what=f"planning {request.path}",
+        options=options,
+        form=form,
+        samples=tuple(samples),
+        comparison=comparison,
+    )
+    report = _linted(found, request.path)
+    return Planned(text=found.text, reports=found.reports, report=report, certificate=found.certificate)
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
@@ -129,6 +123,16 @@ def _require_file(path: Path) -> None:
         raise UsageError(f"{path} is not a regular file")
 
 
+def _require_folder(folder: Path | None) -> None:
+    """Raise UsageError where certificates cannot be written to `folder`, before the work is done."""
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
+    if not folder.absolute().parent.is_dir():
+        raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
+
+
 def _linted(found: PlannedFile, path: Path) -> Report:
     """Lint the planned module; tell findings of the original from those that planning brought."""
     rules = Linter(LintOptions(stage="as-is"))
@@ -140,35 +144,6 @@ def _linted(found: PlannedFile, path: Path) -> Report:
 
     planned = report(found.program)
     return planned if planned.ok else report(found.original, found.program)
-
-
-# -- files -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _staging(folder: Path | None) -> Iterator[Path | None]:
-    """A folder beside `folder` for what is to be moved there in the end; it goes when all is done."""
-    if folder is None:
-        yield None
-        return
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
-    with _errors_as_usage(f"certificates to {folder}"):
-        staging = tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.")
-    with staging as name:
-        yield Path(name)
-
-
-def _moved(staged: Path, folder: Path) -> None:
-    """Move the files of `staged` to `folder`, which lies beside it."""
-    with _errors_as_usage(f"certificates to {folder}"):
-        folder.mkdir(exist_ok=True)
-        for file in sorted(p for p in staged.rglob("*") if p.is_file()):
-            target = folder / file.relative_to(staged)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(target)
 
 
 @contextmanager

@@ -42,9 +42,8 @@ def names(folder: Path = Path()) -> set[str]:
 
 
 def test_nothing_is_written_before_it_is_asked_for(request_: PlanRequest) -> None:
-    with planned_file(request_, options=PlanOptions(certificate=Path("proofs"))) as planned:
-        assert planned.report.ok
-        assert not Path("proofs").exists()
+    planned = planned_file(request_, options=PlanOptions(certificate=Path("proofs")))
+    assert planned.report.ok
     assert names() == {"module.py"}
 
 
@@ -52,8 +51,8 @@ def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> 
     Path("proofs").mkdir()
     Path("proofs/notes.txt").write_text("mine")
     options = PlanOptions(certificate=Path("proofs"))
-    with planned_file(request_, options=options, form="json") as planned:
-        planned.write(Path("planned.json"))
+    planned = planned_file(request_, options=options, form="json")
+    planned.write(Path("planned.json"), options.certificate)
     assert load_module(Path("planned.json").read_bytes()).get_global_vars()
     written = names()
     assert {"planned.json", "proofs/index.json", "proofs/notes.txt"} <= written
@@ -66,11 +65,10 @@ def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> 
 def test_an_output_that_cannot_be_written_leaves_no_certificate(request_: PlanRequest) -> None:
     Path("planned.json").mkdir()
     before = names()
-    with (
-        pytest.raises(UsageError, match=r"cannot write planned\.json"),
-        planned_file(request_, options=PlanOptions(certificate=Path("proofs")), form="json") as planned,
-    ):
-        planned.write(Path("planned.json"))
+    options = PlanOptions(certificate=Path("proofs"))
+    planned = planned_file(request_, options=options, form="json")
+    with pytest.raises(UsageError, match=r"cannot write planned\.json"):
+        planned.write(Path("planned.json"), options.certificate)
     assert names() == before
 
 
@@ -83,8 +81,7 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
         return call_in_child(job, *arguments, what=what, **named)
 
     monkeypatch.setattr(planning, "call_in_child", crashing)
-    with planned_file(request_, options=PlanOptions(), compare=True) as planned:
-        (summary,) = planned.reports
+    (summary,) = planned_file(request_, options=PlanOptions(), compare=True).reports
     assert summary.comparison is not None
     assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
     assert [sample.unbounded for sample in summary.samples] == [None] * 4

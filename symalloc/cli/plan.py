@@ -74,17 +74,17 @@ def plan_command(
     written = _form(output)
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
-    with planned_file(
+    planned = planned_file(
         request,
         options=chosen,
         form=written,
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
-    ) as planned:
-        click.echo((plans_as_json if form == "json" else plans_as_text)(planned.reports), nl=False)
-        if not planned.report.ok:
-            return _refused(planned.report, file)
-        planned.write(output)
+    )
+    click.echo((plans_as_json if form == "json" else plans_as_text)(planned.reports), nl=False)
+    if not planned.report.ok:
+        return _refused(planned.report, file)
+    planned.write(output, chosen.certificate)
     if form == "text":
         _say_written(output, chosen.certificate, planned.report.summary.always_valid)
     return 0

@@ -43,9 +43,16 @@ def plan_program(
         plans[name] = _plan_function(name, program, analyses, plans, prover, options)
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
-        judged = ((plan, known_symbols(analyses[name].cfg).domain) for name, plan in plans.items())
-        write_certificate(options.certificate, plan_certificate(judged, prover))
+        write_certificate(options.certificate, certify(plans, analyses, prover))
     return plans
+
+
+def certify(
+    plans: Mapping[str, Plan], analyses: Mapping[str, FunctionAnalysis], prover: Prover
+) -> dict[str, str]:
+    """Return the proofs of `plans` as files, by name; see `plan_certificate`."""
+    judged = ((plan, known_symbols(analyses[name].cfg).domain) for name, plan in plans.items())
+    return plan_certificate(judged, prover)
 
 
 def _plan_function(

@@ -80,10 +80,12 @@ def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -
         ) from None
 
 
-def plan_or_refuse(lowered: tvm.IRModule, target: str, options: PlanOptions) -> PlannedModule:
+def plan_or_refuse(
+    lowered: tvm.IRModule, target: str, options: PlanOptions, prover: Prover | None = None
+) -> PlannedModule:
     """`lowered` planned; raises RunError where a plan cannot be proved, or its proof not be written."""
     try:
-        return plan_lowered(lowered, Prover(), options=options, target=tvm.target.Target(target))
+        return plan_lowered(lowered, prover, options=options, target=tvm.target.Target(target))
     except PlanRefusedError as error:
         raise RunError(str(error)) from None
     except OSError as error:

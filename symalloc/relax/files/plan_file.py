@@ -20,8 +20,10 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
+from symalloc.planner.plan_functions import certify
 from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.program.ir import Function, Origin
+from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one, lower_or_refuse, plan_or_refuse
@@ -45,10 +47,12 @@ def plan_file(
 
     `form`: how the planned module is to be written down, None for not at all.  The plan is shown at the
     bindings `samples`, or at standard ones, beside `comparison`: TVM's plans by function, why there are
-    none, or None where nobody asked.
+    none, or None where nobody asked.  Certificates are returned, not written.
     """
     loaded, lowered = _lowered(request)
-    planned = _planned(lowered, request.target, options)
+    prover = Prover()
+    planned = _planned(lowered, request.target, replace(options, certificate=None), prover)
+    certified = options.certificate is not None
     name = request.module or request.path.stem
     return PlannedFile(
         text="" if form is None else written(planned.module, form),
@@ -57,6 +61,7 @@ def plan_file(
         reports=memory_reports(
             planned, lowered, request.target, samples=samples, comparison=_compared(comparison, planned)
         ),
+        certificate=certify(planned.plans, planned.analyses, prover) if certified else None,
     )
 
 
@@ -132,7 +137,9 @@ def _lowered(request: PlanRequest) -> tuple[tvm.IRModule, tvm.IRModule]:
     return loaded, lower_or_refuse(loaded, request.target, request.pipeline)
 
 
-def _planned(lowered: tvm.IRModule, target: str, options: PlanOptions) -> PlannedModule:
+def _planned(
+    lowered: tvm.IRModule, target: str, options: PlanOptions, prover: Prover | None = None
+) -> PlannedModule:
     """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
-    planned = plan_or_refuse(lowered, target, options)
+    planned = plan_or_refuse(lowered, target, options, prover)
     return replace(planned, module=transform.LowerAllocTensor()(planned.module))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +44,12 @@ class PlannedFile:
     """A module from a file, planned.
 
     `text` is the planned module in the form that was asked for; `program` the same module extracted, with
-    spans into the script that TVM prints; `original` what was in the file.
+    spans into the script that TVM prints; `original` what was in the file.  `certificate` holds the proofs as
+    files, where they were asked for.
     """
 
     text: str
     program: Program
     original: Program
     reports: tuple[FunctionReport, ...]
+    certificate: Mapping[str, str] | None = None
