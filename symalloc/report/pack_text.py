@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from symalloc.planner.packing.pack_problem import Packing
+from symalloc.report.quantities import columns
 from symalloc.size.notation import PIECEWISE
 
 HEADINGS = ("problem", "buffers", "worst", "mean", "proved", "seconds", "arena (bytes)")
@@ -16,9 +17,7 @@ LONGEST = 60  # characters of an arena's formula in the table
 
 def packings_as_text(packings: Sequence[Packing]) -> str:
     """One row for each packing; ratios are arena over floor."""
-    rows = [HEADINGS, *(_row(p) for p in packings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = ("  ".join(_cell(text, i, widths[i]) for i, text in enumerate(row)).rstrip() for row in rows)
+    lines = columns([HEADINGS, *map(_row, packings)], left=(0, len(HEADINGS) - 1))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -80,10 +79,6 @@ def _row(packing: Packing) -> tuple[str, ...]:
         f"{packing.seconds:.3f}",
         arena if len(arena) <= LONGEST else f"{arena[: LONGEST - 1]}…",
     )
-
-
-def _cell(text: str, column: int, width: int) -> str:
-    return text.ljust(width) if column in (0, len(HEADINGS) - 1) else text.rjust(width)
 
 
 def _table(packing: Packing) -> tuple[tuple[str, ...], ...]:

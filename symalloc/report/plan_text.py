@@ -12,7 +12,7 @@ from symalloc.planner.memory_report.function_report import (
     TvmPlan,
 )
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
-from symalloc.report.quantities import human_bytes, percent, times
+from symalloc.report.quantities import columns, human_bytes, percent, times
 from symalloc.size.expr import Expr
 
 MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
@@ -94,14 +94,10 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     ]
     if not rows:
         return
-    shown = [("tensor", "bytes", "offset", "live"), *rows[:MOST_ROWS]]
-    widths = [max(len(row[i]) for row in shown) for i in range(3)]
-    lines = [
-        "    " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, [*widths, 0], strict=True)) for row in shown
-    ]
+    heading, *lines = columns([("tensor", "bytes", "offset", "live"), *rows[:MOST_ROWS]], left=range(4))
     yield "  where the tensors lie:"
-    yield lines[0]
-    yield from _capped([*lines[1:], *map(str, rows[MOST_ROWS:])], "tensors")
+    yield f"    {heading}"
+    yield from _capped([*(f"    {line}" for line in lines), *map(str, rows[MOST_ROWS:])], "tensors")
 
 
 # -- bytes at sample bindings ------------------------------------------------------------------------------

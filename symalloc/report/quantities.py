@@ -1,6 +1,8 @@
-"""Byte counts for a person."""
+"""Byte counts for a person, and tables of them."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -27,3 +29,15 @@ def times(ratio: float | None) -> str:
 def percent(share: float | None) -> str:
     """A share of 1 in per cent; `-` for what is not known."""
     return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """The rows of a table as lines: columns are as wide as need be, those in `left` flush to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean, median
 
 from symalloc.planner.memory_report.runs import Peer, PoolUse, RunReport, RunResult
-from symalloc.report.quantities import human_bytes, times
+from symalloc.report.quantities import columns, human_bytes, times
 
 MOST_ROWS = 24
 COLUMNS = ("calls", "time", "arena", "floor", "outputs", "storages", "live", "reserved", "ratio")
@@ -65,11 +65,8 @@ def _table(report: RunReport) -> Iterator[str]:
     total = sum(len(r.seconds) for r in results)
     yield f"{results[0].function} at {len(results)} bindings, {total} calls"
     rows = [("", *COLUMNS), *(_row(r) for r in _chosen(results))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     shown = [i for i in range(len(rows[0])) if i == 0 or any(row[i] != "-" for row in rows[1:])]
-    for row in rows:
-        cells = (row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in shown)
-        yield "  " + "  ".join(cells)
+    yield from (f"  {line}" for line in columns([[row[i] for i in shown] for row in rows]))
     if len(results) > MOST_ROWS:
         yield f"  {len(results) - MOST_ROWS} bindings more; --format json holds all"
 

@@ -166,12 +166,9 @@ def _limits(value: Expr) -> Iterator[Side]:
     """Yield that the value fits, and so do the sum of its positive and that of its negative terms."""
     up = Expr({m: c for m, c in value.terms.items() if c > 0})
     down = Expr({m: c for m, c in value.terms.items() if c < 0})
-    for part in (up, down) if up.terms and down.terms else (value,):
+    for part in (up, down, value) if up.terms and down.terms else (value,):
         yield part, _GREATEST
         yield _LEAST, part
-    if up.terms and down.terms:
-        yield value, _GREATEST
-        yield _LEAST, value
 
 
 def _divisors(value: Expr) -> Iterator[Expr]:

@@ -12,7 +12,7 @@ from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.sample_bindings import (
-    SampleBinding,
+    bound_label,
     chosen,
     combined,
     highest,
@@ -169,7 +169,10 @@ def function_report(
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
     floor = floors(plan)
     sums = (sum((a.size for a in plan.arenas), start=ZERO),) if reserved is None else tuple(reserved)
-    samples = tuple(_sample(plan, sums, unplanned, outside, floor, comparison, at) for at in shown)
+    samples = tuple(
+        _sample(plan, sums, unplanned, outside, floor, comparison, at, bound_label(at, function))
+        for at in shown
+    )
     return FunctionReport(
         plan=plan, outside=outside, unplanned=unplanned, floor=floor, samples=samples, comparison=comparison
     )
@@ -229,14 +232,14 @@ def _sample(
     outside: NonArenaMemory,
     floor: Sequence[FloorSums],
     comparison: TvmComparison | None,
-    shown: SampleBinding,
+    at: Mapping[str, int],
+    label: str,
 ) -> MemorySample:
-    at = shown.binding
     bounded = None if comparison is None else comparison.bounded
     known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in outside.kernels)
     return MemorySample(
         binding=at,
-        label=shown.label,
+        label=label,
         arena=highest(reserved, at),
         floor=combined(sum, (highest(each.sums, at) for each in floor)),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),

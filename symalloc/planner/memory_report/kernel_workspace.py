@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from symalloc.planner.interference import undominated
@@ -44,7 +44,7 @@ class KernelWorkspace:
             WorkspaceStep(slot, None if size is None else size.substitute(replacement))
             for slot, size in self.steps
         )
-        return KernelWorkspace(steps=tuple(steps), problem=self.problem, parallel=self.parallel)
+        return replace(self, steps=tuple(steps))
 
     @property
     def symbols(self) -> frozenset[str]:

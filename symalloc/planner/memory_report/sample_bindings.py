@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 
@@ -19,46 +18,35 @@ class SampleError(ValueError):
     """A binding that does not fit the function; the text is meant for the user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleBinding:
-    """A binding, and how it stands to the declared upper bounds: `bound` at them, `beyond` past one, or
-    nothing.
-    """
-
-    binding: Mapping[str, int]
-    label: str = ""
-
-    @classmethod
-    def of(cls, binding: Mapping[str, int], function: Function) -> SampleBinding:
-        """The binding with its label."""
-        upper = {name: bound for name, bound in function.declared_upper.items() if name in binding}
-        if any(binding[name] > bound for name, bound in upper.items()):
-            return cls(binding=binding, label="beyond")
-        at = upper and all(binding[name] == bound for name, bound in upper.items())
-        return cls(binding=binding, label="bound" if at else "")
+def bound_label(binding: Mapping[str, int], function: Function) -> str:
+    """Return `bound` for a binding at the declared upper bounds, `beyond` past one of them, else nothing."""
+    upper = {name: bound for name, bound in function.declared_upper.items() if name in binding}
+    if any(binding[name] > bound for name, bound in upper.items()):
+        return "beyond"
+    return "bound" if upper and all(binding[name] == bound for name, bound in upper.items()) else ""
 
 
-def standard(symbols: Iterable[str], function: Function) -> tuple[SampleBinding, ...]:
+def standard(symbols: Iterable[str], function: Function) -> list[dict[str, int]]:
     """Small to large extents, the declared upper bounds, and extents beyond them."""
     names = sorted(symbols)
     if not names:
-        return (SampleBinding(binding={}),)
+        return [{}]
     found = [{name: _within(extent, name, function) for name in names} for extent in EXTENTS]
     upper = {name: bound for name, bound in function.declared_upper.items() if name in names}
     if upper:
         beyond = {name: BEYOND * bound for name, bound in upper.items()}
         found += [{**found[-1], **upper}, {**found[-1], **beyond}]
-    return tuple(SampleBinding.of(b, function) for i, b in enumerate(found) if b not in found[:i])
+    return [binding for i, binding in enumerate(found) if binding not in found[:i]]
 
 
 def chosen(
     symbols: Iterable[str], function: Function, wanted: Sequence[Mapping[str, int]]
-) -> tuple[SampleBinding, ...]:
+) -> list[dict[str, int]]:
     """Those of the bindings `wanted` that give a value to each of `symbols` that is known at entry, without
     what else they give; raises SampleError for a negative extent.
     """
     names = sorted(symbols)
-    needed = [name for name in names if function.symbols.get(name) in _AT_ENTRY]
+    needed = needed_at_entry(names, function)
     fitting = [
         {name: binding[name] for name in names if name in binding}
         for binding in wanted
@@ -67,7 +55,12 @@ def chosen(
     for name, value in (item for binding in fitting for item in binding.items()):
         if value < 0 and function.symbols.get(name) is not Origin.SCALAR:
             raise SampleError(f"`{name}` is an extent of a tensor and cannot be {value}")
-    return tuple(SampleBinding.of(binding, function) for binding in fitting)
+    return fitting
+
+
+def needed_at_entry(symbols: Iterable[str], function: Function) -> list[str]:
+    """Return those of `symbols` that are known at entry: a binding must give each of them a value."""
+    return [name for name in symbols if function.symbols.get(name) in _AT_ENTRY]
 
 
 def check_wanted(

@@ -9,7 +9,6 @@ import tvm
 from tvm.relax import transform
 
 from symalloc.errors import RunError
-from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     TvmComparison,
@@ -18,11 +17,10 @@ from symalloc.planner.memory_report.function_report import (
     plan_symbols,
     reserved_sums,
 )
-from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
-from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
+from symalloc.planner.memory_report.non_arena import non_arena_memory
+from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planner_options import PipelineName, PlanOptions
-from symalloc.program.ir import Function, Origin
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
@@ -96,12 +94,10 @@ def memory_reports(
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
     around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}
+    symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
+    needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
     try:
-        check_wanted(
-            samples,
-            {n: _needed(p, program.functions[n], around[n]) for n, p in planned.plans.items()},
-            later=frozenset().union(*(plan_symbols(p, around[n]) for n, p in planned.plans.items())),
-        )
+        check_wanted(samples, needed, later=frozenset().union(*symbols.values()))
         return tuple(
             function_report(
                 plan,
@@ -115,12 +111,6 @@ def memory_reports(
         )
     except SampleError as error:
         raise RunError(f"--sample: {error}") from None
-
-
-def _needed(plan: Plan, function: Function, around: NonArenaMemory) -> list[str]:
-    """The symbols that the sizes of a function depend on and that are known at entry."""
-    known = (Origin.DIMENSION, Origin.SCALAR)
-    return [name for name in plan_symbols(plan, around) if function.symbols.get(name) in known]
 
 
 def _compared(
