@@ -10,7 +10,7 @@ unless a function of unknown ownership returned its argument; then it is one of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import PathCondition
@@ -19,7 +19,7 @@ from symalloc.program.ir import Instruction, Var
 from symalloc.size.expr import ZERO, Expr
 
 
-class RegionKind(Enum):
+class RegionKind(StrEnum):
     """The kinds of regions."""
 
     STORAGE = "storage"  # raw bytes that tensors are placed on; its content is that of the tensors

@@ -113,13 +113,12 @@ def control_flow_graph(function: Function) -> ControlFlowGraph:
 
 def _straight_line(frame: _Frame, points: list[ProgramPoint]) -> If | None:
     """Lay out instructions up to and with the next If; return it."""
+    kind, start = PointKind.INSTRUCTION, frame.start
     for instruction in frame.instructions:
-        if isinstance(instruction, If):
-            points.append(ProgramPoint(PointKind.BRANCH, instruction, variables_of(instruction), frame.start))
+        if type(instruction) is If:
+            points.append(ProgramPoint(PointKind.BRANCH, instruction, variables_of(instruction), start))
             return instruction
-        points.append(
-            ProgramPoint(PointKind.INSTRUCTION, instruction, variables_of(instruction), frame.start)
-        )
+        points.append(ProgramPoint(kind, instruction, variables_of(instruction), start))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -60,9 +61,10 @@ def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
     """The instructions of a function by the addresses of TVM's bindings."""
     found = {}
-    for instruction in cfg.definitions.values():
-        handle: BindingNode | None = instruction.handle  # type: ignore[assignment]
-        if handle is not None:
+    for point in cfg.points:
+        instruction = point.instruction
+        handle: Any = None if instruction is None else instruction.handle
+        if instruction is not None and handle is not None:
             found[handle.__chandle__()] = instruction
     return found
 

@@ -226,31 +226,30 @@ class _FunctionWriter(BindingRewriter):
         self.bound = outside
         return written
 
-    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """`binding` and what stands around it."""
         instruction = self.instructions.get(binding.__chandle__())
         if instruction is None:
             raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
         var = instruction.var
-        if type(instruction) in _LEFT_ALONE and var not in self.due and var not in self.late:
-            return [binding]
-        self.written.add(var)
-        written: list[relax.Binding] = list(self.reserve(self.due[var])) if var in self.due else []
-        written += self.stand_in(binding, instruction)
-        if var in self.late:
-            written += self.behind(var)
-        return written
+        if var in self.due or var in self.late:
+            self.written.add(var)
+            reserved = self.reserve(self.due.get(var, ()))
+            return [*reserved, *self.stand_in(binding, instruction), *self.behind(var)]
+        return [binding] if type(instruction) in _LEFT_ALONE else self.stand_in(binding, instruction)
 
     def stand_in(self, binding: BindingNode, instruction: Instruction) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding` itself."""
         match instruction:
             case AllocFresh(var=var) if var in self.places:
+                self.written.add(var)
                 return self.allocation(binding, var)
             case MatchCast():
                 return [*self.cast(binding, instruction), binding]
             case View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
                 return [self.reshape(binding)]
             case CallFunction(var=var, name=name) if var in self.places:
+                self.written.add(var)
                 return self.callee(binding, self.places[var], self.context.callees[name])
         return BindingRewriter.rewrite(self, binding)
 
@@ -276,14 +275,14 @@ class _FunctionWriter(BindingRewriter):
 
     def allocation(self, binding: BindingNode, var: Var) -> list[relax.Binding]:
         value = binding.value
-        if not isinstance(value, Call) or value.op != _BUILTIN_ALLOC:
+        if not isinstance(value, Call) or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
         shape, dtype, device, *_ = elements(value.args)
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
         placed = self.arenas[index].place(offset, shape, dtype, device, value.ty)
-        if placement.offset.as_constant == 0 or var not in self.context.needs_zero_offset:
+        if var not in self.context.needs_zero_offset or placement.offset.as_constant == 0:
             return [*written, relax.VarBinding(binding.var, placed)]
         return [*written, *self.at_zero_offset(binding.var, placed)]
 
@@ -320,17 +319,19 @@ def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]
             if placement.buffer.var is not None:
                 arenas_of.setdefault(placement.buffer.var, set()).add(index)
     found: dict[Var, list[int]] = {}
-    reserved: set[int] = set()
+    waiting = set().union(*arenas_of.values())
     outermost: Instruction | None = None
     for point in cfg.points:
+        if not waiting:
+            break
         if point.branch < 0:
             outermost = point.instruction
         if point.instruction is None or outermost is None or point.kind is PointKind.ELSE:
             continue
-        used = arenas_of.get(point.instruction.var, set()) - reserved
+        used = waiting.intersection(arenas_of.get(point.instruction.var, ()))
         if used:
             found[outermost.var] = sorted({*found.get(outermost.var, ()), *used})
-            reserved |= used
+            waiting -= used
     return found
 
 

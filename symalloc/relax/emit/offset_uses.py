@@ -6,6 +6,7 @@ functions, other Relax functions, operators, constructs that are not understood.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand
 
 _NONE: frozenset[Var] = frozenset()
 _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
+_USING = frozenset({PointKind.INSTRUCTION, PointKind.BRANCH})  # the machine reads a condition at its pointer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +42,16 @@ def offset_uses(
     points_to = analysis.points_to
     regions = points_to.regions
     wanted = region_set(region.number for region in regions if regions[region.root].var in away)
-    finder = _Finder(points_to, wanted, accepts_offset)
+    finder = _Finder(points_to, wanted)
     for point in analysis.cfg.points:
         instruction = point.instruction
-        if point.kind is PointKind.EXIT:
+        if type(instruction) is CallKernel:
+            finder.kernel(instruction, accepts_offset(instruction.kernel))
+        elif point.kind is PointKind.EXIT:
             finder.needs_zero |= finder.held_by(point.operand)
-        elif point.kind is PointKind.BRANCH:  # the machine reads a condition at its pointer
-            finder.need_zero(point.uses)
-        elif isinstance(instruction, CallKernel):
-            finder.kernel(instruction)
-        elif point.kind is PointKind.INSTRUCTION and type(instruction) not in _HANDED_ON:
-            finder.need_zero(point.uses)
+        elif point.uses and type(instruction) not in _HANDED_ON and point.kind in _USING:
+            for var in point.uses:
+                finder.needs_zero |= finder.held_by(var)
     return OffsetUses(
         needs_zero_offset=frozenset(finder.needs_zero), offset_parameters=finder.offset_parameters()
     )
@@ -60,31 +61,31 @@ def offset_uses(
 class _Finder:
     points_to: PointsTo
     away: RegionSet
-    accepts_offset: Callable[[str], Collection[int]]
     needs_zero: set[Var] = field(default_factory=set)
-    calls: dict[tuple[str, int], set[Var]] = field(default_factory=dict)
+    calls: defaultdict[tuple[str, int], set[Var]] = field(default_factory=lambda: defaultdict(set))
+    held: dict[RegionSet, frozenset[Var]] = field(default_factory=dict)
 
     def held_by(self, operand: Operand | None) -> frozenset[Var]:
         """The allocations at an offset that `operand` may be, or hold."""
         found = self.points_to.regions_of(operand) & self.away
         if not found:
             return _NONE
-        regions = self.points_to.regions
-        roots = {regions[number].root for number in members(found)}
-        return frozenset(var for root in roots if (var := regions[root].var) is not None)
+        held = self.held.get(found)
+        if held is None:
+            regions = self.points_to.regions
+            roots = {regions[number].root for number in members(found)}
+            held = frozenset(var for root in roots if (var := regions[root].var) is not None)
+            self.held[found] = held
+        return held
 
-    def need_zero(self, uses: Collection[Var]) -> None:
-        for var in uses:
-            self.needs_zero |= self.held_by(var)
-
-    def kernel(self, call: CallKernel) -> None:
-        accepting = self.accepts_offset(call.kernel)
+    def kernel(self, call: CallKernel, accepting: Collection[int]) -> None:
+        kernel, held_by = call.kernel, self.held_by
         for position, argument in enumerate(call.arguments):
-            found = self.held_by(argument)
+            found = held_by(argument)
             if not found:
                 continue
-            if position in accepting and isinstance(argument, Var):
-                self.calls.setdefault((call.kernel, position), set()).update(found)
+            if position in accepting and type(argument) is Var:
+                self.calls[kernel, position] |= found
             else:
                 self.needs_zero |= found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
@@ -160,8 +161,9 @@ class BufferAccesses:
         self.leaves_early = True
 
 
+@lru_cache(maxsize=128)
 def buffer_accesses(body: Node) -> BufferAccesses:
-    """The accesses in the body of a PrimFunc."""
+    """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
     found = BufferAccesses()
     callbacks = (
         (ir.TensorLoad, found.load),
