@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -74,3 +75,26 @@ class FileResult:
     programs: tuple[Program, ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     source: Source | None = None
+
+
+# -- what a job that reads a file tells its parent ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingStep:
+    """The next thing to be done: `reading`, `checking`, or the name of a TVM pass."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleBegun:
+    """Module `number` (from 0) of the `count` in the file is read next."""
+
+    name: str
+    number: int
+    count: int
+
+
+Message: TypeAlias = ReadingStep | ModuleBegun | Source | Program | ReadProblem
+Tell: TypeAlias = Callable[[Message], object]

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -135,7 +135,8 @@ def _death(what: str, status: int, said: str) -> str:
         how = f"TVM, or the code that it made, crashed ({signal_name(-status)})"
     else:
         how = f"the process ended with status {status}"
-    return f"{how} while {what}" + "".join(f"\n  {line[:_LONGEST_LINE]}" for line in last_lines(said))
+    quoted = (f"\n  {line[:_LONGEST_LINE]}" for line in last_lines(said.splitlines()))
+    return f"{how} while {what}{''.join(quoted)}"
 
 
 def signal_name(number: int) -> str:
@@ -146,9 +147,9 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def last_lines(said: str) -> list[str]:
+def last_lines(said: Iterable[str]) -> list[str]:
     """The last lines that are not empty."""
-    return [line.strip() for line in said.splitlines() if line.strip()][-_QUOTED_LINES:]
+    return [line.strip() for line in said if line.strip()][-_QUOTED_LINES:]
 
 
 # -- the child's side ----------------------------------------------------------------------------------------
@@ -169,9 +170,7 @@ def serve(descriptor: int) -> None:
 
 def _done(job: Job, tell: Callable[[object], None]) -> JobResult | JobFailure:
     if job.folder is not None:
-        with suppress(
-            OSError
-        ):  # where the parent is gone from it, the file is not found, and said to be missing
+        with suppress(OSError):  # without the folder, the file is said to be missing
             os.chdir(job.folder)
     module, name = job.function.split(":")
     told = {"tell": tell} if job.tells else {}

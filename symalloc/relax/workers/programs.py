@@ -12,7 +12,17 @@ from pathlib import Path
 from tvm import IRModule, relax
 
 from symalloc.program.ir import Origin, Program
-from symalloc.program.reading import AS_IS, FileResult, ReadOptions, ReadProblem, UnreadableError
+from symalloc.program.reading import (
+    AS_IS,
+    FileResult,
+    Message,
+    ModuleBegun,
+    ReadingStep,
+    ReadOptions,
+    ReadProblem,
+    Tell,
+    UnreadableError,
+)
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.passes.stages import (
@@ -26,7 +36,6 @@ from symalloc.relax.read.json import load_module
 from symalloc.relax.read.script import ScriptReader
 from symalloc.relax.read.script_file import decode, parse_text, read_bytes
 from symalloc.relax.tvm_error import error_text
-from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep, Tell
 
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 
@@ -42,6 +51,10 @@ class _ReadModule:
     options: ReadOptions
     tell: Tell
     line: int | None = None
+
+    def report(self, message: str, *, hint: str | None = None, stage: str | None = None) -> None:
+        """Tell of a problem with this module."""
+        self.tell(ReadProblem(file=self.file, message=message, hint=hint, module=self.name, stage=stage))
 
 
 def read_path(path: Path, options: ReadOptions, skip: int = 0, *, tell: Tell) -> None:
@@ -113,8 +126,7 @@ def _take_checked(module: _ReadModule, *, checked: bool) -> None:
         return
     program = _extract(module, module.mod, AS_IS)
     if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
-        message = f"the module is ill-formed: {fault}"
-        module.tell(ReadProblem(file=module.file, message=message, module=module.name, hint=_ILL_FORMED_HINT))
+        module.report(f"the module is ill-formed: {fault}", hint=_ILL_FORMED_HINT)
 
 
 def _lacks_symbols(program: Program) -> bool:
@@ -161,31 +173,15 @@ def _lower(module: _ReadModule, wanted: Callable[[str], bool]) -> None:
     def entering(name: str) -> None:
         module.tell(ReadingStep(name))
 
-    options = module.options
+    target, trust = module.options.target, module.options.trust
     try:
-        lower(
-            module.mod,
-            options.target,
-            wanted=wanted,
-            keep=keep,
-            entering=entering,
-            trust=options.trust,
-        )
+        lower(module.mod, target, wanted=wanted, keep=keep, entering=entering, trust=trust)
     except PassFailedError as error:
-        module.tell(_pass_problem(module, error))
-
-
-def _pass_problem(module: _ReadModule, error: PassFailedError) -> ReadProblem:
-    if not error.stage:
-        message = f"target {module.options.target!r} is not understood: {error}"
-        return ReadProblem(file=module.file, message=message, module=module.name)
-    return ReadProblem(
-        file=module.file,
-        message=f"TVM's pass {error.stage} refuses the module: {error}",
-        hint="--stage as-is verifies the module as it stands",
-        module=module.name,
-        stage=error.stage,
-    )
+        if not error.stage:
+            module.report(f"target {target!r} is not understood: {error}")
+            return
+        message = f"TVM's pass {error.stage} refuses the module: {error}"
+        module.report(message, hint="--stage as-is verifies the module as it stands", stage=error.stage)
 
 
 def _extract(module: _ReadModule, mod: IRModule, stage: str) -> Program | None:
@@ -194,14 +190,8 @@ def _extract(module: _ReadModule, mod: IRModule, stage: str) -> Program | None:
         program = _program(module, mod, stage)
     except Exception as error:  # a fault of ours must not hide what else is found
         message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
-        problem = ReadProblem(
-            file=module.file,
-            message=message,
-            hint="this is a fault of symalloc; please report it",
-            module=module.name,
-            stage=None if stage == AS_IS else stage,
-        )
-        module.tell(problem)
+        hint = "this is a fault of symalloc; please report it"
+        module.report(message, hint=hint, stage=None if stage == AS_IS else stage)
         return None
     module.tell(program)
     return program

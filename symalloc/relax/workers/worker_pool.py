@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from symalloc.program.ir import Program
-from symalloc.program.reading import FileResult, ReadOptions, ReadProblem
+from symalloc.program.reading import FileResult, Message, ModuleBegun, ReadingStep, ReadOptions, ReadProblem
 from symalloc.program.span import Source
 from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, last_lines, signal_name
-from symalloc.relax.workers.messages import Message, ModuleBegun, ReadingStep
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
@@ -63,6 +62,13 @@ class FileReading:
                 self.programs.append(message)
             case ReadProblem():
                 self.problems.append(message)
+
+    def report(self, message: str, *, hint: str | None, stage: str | None) -> None:
+        """Note a problem with the module that was begun."""
+        name = self.module.name if self.module else None
+        self.problems.append(
+            ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage)
+        )
 
     def result(self) -> FileResult:
         """The programs and problems found."""
@@ -110,6 +116,11 @@ class Worker(ChildProcess):
         return f"{self.step} {Path(self.reading.file).name}" if self.reading else ""
 
     @property
+    def stage(self) -> str | None:
+        """The pass of TVM that it is in; None while it does something else."""
+        return self.step if self.step[:1].isupper() and " " not in self.step else None
+
+    @property
     def has_died_idle(self) -> bool:
         """Return whether it is gone, and no file is to blame."""
         return self.reading is None and self.process.poll() is not None
@@ -117,9 +128,7 @@ class Worker(ChildProcess):
     def last_words(self) -> str:
         """The last lines that the process printed while it read this file."""
         lines = self.said(self.printed_before).splitlines()
-        return "\n".join(
-            last_lines("\n".join(line for line in lines if not line.lstrip().startswith("File ")))
-        )
+        return "\n".join(last_lines(line for line in lines if not line.lstrip().startswith("File ")))
 
 
 def _folder() -> str | None:
@@ -272,12 +281,13 @@ class _Batch:
                 reading.take(message)
 
     def _finish(self, worker: Worker, reading: FileReading, message: JobResult | JobFailure) -> None:
-        reading.done, worker.reading = True, None
+        reading.done = True
         self._busy.remove(worker)
         if isinstance(message, JobFailure):
-            reading.problems.append(_failure(worker, reading, message))
+            _report_failure(worker, reading, message)
             if not message.expected:
                 self._requeue(reading)
+        worker.reading = None
 
     def _bury(self, worker: Worker, *, overdue: bool = False) -> None:
         """Say why `worker` is gone, and have the rest of its file read by another."""
@@ -287,7 +297,7 @@ class _Batch:
         if not overdue:
             worker.process.wait()
         if reading is not None:
-            reading.problems.append(_death(worker, reading, self._options, overdue))
+            _report_death(worker, reading, self._options, overdue=overdue)
             self._requeue(reading)
         worker.stop()
 
@@ -300,48 +310,31 @@ class _Batch:
             self._waiting.appendleft(reading)
 
 
-def _failure(worker: Worker, reading: FileReading, failure: JobFailure) -> ReadProblem:
+def _report_failure(worker: Worker, reading: FileReading, failure: JobFailure) -> None:
     """The job raised: there was too little memory, or it is a fault of ours."""
-    name = _pass_name(worker.step)
-    where = f"{Path(reading.file).name}"
-    return ReadProblem(
-        file=reading.file,
-        message=f"reading {failure.message}"
-        if failure.expected
-        else f"symalloc failed while {worker.step} {where}: {failure.message}",
-        hint=None if failure.expected else "this is a fault of symalloc; please report it",
-        module=reading.module.name if reading.module and not failure.expected else None,
-        stage=name,
-    )
+    if failure.expected:
+        message = f"reading {failure.message}"
+        reading.problems.append(ReadProblem(file=reading.file, message=message, stage=worker.stage))
+        return
+    message = f"symalloc failed while {worker.doing}: {failure.message}"
+    reading.report(message, hint="this is a fault of symalloc; please report it", stage=worker.stage)
 
 
-def _death(worker: Worker, reading: FileReading, options: ReadOptions, overdue: bool) -> ReadProblem:
-    name = _pass_name(worker.step)
-    doing = f"in {name} while lowering" if name else f"while {worker.step}"
-    where = f"{doing} {Path(reading.file).name}"
+def _report_death(worker: Worker, reading: FileReading, options: ReadOptions, *, overdue: bool) -> None:
+    """The process died, or took too long."""
+    stage = worker.stage
+    where = f"in {stage} while lowering {Path(reading.file).name}" if stage else f"while {worker.doing}"
     if overdue:
-        message = f"gave up after {options.timeout:g} s {where}"
-        hint = _TIMEOUT_HINT
-    else:
-        words = worker.last_words()
-        said = f"; it said:\n{words}" if words else ""
-        message = f"{_tvm()} {_how(worker.process.returncode)} {where}{said}"
-        hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if name else "")
-    return ReadProblem(
-        file=reading.file,
-        message=message,
-        hint=hint,
-        module=reading.module.name if reading.module else None,
-        stage=name,
-    )
+        reading.report(f"gave up after {options.timeout:g} s {where}", hint=_TIMEOUT_HINT, stage=stage)
+        return
+    words = worker.last_words()
+    said = f"; it said:\n{words}" if words else ""
+    hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if stage else "")
+    reading.report(f"{_tvm()} {_how(worker.process.returncode)} {where}{said}", hint=hint, stage=stage)
 
 
 def _how(code: int) -> str:
     return f"ended with status {code}" if code >= 0 else f"crashed ({signal_name(-code)})"
-
-
-def _pass_name(step: str) -> str | None:
-    return step if step[:1].isupper() and " " not in step else None
 
 
 def _tvm() -> str:
