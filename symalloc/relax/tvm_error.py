@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from symalloc.errors import RunError
 
 _STACK = ("File ", "at ", "Traceback", "Stack trace", "During handling")
 _CHECK = re.compile(r"Check failed: (?:\(.*?\) is false: |.*? : )", re.DOTALL)
@@ -21,6 +25,15 @@ def error_text(error: BaseException, most: int = 4) -> str:
     if len(said) > _MOST_CHARACTERS:
         said = said[:_MOST_CHARACTERS] + " …"
     return said or type(error).__name__
+
+
+@contextmanager
+def run_error(what: str, most: int = 4) -> Iterator[None]:
+    """Raise whatever TVM raises within as RunError: `what`, and the first `most` lines of TVM's message."""
+    try:
+        yield
+    except Exception as error:  # passes, code generators, kernels: all raise whatever they raise
+        raise RunError(f"{what}: {error_text(error, most)}") from None
 
 
 def _lines(text: str, most: int) -> str:

@@ -28,12 +28,23 @@ class PoolUse:
     count the times that pages were taken from the system and given back.
     """
 
-    calls: int
-    allocations: int
-    peak_live: int
-    peak_reserved: int
-    commits: int
-    decommits: int
+    calls: int = 0
+    allocations: int = 0
+    peak_live: int = 0
+    peak_reserved: int = 0
+    commits: int = 0
+    decommits: int = 0
+
+    def __add__(self, other: PoolUse) -> PoolUse:
+        """The use by the calls of both: peaks are those of the larger."""
+        return PoolUse(
+            calls=self.calls + other.calls,
+            allocations=self.allocations + other.allocations,
+            peak_live=max(self.peak_live, other.peak_live),
+            peak_reserved=max(self.peak_reserved, other.peak_reserved),
+            commits=self.commits + other.commits,
+            decommits=self.decommits + other.decommits,
+        )
 
     @property
     def ratio(self) -> float:

@@ -11,6 +11,7 @@ from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.program.reading import UnreadableError
+from symalloc.program.span import Span
 from symalloc.prover.prover import Prover
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
@@ -18,7 +19,7 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read.json import load_module
 from symalloc.relax.read.script import ScriptReader
 from symalloc.relax.read.script_file import Script, ScriptModule, parse_script, read_bytes
-from symalloc.relax.tvm_error import error_text
+from symalloc.relax.tvm_error import run_error
 
 
 def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Node:
@@ -31,12 +32,9 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> N
             else load_module(data, trust=trust)
         )
     except UnreadableError as error:
-        place = f":{error.span.line}:{error.span.column}" if error.span else ""
-        raise RunError(f"{path}{place} cannot be read: {error}{_hint(error.hint)}") from None
-    try:
+        raise RunError(f"{path}{_at(error.span)} cannot be read: {error}{_hint(error.hint)}") from None
+    with run_error(f"the module in {path} is ill-formed", most=2):
         relax.analysis.well_formed(found)
-    except Exception as error:  # TVM raises several kinds
-        raise RunError(f"the module in {path} is ill-formed: {error_text(error, most=2)}") from None
     return found
 
 
@@ -50,8 +48,11 @@ def from_script(file: str, data: bytes, *, trust: bool = False, module: str | No
     if read.mod is not None:
         return read.mod
     problem = read.problems[0]
-    place = f":{problem.span.line}:{problem.span.column}" if problem.span else ""
-    raise RunError(f"{file}{place}: {problem.message}{_hint(problem.hint)}")
+    raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
+
+
+def _at(span: Span | None) -> str:
+    return f":{span.line}:{span.column}" if span else ""
 
 
 def _hint(text: str | None) -> str:
@@ -72,12 +73,8 @@ def _chosen(script: Script, name: str | None) -> ScriptModule:
 
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
     """`module` behind CallTIRRewrite; raises RunError."""
-    try:
+    with run_error(f"TVM cannot lower the module for the target {target!r}"):
         return lower(module, target, pipeline=pipeline)
-    except Exception as error:  # a pass raises whatever it raises
-        raise RunError(
-            f"TVM cannot lower the module for the target {target!r}: {error_text(error)}"
-        ) from None
 
 
 def plan_or_refuse(

@@ -19,8 +19,8 @@ from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.inputs import Argument, ShapeArgument
-from symalloc.relax.run.memory_cfg import HookError, memory_cfg
-from symalloc.relax.tvm_error import error_text
+from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.tvm_error import error_text, run_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +35,22 @@ class Builder:
 
         For a pool, what is allocated is named.
         """
+        given: str | dict[object, int]
         if isinstance(memory, str):
-            return self._built(lowered, memory)
-        named = tvm.transform.Sequential([transform.LowerAllocTensor(), NameTensors()])(lowered)
-        try:
-            return self._built(named, memory_cfg(memory))
-        except HookError as error:
-            raise RunError(str(error)) from None
-
-    def _built(self, lowered: tvm.IRModule, memory: str | dict[object, int]) -> relax.VirtualMachine:
+            given = memory
+        else:
+            lowered = tvm.transform.Sequential([transform.LowerAllocTensor(), NameTensors()])(lowered)
+            given = memory_cfg(memory)
         finishing = finishing_pipeline(self.target, pipeline=self.pipeline)
-        try:
+        with run_error("TVM cannot build the module"):
             built = relax.build(lowered, self.target, relax_pipeline=finishing)
-            return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=memory)
-        except Exception as error:  # the code generator and the linker raise several kinds
-            raise RunError(f"TVM cannot build the module: {error_text(error)}") from None
+            return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)
 
 
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
     """`lowered` behind StaticPlanBlockMemory; raises RunError."""
-    try:
+    with run_error("StaticPlanBlockMemory fails"):
         return transform.StaticPlanBlockMemory()(lowered)
-    except Exception as error:  # a pass raises whatever it raises
-        raise RunError(f"StaticPlanBlockMemory fails: {error_text(error)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

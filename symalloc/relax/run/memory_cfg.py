@@ -23,7 +23,7 @@ LONGEST = 120  # seconds for an unknown version to be tried out
 ELSEWHERE = "the pool works with {known}; what ExternalizeStorage makes of a program runs elsewhere, too"
 
 
-class HookError(RuntimeError):
+class HookError(RunError, RuntimeError):
     """This version of TVM does not take a foreign allocator."""
 
 

@@ -24,20 +24,15 @@ class PoolMeter:
 
     pool: InstrumentedPool
     traced: bool = False
-    calls: int = 0
-    allocations: int = 0
-    peak_live: int = 0
-    peak_reserved: int = 0
-    commits: int = 0
-    decommits: int = 0
-    larger: list[PoolMeter] = field(default_factory=list)  # what counts the same calls, and others
+    use: PoolUse = field(default_factory=PoolUse)
+    larger: PoolMeter | None = None  # counts the same calls, and others
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """Counts one call, which runs within; raises RefusedError where guard mode finds damage behind it."""
         before = self.pool.statistics()
         self.pool.reset_peak()
-        record = self.calls == 0 and not self.traced
+        record = self.use.calls == 0 and not self.traced
         if record:
             self.pool.start_recording()
         with self.pool.call():
@@ -49,28 +44,24 @@ class PoolMeter:
         except PoolError as damage:
             raise RefusedError(str(damage)) from None
         after = self.pool.statistics()
-        for meter in (self, *self.larger):
-            meter.calls += 1
-            meter.allocations += after.allocs - before.allocs
-            meter.commits += after.commits - before.commits
-            meter.decommits += after.decommits - before.decommits
-            meter.peak_reserved = max(meter.peak_reserved, after.peak_reserved)
+        self._add(
+            PoolUse(
+                calls=1,
+                allocations=after.allocs - before.allocs,
+                peak_reserved=after.peak_reserved,
+                commits=after.commits - before.commits,
+                decommits=after.decommits - before.decommits,
+            )
+        )
 
     def lived(self, nbytes: int) -> None:
         """Says that a call had `nbytes` live at most."""
-        for meter in (self, *self.larger):
-            meter.peak_live = max(meter.peak_live, nbytes)
+        self._add(PoolUse(peak_live=nbytes))
 
-    def use(self) -> PoolUse:
-        """The counts so far."""
-        return PoolUse(
-            calls=self.calls,
-            allocations=self.allocations,
-            peak_live=self.peak_live,
-            peak_reserved=self.peak_reserved,
-            commits=self.commits,
-            decommits=self.decommits,
-        )
+    def _add(self, use: PoolUse) -> None:
+        self.use += use
+        if self.larger is not None:
+            self.larger._add(use)
 
 
 def make_pool(asked: PoolRequest) -> InstrumentedPool:

@@ -75,15 +75,15 @@ class Runner:
         arguments that may have been written, are compared bit for bit; those that are donated hold nothing
         to compare.  Raises RunError; RefusedError for what the pool refuses.
         """
-        calls = self.calls(binding, seed)
+        calls = self.calls(binding, seed, None if self.pool is None else PoolMeter(self.pool))
         for index in range(repeat):
             calls.once(check=check and index == repeat - 1)
         return calls.result()
 
-    def calls(self, binding: Mapping[str, int], seed: int) -> Calls:
+    def calls(self, binding: Mapping[str, int], seed: int, meter: PoolMeter | None) -> Calls:
         """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
         check_binding(self._seen, binding)
-        return Calls(runner=self, binding=dict(binding), seed=seed)
+        return Calls(runner=self, binding=dict(binding), seed=seed, meter=meter)
 
     def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
         """Random arguments at `binding`; raises RunError."""
@@ -119,14 +119,11 @@ class Calls:
     runner: Runner
     binding: dict[str, int]
     seed: int
-    meter: PoolMeter | None = field(init=False)
+    meter: PoolMeter | None
     seconds: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
     difference: str | None = None
-
-    def __post_init__(self) -> None:
-        self.meter = None if self.runner.pool is None else PoolMeter(self.runner.pool)
 
     def once(self, *, check: bool = False) -> tuple[Argument, ...]:
         """One call more; the arguments that it had.  Raises RunError."""
@@ -155,7 +152,7 @@ class Calls:
             floor_bytes=None if plan is None else _floor(plan, self.binding),
             seconds=tuple(self.seconds),
             plan=self.runner.plan_kind,
-            pool=None if self.meter is None else self.meter.use(),
+            pool=None if self.meter is None else self.meter.use,
             checked=self.checked,
             difference=self.difference,
         )

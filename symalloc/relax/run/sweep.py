@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from symalloc.errors import RunError
 from symalloc.planner.memory_report.runs import Peer, PlanKind, RunReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
@@ -15,7 +14,7 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.run.inputs import Argument
 from symalloc.relax.run.machine import call
-from symalloc.relax.run.memory_cfg import HookError, reserved_by_tvm
+from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.run.pool_usage import PoolMeter, make_pool, peaks
 from symalloc.relax.run.runner import Calls, Runner
 
@@ -38,9 +37,11 @@ def sweep(
     unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too.  What the
     pool refuses ends the run, and is in the report.  Raises RunError.
     """
-    everything = None if runner.pool is None else PoolMeter(runner.pool)
+    pool = runner.pool
+    everything = None if pool is None else PoolMeter(pool)
     traced = asked is not None and asked.trace
-    all_calls = [_counted(runner.calls(binding, seed), everything, traced) for binding in bindings]
+    meters = (None if pool is None else PoolMeter(pool, traced, larger=everything) for _ in bindings)
+    all_calls = [runner.calls(at, seed, meter) for at, meter in zip(bindings, meters, strict=True)]
     peer = _Peer(runner, len(bindings)) if compare else None
     refused, at = None, None
     try:
@@ -53,23 +54,15 @@ def sweep(
                 peer.once(index, arguments)
     except RefusedError as error:
         refused = str(error)
-    trace = _trace(all_calls, runner.pool) if runner.pool is not None and traced else None
+    trace = _trace(all_calls, pool) if pool is not None and traced else None
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
-        pool=everything.use() if everything is not None and everything.calls else None,
+        pool=everything.use if everything is not None and everything.use.calls else None,
         peer=peer.result() if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
         trace=trace,
     )
-
-
-def _counted(calls: Calls, everything: PoolMeter | None, traced: bool) -> Calls:
-    """`calls`, which are counted among `everything`, too."""
-    if calls.meter is not None and everything is not None:
-        calls.meter.larger.append(everything)
-        calls.meter.traced = traced
-    return calls
 
 
 def _trace(all_calls: Sequence[Calls], pool: InstrumentedPool) -> bytes:
@@ -99,20 +92,13 @@ class _Peer:
     def __init__(self, runner: Runner, count: int) -> None:
         self.name, self.machine = runner.name, runner.peer()
         self.seconds: list[list[float]] = [[] for _ in range(count)]
-        self.before = _reserved()
+        self.before = reserved_by_tvm()
 
     def once(self, index: int, arguments: Sequence[Argument]) -> None:
         self.seconds[index].append(call(self.machine, self.name, arguments).seconds)
 
     def result(self) -> Peer:
-        return Peer(seconds=tuple(map(median, self.seconds)), reserved=_reserved() - self.before)
-
-
-def _reserved() -> int:
-    try:
-        return reserved_by_tvm()
-    except HookError as error:
-        raise RunError(str(error)) from None
+        return Peer(seconds=tuple(map(median, self.seconds)), reserved=reserved_by_tvm() - self.before)
 
 
 def run_file(

@@ -32,13 +32,13 @@ def test_a_tally_and_what_is_larger_count_the_same_calls() -> None:
     need_native()
     pool = make_pool(PoolRequest(limit=2**20))
     everything = PoolMeter(pool)
-    tallies = [PoolMeter(pool, larger=[everything]) for _ in range(2)]
+    tallies = [PoolMeter(pool, larger=everything) for _ in range(2)]
     for meter, sizes in zip(tallies, ((1000, 500), (300,)), strict=True):
         for _ in range(2):
             with meter.call():
                 for handle in [pool.alloc(n) for n in sizes]:
                     pool.free(handle)
-    first, second, both = (t.use() for t in (*tallies, everything))
+    first, second, both = (t.use for t in (*tallies, everything))
     assert (first.calls, first.allocations, first.peak_live) == (2, 4, 1500)
     assert (second.calls, second.allocations, second.peak_live) == (2, 2, 300)
     assert (both.calls, both.allocations, both.peak_live, both.storages) == (4, 6, 1500, 1.5)
