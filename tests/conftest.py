@@ -20,11 +20,17 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from hypothesis import settings
 
 from symalloc.relax.workers.worker_pool import WorkerPool
 from tests.compile_once import compile_kernels_once
 from tests.fork_server import ForkingPopen
 from tests.scale import NIGHTLY
+
+# no deadline: a busy machine is no failure.  The same examples in every run; others each night
+settings.register_profile("daily", deadline=None, derandomize=True, database=None)
+settings.register_profile("nightly", deadline=None, print_blob=True)
+settings.load_profile("nightly" if NIGHTLY else "daily")
 
 _frame_info = inspect.getframeinfo
 

@@ -80,7 +80,7 @@ def paths(cfg: ControlFlowGraph, start: int = 0) -> Iterator[tuple[int, ...]]:
         yield from ((start, *rest) for rest in paths(cfg, one))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(graphs())
 def test_forward_and_backward_are_what_all_paths_say(cfg: ControlFlowGraph) -> None:
     ways = [way for way, _ in zip(paths(cfg), range(4000), strict=False)]
@@ -97,7 +97,7 @@ def test_forward_and_backward_are_what_all_paths_say(cfg: ControlFlowGraph) -> N
         assert behind.before[point][0] == behind.after[point][0] | {point}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(graphs())
 def test_edges_are_those_of_the_path_conditions(cfg: ControlFlowGraph) -> None:
     conditions = path_conditions(cfg).at

@@ -13,6 +13,7 @@ from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Progra
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of
 from tests.program.live_oracle import live_together
+from tests.scale import tries
 
 SIZE = 4
 
@@ -152,13 +153,13 @@ def programs(draw: st.DrawFn, *, plain: bool) -> Program:
     return writer.body.program(result, *CALLEES)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=tries(75, 1500))
 @given(programs(plain=False))
 def test_what_is_live_together_on_some_path_overlaps(program: Program) -> None:
     assert live_together(program) <= overlapping(program)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=tries(75, 1500))
 @given(programs(plain=True))
 def test_in_programs_as_lowering_makes_them_nothing_else_overlaps(program: Program) -> None:
     assert live_together(program) == overlapping(program)

@@ -15,6 +15,7 @@ from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import load_rules
 from tests.linter.engine_oracle import faults
 from tests.program.build import Body, param, tensor_of
+from tests.scale import tries
 
 CHECKED = ("SYM101", "SYM102", "SYM201", "SYM202", "SYM203", "SYM204")
 PROVER = Prover()
@@ -173,7 +174,7 @@ def compare(rng: random.Random) -> None:
         assert found == expected
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(200, 4000), suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_findings_are_what_executions_show(rng: random.Random) -> None:
     compare(rng)

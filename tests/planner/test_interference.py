@@ -11,7 +11,7 @@ from tests.planner.brute_stackings import floor_at
 from tests.planner.search.test_stacking_search import POINTS, problems
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(problems(most=12))
 def test_it_is_the_largest_sum_over_all_positions(buffers: tuple[Buffer, ...]) -> None:
     sums = live_sums(buffers)

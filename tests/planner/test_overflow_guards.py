@@ -13,6 +13,7 @@ from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
 from symalloc.size.expr import Atom, Expr, FloorDiv, constant, floordiv, mod, round_up, symbol
+from tests.scale import tries
 
 B, N, M = symbol("b"), symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
@@ -76,7 +77,7 @@ extents = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=tries(150, 3000))
 @given(st.sampled_from(SIZES), extents, extents, extents)
 def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int, n: int, m: int) -> None:
     binding = {"b": b, "n": n, "m": m}
@@ -88,7 +89,7 @@ def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int
         assert abs(partial) <= bound
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=tries(250, 5000))
 @given(st.sampled_from(SIZES), extents, extents, extents)
 def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: int, m: int) -> None:
     binding = {"b": b, "n": n, "m": m}
@@ -101,7 +102,7 @@ SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
 scalars = st.one_of(extents, extents.map(lambda e: -e), st.sampled_from((INT64_MIN, INT64_MAX, -1)))
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=tries(500, 10000))
 @given(st.sampled_from([s for s in SIZES if s != SIZES[5]]), extents, scalars, scalars)
 def test_guards_bound_what_may_be_negative_on_both_sides(size: Expr, b: int, n: int, m: int) -> None:
     """The checks never wrap, imply what they stand for, and leave no partial sum outside 64 bits."""
@@ -131,7 +132,7 @@ def test_a_scalar_has_a_limit_on_each_side() -> None:
     assert lower.check.evaluate({"n": -limit}) and not lower.check.evaluate({"n": -limit - 1})
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=tries(150, 3000))
 @given(st.sampled_from(SIZES), st.integers(0, 2**14), st.integers(0, 2**14), st.integers(0, 2**14))
 def test_ordinary_shapes_pass(size: Expr, b: int, n: int, m: int) -> None:
     """Up to 2**14 in every extent the sizes above stay below 2**49: no guard may stop them."""

@@ -82,7 +82,7 @@ def overlaps(arena: Arena, binding: dict[str, int]) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(problems(), st.integers(0, 999))
 def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
     found: tuple[Buffer, ...], seed: int
@@ -98,7 +98,7 @@ def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
         assert floor_bytes(sums, binding) <= size
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(problems())
 def test_the_floor_is_the_largest_sum_over_all_positions(found: tuple[Buffer, ...]) -> None:
     sums = live_sums(found)
@@ -111,7 +111,7 @@ def test_the_floor_is_the_largest_sum_over_all_positions(found: tuple[Buffer, ..
         assert floor_bytes(sums, binding) == expected
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(problems())
 def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...]) -> None:
     neighbours = interference(found)
@@ -119,7 +119,7 @@ def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...
         assert (b.id in neighbours[a.id]) == (a.id in neighbours[b.id]) == together(a, b)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(problems(), st.integers(0, 999))
 def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
     arena = pack(found, seed)
@@ -127,7 +127,7 @@ def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
     assert validate(plan, DOMAIN, PROVER) == ()
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(problems(), st.integers(0, 999), st.randoms(use_true_random=False))
 def test_a_planted_overlap_is_refused(found: tuple[Buffer, ...], seed: int, random: Random) -> None:
     arena = pack(found, seed)

@@ -23,10 +23,11 @@ from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
 from tests.planner.random_programs import logs, random_program
+from tests.scale import tries
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(40)
+SEEDS = range(tries(40, 400))
 VALUES = ((0, 0, 0), (1, 1, 1), (5, 3, 7), (64, 17, 100), (5, 3, -3), (70, 3, -41), (1, 9, -1000))
 BINDINGS = [{"n": n, "m": m, "s": s} for n, m, s in VALUES]
 SHAPES = (

@@ -17,6 +17,7 @@ from symalloc.pool.simulating.trace import Alloc, Free
 from tests.pool.steps import STEPS, Step
 from tests.pool.test_reference_pool import OPTIONS
 from tests.pool.workloads import WORKLOADS, make_trace
+from tests.scale import tries
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -27,7 +28,7 @@ def _same(reference: ReferencePool, native: InstrumentedPool) -> None:
     assert replace(native.statistics(), threads=1) == reference.statistics()
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 @given(options=OPTIONS, steps=STEPS, trims=st.booleans())
 def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[Step], trims: bool) -> None:
     reference, native = ReferencePool(options), InstrumentedPool(options)

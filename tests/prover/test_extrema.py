@@ -14,6 +14,7 @@ from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, floordiv, round_up, symbol
+from tests.scale import tries
 
 B, H, W = symbol("b"), symbol("h"), symbol("w")
 HALVED = 16 * B * floordiv(H + 1, 2) * floordiv(W + 1, 2)
@@ -55,7 +56,7 @@ def sides() -> st.SearchStrategy[Expr]:
     return st.one_of(terms(), *(st.builds(make, terms(), terms()) for make in (maximum, minimum)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(30, 600))
 @given(sides(), sides())
 def test_what_is_shown_holds_at_every_small_point(low: Expr, high: Expr) -> None:
     proof = Prover().prove(le(low, high), explain=False)

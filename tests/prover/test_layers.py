@@ -26,6 +26,7 @@ from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr
 from symalloc.size.parse import parse_condition, parse_expr
 from tests.prover.brute import boxes, conditions, points, polynomials, sizes
+from tests.scale import tries
 
 pytestmark = pytest.mark.slow
 
@@ -38,14 +39,14 @@ def box(upper: int = HUGE, lower: int = 1, names: str = "nmkbsh") -> Box:
 
 
 @given(sizes(), boxes())
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_intervals_hold_every_value(expr: Expr, there: Box) -> None:
     low, high = interval(expr, there)
     assert all(low <= expr.evaluate(p) <= high for p in points(there))
 
 
 @given(conditions(), boxes())
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_bounds_decide_only_what_is_so(condition: Condition, there: Box) -> None:
     value = decide(condition, there)
     assert value is None or all(condition.evaluate(p) is value for p in points(there))
@@ -70,7 +71,7 @@ def test_univariate_reaches_the_end_of_int64() -> None:
 
 
 @given(conditions(), boxes())
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_exact_solutions_are_all_and_only_those_that_hold(condition: Condition, there: Box) -> None:
     exact = solve_exactly(condition, NormalizedDomain(names=tuple(there.lower), box=there))
     if exact is None:
@@ -82,7 +83,7 @@ def test_exact_solutions_are_all_and_only_those_that_hold(condition: Condition, 
 
 
 @given(conditions())
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_splitting_choices_keeps_the_meaning(condition: Condition) -> None:
     split = split_extrema(condition, limit=16)
     for point in points(Box({"a": -3, "b": -3}, {"a": 4, "b": 4})):
@@ -102,7 +103,7 @@ def test_simplex_finds_a_combination() -> None:
 
 
 @given(st.lists(conditions(polynomials()), min_size=1, max_size=3), boxes(5))
-@settings(max_examples=200)
+@settings(max_examples=tries(100, 2000))
 def test_products_contradict_only_what_has_no_point(claims: list[Condition], there: Box) -> None:
     if contradiction(claims, there, Meter(20_000)):
         relations = [c for c in claims if isinstance(c, Relation)]
@@ -123,7 +124,7 @@ def test_products_refute(texts: tuple[str, ...]) -> None:
 
 
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
-@settings(max_examples=200)
+@settings(max_examples=tries(100, 2000))
 def test_refutation_rules_out_only_what_has_no_point(claims: list[Condition], there: Box) -> None:
     for method in (refute, refute_by_residues):
         if method(claims, there, NO_SOLVER) is not None:
@@ -182,7 +183,7 @@ def test_residues_decide_parities(text: str) -> None:
 
 
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_quotient_symbols_lose_no_point(claims: list[Condition], there: Box) -> None:
     """At each point where the claims hold, the quotients are values of the new symbols that satisfy all."""
     wider = there.copy()
@@ -207,7 +208,7 @@ def test_exact_division_of_polynomials() -> None:
 
 
 @given(st.lists(conditions(), min_size=1, max_size=3), boxes(5))
-@settings(max_examples=200)
+@settings(max_examples=tries(100, 2000))
 def test_regions_keep_exactly_the_points(claims: list[Condition], there: Box) -> None:
     domain = NormalizedDomain(names=tuple(there.lower), box=there.copy())
     absorb(domain, claims)
@@ -220,7 +221,7 @@ def test_regions_keep_exactly_the_points(claims: list[Condition], there: Box) ->
 
 
 @given(conditions(), boxes())
-@settings(max_examples=150)
+@settings(max_examples=tries(75, 1500))
 def test_simplification_keeps_the_meaning(condition: Condition, there: Box) -> None:
     simple = simplify(condition, there)
     assert all(simple.evaluate(p) is condition.evaluate(p) for p in points(there))

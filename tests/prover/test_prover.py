@@ -22,6 +22,7 @@ from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points
+from tests.scale import tries
 
 DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
 VALID, INVALID, CHECK = Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID, Verdict.RUNTIME_CHECK
@@ -205,7 +206,7 @@ def test_precondition(text: str, assume: tuple[str, ...], precondition: str) -> 
 
 
 @given(conditions(), st.lists(conditions(), max_size=2), boxes(5))
-@settings(max_examples=250)
+@settings(max_examples=tries(125, 2500))
 def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition], there: Box) -> None:
     domain = Domain(lower=there.lower, upper=there.upper, assumptions=tuple(assume))
     proof = Prover().prove(constraint, domain)

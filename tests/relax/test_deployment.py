@@ -35,37 +35,39 @@ def ran(program: str, *arguments: Path) -> str:
 # -- saved and loaded -------------------------------------------------------------------------------------
 
 _LOAD = """
-import sys
+import os, sys
+os.environ["TVM_DEVICE_BACKEND_AUTOLOAD"] = "0"  # else TVM imports symalloc for its entry point
 from pathlib import Path
 import numpy as np, tvm
 from tvm import relax
-path = Path(sys.argv[1])
-if path.suffix == ".json":
-    module = tvm.ir.load_json(path.read_text())
-else:
-    lines = path.read_text().splitlines()  # TVM's parser takes its own scripts without their imports
-    module = tvm.script.from_source("\\n".join(l for l in lines if not l.startswith("from ")))
-assert "symalloc" not in sys.modules
-x = np.load(sys.argv[2])
-machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
-np.save(sys.argv[3], machine["main"](tvm.runtime.tensor(x)).numpy())
-"""
-
-
-@pytest.mark.parametrize(("form", "name"), [("json", "Reshapes"), ("json", "Chain"), ("script", "Chain")])
-def test_a_saved_module_runs_in_another_process_without_symalloc(
-    form: Form, name: str, tmp_path: Path
-) -> None:
-    module = load_one(SCRIPT, module=name)
-    saved = tmp_path / ("planned_module" + (".json" if form == "json" else ".py"))
-    saved.write_text(written(symalloc.plan(module).module, form))
-    extents = [11 if isinstance(e, tvm.ir.Var) else int(e) for e in module["main"].params[0].ty.shape]
-    x = np.random.default_rng(0).random(extents, dtype="float32")
-    given, result = tmp_path / "x.npy", tmp_path / "y.npy"
-    np.save(given, x)
-    ran(_LOAD, saved, given, result)
+for path in map(Path, sys.argv[1:]):
+    if path.suffix == ".json":
+        module = tvm.ir.load_json(path.read_text())
+    else:
+        lines = path.read_text().splitlines()  # TVM's parser takes its own scripts without their imports
+        module = tvm.script.from_source("\\n".join(l for l in lines if not l.startswith("from ")))
+    x = np.load(path.with_suffix(".x.npy"))
     machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
-    assert np.load(result).tobytes() == machine["main"](tvm.runtime.tensor(x)).numpy().tobytes()
+    np.save(path.with_suffix(".y.npy"), machine["main"](tvm.runtime.tensor(x)).numpy())
+assert "symalloc" not in sys.modules
+"""
+_SAVED: Sequence[tuple[Form, str]] = (("json", "Reshapes"), ("json", "Chain"), ("script", "Chain"))
+
+
+def test_saved_modules_run_in_another_process_without_symalloc(tmp_path: Path) -> None:
+    expected = {}
+    for form, name in _SAVED:
+        module = load_one(SCRIPT, module=name)
+        saved = tmp_path / (f"{form}_{name}" + (".json" if form == "json" else ".py"))
+        saved.write_text(written(symalloc.plan(module).module, form))
+        extents = [11 if isinstance(e, tvm.ir.Var) else int(e) for e in module["main"].params[0].ty.shape]
+        x = np.random.default_rng(0).random(extents, dtype="float32")
+        np.save(saved.with_suffix(".x.npy"), x)
+        machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
+        expected[saved] = machine["main"](tvm.runtime.tensor(x)).numpy()
+    ran(_LOAD, *expected)
+    for saved, result in expected.items():
+        assert np.load(saved.with_suffix(".y.npy")).tobytes() == result.tobytes(), saved
 
 
 # -- without Python's half of TVM -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from symalloc.program.span import Span
 from symalloc.report.cells import CellLine, Window, split_lines
 from symalloc.report.excerpt import Underline, excerpt
+from tests.scale import tries
 
 ALPHABET = "ab ()\té漢\u0301\x1b"
 TEXTS = st.lists(st.text(ALPHABET, max_size=120), min_size=1, max_size=9).map("\n".join)
@@ -26,7 +27,7 @@ def _marks(draw: st.DrawFn) -> Underline:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(150, 3000))
 @given(TEXTS, st.lists(_marks(), max_size=4), st.sampled_from([None, 20, 40, 80]))
 def test_any_marks_in_any_text(text: str, marks: list[Underline], width: int | None) -> None:
     rows = excerpt(text, marks, width)

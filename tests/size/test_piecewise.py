@@ -46,14 +46,14 @@ EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(EXPRESSIONS, st.integers(0, 40), st.integers(0, 40))
 def test_python_reads_the_same_value(expr: Expr, n: int, m: int) -> None:
     binding = {"n": n, "m": m}
     assert evaluated(expr.text(PIECEWISE), binding) == expr.evaluate(binding)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(CONDITIONS, st.integers(0, 12), st.integers(0, 12))
 def test_python_reads_the_same_truth(condition: Condition, n: int, m: int) -> None:
     binding = {"n": n, "m": m}

@@ -31,6 +31,7 @@ from symalloc.size.expr import symbol as sym
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr, symbols_in
 from symalloc.size.sympy_form import condition_from_sympy, from_sympy
 from tests.prover.brute import conditions, points, sizes
+from tests.scale import tries
 from tests.size.sympy_terms import to_sympy
 
 SMALL = Box({"a": -3, "b": -3}, {"a": 4, "b": 4})
@@ -50,7 +51,7 @@ def test_what_is_written_reads_back(expr: Expr) -> None:
 
 
 @given(sizes())
-@settings(max_examples=60)
+@settings(max_examples=tries(30, 600))
 def test_what_is_written_means_the_same_to_python(expr: Expr) -> None:
     assert all(_python(str(expr), p) == expr.evaluate(p) for p in points(SMALL))
 
@@ -61,20 +62,20 @@ def test_conditions_read_back(condition: Condition) -> None:
 
 
 @given(conditions())
-@settings(max_examples=60)
+@settings(max_examples=tries(30, 600))
 def test_conditions_mean_the_same_to_python(condition: Condition) -> None:
     assert all(bool(_python(str(condition), p)) is condition.evaluate(p) for p in points(SMALL))
 
 
 @given(conditions())
-@settings(max_examples=60)
+@settings(max_examples=tries(30, 600))
 def test_negation_is_the_opposite(condition: Condition) -> None:
     opposite = negate(condition)
     assert all(opposite.evaluate(p) is not condition.evaluate(p) for p in points(SMALL))
 
 
 @given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
-@settings(max_examples=80)
+@settings(max_examples=tries(40, 800))
 def test_arithmetic_is_that_of_integers(left: Expr, right: Expr, a: int, b: int) -> None:
     point = {"a": a, "b": b}
     x, y = left.evaluate(point), right.evaluate(point)
@@ -90,7 +91,7 @@ def test_arithmetic_is_that_of_integers(left: Expr, right: Expr, a: int, b: int)
 
 
 @given(st.tuples(*[st.integers(-24, 24)] * 3), st.integers(1, 48), st.integers(1, 6), st.integers(-9, 9))
-@settings(max_examples=200)
+@settings(max_examples=tries(100, 2000))
 def test_common_factors_leave_divisions_exactly(
     factors: tuple[int, int, int], divisor: int, common: int, at: int
 ) -> None:
@@ -115,7 +116,7 @@ def test_shift_adds_to_symbols(a: int, b: int, at: int, by: int) -> None:
 
 
 @given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
-@settings(max_examples=60)
+@settings(max_examples=tries(30, 600))
 def test_substitution_then_evaluation(expr: Expr, value: Expr, a: int, b: int) -> None:
     inner = {"a": a, "b": b}
     outer = {"a": value.evaluate(inner), "b": b}
@@ -305,7 +306,7 @@ def test_rewriting() -> None:
 
 
 @given(sizes())
-@settings(max_examples=40)
+@settings(max_examples=tries(20, 400))
 def test_sympy_and_back(expr: Expr) -> None:
     back = from_sympy(to_sympy(expr))
     assert all(back.evaluate(p) == expr.evaluate(p) for p in points(SMALL))

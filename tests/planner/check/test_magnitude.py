@@ -10,6 +10,7 @@ from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import gt
 from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, round_up, symbol
+from tests.scale import tries
 
 B, N, M = symbol("b"), symbol("n"), symbol("m")
 EXPRS = (
@@ -30,7 +31,7 @@ SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
 
 
 @pytest.mark.parametrize("domain", [Domain(), SIGNED])
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=tries(200, 4000))
 @given(st.sampled_from(EXPRS), *[st.integers(-(2**40), 2**40) | st.integers(-80, 80)] * 3)
 def test_no_value_exceeds_its_magnitude(domain: Domain, expr: Expr, b: int, n: int, m: int) -> None:
     binding = {"b": b, "n": n, "m": m}

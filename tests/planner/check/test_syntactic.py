@@ -12,6 +12,7 @@ from symalloc.prover.z3_form import Z3Terms, bounds
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
+from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
 VALUES = (-7, -1, 0, 1, 2, 15, 16, 17, 64, 1000)
@@ -48,7 +49,7 @@ def points(domain: Domain) -> list[dict[str, int]]:
     return [p for p in found if domain.contains(p)]
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=tries(200, 4000))
 @given(exprs, exprs, domains)
 def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain) -> None:
     """`low + rest` has terms in common with `low`: much of it is seen where `rest` is never negative."""
@@ -58,7 +59,7 @@ def test_what_is_seen_holds_at_every_point(low: Expr, rest: Expr, domain: Domain
             assert all(low.evaluate(p) <= high.evaluate(p) for p in points(domain))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(30, 600))
 @given(exprs, exprs, domains)
 def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Domain) -> None:
     if not SyntacticOrder(domain).at_most(low, low + rest):
@@ -71,7 +72,7 @@ def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Do
     assert solver.check() != z3.sat
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=tries(100, 2000))
 @given(exprs)
 def test_alternatives_have_the_value_as_their_maximum(expr: Expr) -> None:
     for point in points(Domain(default_lower=-10))[::7]:

@@ -21,7 +21,7 @@ def dominance(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
     return Dominance(domain, PROVER, ("n", "m"))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(SIZES, SIZES, SIZES)
 def test_what_reaches_another_does_so_everywhere(a: Expr, b: Expr, c: Expr) -> None:
     high, low = maximum(a, b), b + c

@@ -47,7 +47,7 @@ buffers = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(buffers)
 def test_storages_validate_and_hold_every_buffer_once(found: tuple[Buffer, ...]) -> None:
     arenas = shared(found)

@@ -58,7 +58,7 @@ def check(packing: Packing, binding: dict[str, int]) -> None:
             assert end <= begin or stop <= start or end == start or begin == stop
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(problems())
 def test_a_packing_is_right_at_every_binding(found: PackingProblem) -> None:
     packing = pack_problem(found, budget=QUICK)
@@ -71,7 +71,7 @@ def test_a_packing_is_right_at_every_binding(found: PackingProblem) -> None:
         assert ratio.bytes == packing.arena.evaluate(binding)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.sampled_from((1, 3, 4, 7, 10)), st.integers(0, 5), st.integers(1, 4)),

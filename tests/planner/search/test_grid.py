@@ -31,7 +31,7 @@ CONDITIONS = (
 )
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 5000)), min_size=1, max_size=8))
 def test_all_points_at_once_give_what_each_gives_alone(points: list[tuple[int, int]]) -> None:
     grid = Grid(names=("n", "m"), points=tuple(points))

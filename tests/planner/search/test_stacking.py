@@ -21,7 +21,7 @@ def instance(buffers: tuple[Buffer, ...]) -> SearchInstance:
     return SearchInstance.of(buffers, {})
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(problems(most=10), st.randoms(use_true_random=False))
 def test_heights_and_ratios_are_those_of_the_pile(buffers: tuple[Buffer, ...], random: Random) -> None:
     problem = instance(buffers)
@@ -36,7 +36,7 @@ def test_heights_and_ratios_are_those_of_the_pile(buffers: tuple[Buffer, ...], r
         assert abs(found[point] - height / max(floor_at(buffers, binding), 1)) < 1e-9
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(problems(most=10))
 def test_greedy_packings_are_disjoint_and_pile_no_higher(buffers: tuple[Buffer, ...]) -> None:
     problem = instance(buffers)
@@ -52,7 +52,7 @@ def test_greedy_packings_are_disjoint_and_pile_no_higher(buffers: tuple[Buffer, 
         assert heights(problem, by_offset(offsets, sizes))[point] <= highest
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(problems(most=10), st.randoms(use_true_random=False))
 def test_local_search_never_makes_it_worse(buffers: tuple[Buffer, ...], random: Random) -> None:
     problem = instance(buffers)
@@ -72,7 +72,7 @@ def test_a_local_search_without_time_gives_back_what_it_got() -> None:
     assert improve(problem, [0], [0], target=0.0, steps=5, random=Random(0), expired=lambda: True) == ([0], 0)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(problems(most=8), st.integers(1, 20))
 def test_representatives_are_different_points(buffers: tuple[Buffer, ...], most: int) -> None:
     problem = instance(buffers)

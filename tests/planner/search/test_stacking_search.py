@@ -56,7 +56,7 @@ def sizes_of(multiples: list[int]) -> tuple[Expr, ...]:
     return tuple(constant(64 * m) for m in multiples)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(15, 300))
 @given(problems(sizes=sizes_of([1, 2, 3, 5, 7, 11]), most=6))
 def test_a_static_problem_gets_the_lowest_of_all_stackings(buffers: tuple[Buffer, ...]) -> None:
     found = found_for(buffers, SearchBudget.of("normal"))
@@ -65,7 +65,7 @@ def test_a_static_problem_gets_the_lowest_of_all_stackings(buffers: tuple[Buffer
     assert found.score.worst == pytest.approx(lowest / floor_at(buffers, {}))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(15, 300))
 @given(problems())
 def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tuple[Buffer, ...]) -> None:
     floors = tuple(floor_at(buffers, p) for p in POINTS)
@@ -74,7 +74,7 @@ def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tup
         assert tuple(height(found, buffers, p) for p in POINTS) == floors
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=tries(10, 100))
 @given(problems(most=12))
 def test_an_answer_names_each_buffer_once_and_orders_each_pair(buffers: tuple[Buffer, ...]) -> None:
     neighbours = interference(buffers)
@@ -85,7 +85,7 @@ def test_an_answer_names_each_buffer_once_and_orders_each_pair(buffers: tuple[Bu
             assert stacking.below[i] == {j for j in others if rank[j] < rank[i]}
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=tries(10, 200))
 @given(problems(most=tries(7, 10)), st.integers(0, 3))
 def test_the_same_seed_gives_the_same_answer(buffers: tuple[Buffer, ...], seed: int) -> None:
     effort = replace(SearchBudget.of("quick", seed=seed), seconds=600.0)

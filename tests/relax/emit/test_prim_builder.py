@@ -14,6 +14,7 @@ from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
+from tests.scale import tries
 
 VARS = {name: tirx.Var(name, "int64") for name in ("a", "b")}
 leaves = st.integers(-20, 20).map(constant) | st.sampled_from(["a", "b"]).map(symbol)
@@ -47,7 +48,7 @@ def form() -> TirForm:
 
 
 @given(expressions, points)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(75, 1500))
 def test_back_and_forth(expr: Expr, point: dict[str, int]) -> None:
     node = to_prim(expr, VARS)
     assert str(node.ty.dtype) == "int64"
@@ -55,7 +56,7 @@ def test_back_and_forth(expr: Expr, point: dict[str, int]) -> None:
 
 
 @given(conditions(expressions), points)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(50, 1000))
 def test_conditions_back_and_forth(condition: Condition, point: dict[str, int]) -> None:
     node: Any = condition_to_prim(condition, VARS)
     assert str(node.ty.dtype) == "bool"

@@ -15,6 +15,7 @@ from tvm.ir.prim import expr as prim
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr, floordiv, mod, symbol
+from tests.scale import tries
 
 NAMES = ("a", "b")
 VARS = {name: tirx.Var(name, "int64") for name in NAMES}
@@ -75,14 +76,14 @@ expressions = st.recursive(literals | symbols, compound, max_leaves=8)
 
 
 @given(expressions, st.tuples(st.integers(-30, 30), st.integers(-30, 30)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=tries(125, 2500))
 def test_form_has_the_value_that_tvm_computes(node: Any, point: tuple[int, int]) -> None:
     binding = dict(zip(NAMES, point, strict=True))
     assert TirForm(resolve).expr(node).evaluate(binding) == value(node, binding)
 
 
 @given(expressions, st.tuples(st.integers(0, 30), st.integers(0, 30)))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(60, 1200))
 def test_symbols_known_to_be_nonnegative_change_no_value(node: Any, point: tuple[int, int]) -> None:
     binding = dict(zip(NAMES, point, strict=True))
     form = TirForm(resolve, nonnegative=lambda _: True)
@@ -101,7 +102,7 @@ def test_truncating_division_by_a_symbol(numerator: int, denominator: int) -> No
 
 
 @given(st.integers(-(2**40), 2**40), st.sampled_from([0, 1, 7, 63, -1, -8, -64]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(30, 600))
 def test_masks_of_low_and_of_high_bits(number: int, mask: int) -> None:
     """TVM folds no bitwise and, so that the value is Python's."""
     variable, literal = VARS["a"], prim.IntImm("int64", mask)
