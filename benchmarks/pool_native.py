@@ -22,8 +22,8 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
-from math import exp, log
 from pathlib import Path
+from statistics import geometric_mean
 from timeit import Timer
 from typing import Any
 
@@ -106,18 +106,14 @@ def _show(title: str, unit: str, found: Found) -> None:
         click.echo(f"  {name:<12}{value:>12.4g} {unit}   ours / it {found[OURS] / value:>8.3f}")
 
 
-def _mean(values: Sequence[float]) -> float:
-    return exp(sum(map(log, values)) / len(values))
-
-
 def _summary(found: Sequence[Found]) -> None:
     """Ratios over all traces; the best malloc is chosen for each trace anew."""
     for name in found[0]:
-        ratio = _mean([f[OURS] / f[name] for f in found])
+        ratio = geometric_mean([f[OURS] / f[name] for f in found])
         in_total = sum(f[OURS] for f in found) / sum(f[name] for f in found)
         click.echo(f"ours / {name:<12} geometric mean {ratio:.3f}, in total {in_total:.4f}")
     best = [min(v for name, v in f.items() if name not in (OURS, TVM)) for f in found]
-    ratio = _mean([f[OURS] / b for f, b in zip(found, best, strict=True)])
+    ratio = geometric_mean([f[OURS] / b for f, b in zip(found, best, strict=True)])
     click.echo(f"ours / the best malloc of each trace: geometric mean {ratio:.3f}")
 
 

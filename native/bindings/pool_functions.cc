@@ -87,7 +87,7 @@ void CheckCount(int32_t count, bool right, const char* wanted) {
 }
 
 // A handle; of (bytes) or (bytes, alignment, escapes, tag).
-int64_t Alloc(PoolObj* pool, const ffi::AnyView* arguments, int32_t count) {
+int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count) {
   CheckCount(count, count == 1 || count == 4, "bytes, or bytes, alignment, escapes and tag");
   int64_t nbytes = arguments[0].cast<int64_t>();
   int64_t align = count == 1 ? kAlignment : arguments[1].cast<int64_t>();
@@ -98,13 +98,6 @@ int64_t Alloc(PoolObj* pool, const ffi::AnyView* arguments, int32_t count) {
     void* block = pool->Alloc(nbytes, align, escapes, tag);
     if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
     return pool->handles.Add(block, nbytes, std::move(tag));
-  });
-}
-
-void Free(PoolObj* pool, int64_t handle) {
-  Translated([&] {
-    Held gone;
-    if (pool->handles.Release(handle, &gone)) pool->pool.Free(gone.block, gone.nbytes);
   });
 }
 
@@ -137,19 +130,19 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
   return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag}, shape, dtype, cpu);
 }
 
-ffi::Function BindAlloc(PoolRef pool) {
+template <auto body>
+ffi::Function Bind(PoolRef pool) {
   return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
-    *result = Alloc(const_cast<PoolObj*>(pool.get()), arguments, count);
+    *result = body(pool, arguments, count);
   });
 }
 
 ffi::Function BindFree(PoolRef pool) {
-  return ffi::Function::FromTyped([pool](int64_t handle) { Free(const_cast<PoolObj*>(pool.get()), handle); });
-}
-
-ffi::Function BindEmpty(PoolRef pool) {
-  return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
-    *result = Empty(pool, arguments, count);
+  return ffi::Function::FromTyped([pool](int64_t handle) {
+    Translated([&] {
+      Held gone;
+      if (pool->handles.Release(handle, &gone)) pool->pool.Free(gone.block, gone.nbytes);
+    });
   });
 }
 
@@ -245,9 +238,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.vm_type", VmType)
-      .def("symalloc.pool.bind_alloc", BindAlloc)
+      .def("symalloc.pool.bind_alloc", Bind<Alloc>)
       .def("symalloc.pool.bind_free", BindFree)
-      .def("symalloc.pool.bind_empty", BindEmpty)
+      .def("symalloc.pool.bind_empty", Bind<Empty>)
       .def("symalloc.pool.holders", Holders)
       .def("symalloc.pool.record", Record)
       .def("symalloc.pool.recorded", Recorded)

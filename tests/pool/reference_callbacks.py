@@ -28,7 +28,8 @@ class ReferenceWatermark:
     rearm: int
     callback: WatermarkCallback
     armed: bool = False
-    running: bool = False  # its state stays as it is meanwhile
+    running: bool = False  # due or called: its state stays as it is meanwhile
+    due: bool = False
 
     def reached(self, in_use: int) -> bool:
         """Whether the bytes in use are at the mark, or beyond."""
@@ -42,11 +43,10 @@ class ReferenceWatermark:
 class ReferenceWatermarks:
     """The marks of one pool."""
 
-    __slots__ = ("_due", "_marks")
+    __slots__ = ("_marks",)
 
     def __init__(self) -> None:
         self._marks: list[ReferenceWatermark] = []
-        self._due: list[ReferenceWatermark] = []
 
     def add(self, mark: ReferenceWatermark, in_use: int) -> None:
         """Adds a mark, armed unless the bytes in use are beyond it already."""
@@ -56,7 +56,6 @@ class ReferenceWatermarks:
     def remove(self, mark: ReferenceWatermark) -> None:
         """Takes a mark away; nothing where it is gone."""
         self._marks = [m for m in self._marks if m is not mark]
-        self._due = [m for m in self._due if m is not mark]
 
     def note(self, in_use: int) -> None:
         """The bytes in use have changed."""
@@ -64,15 +63,15 @@ class ReferenceWatermarks:
             if mark.running:
                 continue
             if mark.armed and mark.reached(in_use):
-                mark.armed, mark.running = False, True
-                self._due.append(mark)
+                mark.armed, mark.running, mark.due = False, True, True
             elif not mark.armed and mark.left(in_use):
                 mark.armed = True
 
     def take(self) -> list[ReferenceWatermark]:
         """The marks that are due, in the order that they were added in; `done` for each of them then."""
-        due = [m for m in self._marks if m in self._due]
-        self._due = []
+        due = [m for m in self._marks if m.due]
+        for mark in due:
+            mark.due = False
         return due
 
     def done(self, mark: ReferenceWatermark, in_use: int) -> None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
 
-__all__ = ["WORKLOADS", "make_trace"]
-
 FLOAT = 4  # bytes
 OUTPUTS_KEPT = 8  # results that callers still hold
 CACHES_KEPT = 12  # requests whose key/value caches outlive them
@@ -236,34 +234,9 @@ def _interleaved(r: _Recorder, calls: int, streams: int, start: Callable[[], _Ca
             running.remove(call)
 
 
-def _llm(r: _Recorder) -> None:
-    _interleaved(r, 120, 1, _Server(recorder=r).call)
-
-
-def _llm_batched(r: _Recorder) -> None:
-    _interleaved(r, 120, 4, _Server(recorder=r).call)
-
-
-def _llm_scores(r: _Recorder) -> None:
-    _interleaved(r, 120, 1, _Server(recorder=r, heads=16, longest=1024).call)
-
-
-def _mixed(r: _Recorder) -> None:
-    _interleaved(r, 120, 4, _Server(recorder=r, widths=WIDTHS, caches=3).call)
-
-
-def _images(r: _Recorder) -> None:
+def _images(r: _Recorder, streams: int) -> None:
     outputs: list[tuple[int, ...]] = []
-    _interleaved(r, 120, 1, lambda: _image_call(r, outputs))
-
-
-def _images_batched(r: _Recorder) -> None:
-    outputs: list[tuple[int, ...]] = []
-    _interleaved(r, 120, 3, lambda: _image_call(r, outputs))
-
-
-def _decode(r: _Recorder) -> None:
-    _decoding(r, 400)
+    _interleaved(r, 120, streams, lambda: _image_call(r, outputs))
 
 
 def _train(r: _Recorder) -> None:
@@ -274,13 +247,13 @@ def _train(r: _Recorder) -> None:
 
 
 WORKLOADS: dict[str, Callable[[_Recorder], None]] = {
-    "llm": _llm,
-    "llm-batched": _llm_batched,
-    "llm-scores": _llm_scores,
-    "mixed": _mixed,
-    "images": _images,
-    "images-batched": _images_batched,
-    "decode": _decode,
+    "llm": lambda r: _interleaved(r, 120, 1, _Server(recorder=r).call),
+    "llm-batched": lambda r: _interleaved(r, 120, 4, _Server(recorder=r).call),
+    "llm-scores": lambda r: _interleaved(r, 120, 1, _Server(recorder=r, heads=16, longest=1024).call),
+    "mixed": lambda r: _interleaved(r, 120, 4, _Server(recorder=r, widths=WIDTHS, caches=3).call),
+    "images": lambda r: _images(r, 1),
+    "images-batched": lambda r: _images(r, 3),
+    "decode": lambda r: _decoding(r, 400),
     "train": _train,
 }
 

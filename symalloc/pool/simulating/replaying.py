@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
@@ -149,6 +149,6 @@ def total(results: Sequence[Replayed]) -> PolicySummary:
     ratios = [r.ratio for r in results]
     return PolicySummary(
         policy=results[0].policy,
-        mean=math.exp(sum(math.log(r) for r in ratios) / len(ratios)),
+        mean=geometric_mean(ratios),
         worst=max(ratios),
     )
