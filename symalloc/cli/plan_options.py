@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -95,6 +96,4 @@ def _donations(
 
 
 def _together(command: Command, *decorators: Callable[[Command], Command]) -> Command:
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+    return reduce(lambda made, decorator: decorator(made), reversed(decorators), command)

@@ -4,7 +4,7 @@ position.  No plan of this order can do with less.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
@@ -85,11 +85,16 @@ def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
 
 def undominated(sums: Iterable[Expr]) -> tuple[Expr, ...]:
     """Those of `sums` that no other reaches term by term; symbols are taken as >= 0."""
+    return tuple(unreached(dict.fromkeys(sums), _reaches))
+
+
+def unreached(candidates: Iterable[Expr], reaches: Callable[[Expr, Expr], bool]) -> list[Expr]:
+    """Those of `candidates` that no other `reaches`; of some that reach each other the first."""
     kept: list[Expr] = []
-    for candidate in dict.fromkeys(sums):
-        if not any(_reaches(other, candidate) for other in kept):
-            kept = [other for other in kept if not _reaches(candidate, other)] + [candidate]
-    return tuple(kept)
+    for candidate in candidates:
+        if not any(reaches(other, candidate) for other in kept):
+            kept = [other for other in kept if not reaches(candidate, other)] + [candidate]
+    return kept
 
 
 def _reaches(high: Expr, low: Expr) -> bool:

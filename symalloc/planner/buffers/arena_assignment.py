@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from operator import add
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals, LiveRange
@@ -28,7 +27,6 @@ TOLERANCE = 1.05
 EXTENTS = (1, 64, 4096)
 MOST_SYMBOLS = 3
 
-_NO_IFS: Mapping[int, int] = MappingProxyType({})
 _NO_ARENA = -1
 
 Assignment: TypeAlias = tuple[int, ...]
@@ -99,7 +97,7 @@ class PathLifetimes:
 def assign_arenas(
     candidates: Sequence[Candidate],
     paths: Sequence[PathLifetimes],
-    outermost_ifs: Mapping[int, int] = _NO_IFS,
+    outermost_ifs: Mapping[int, int],
 ) -> tuple[list[Buffer], list[Candidate]]:
     """Return the buffers arena by arena, each with its `defined_by`; and those better off without an arena.
 

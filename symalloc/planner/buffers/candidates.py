@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
@@ -24,7 +23,6 @@ from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 16
-_NO_PLANS: Mapping[str, Plan] = MappingProxyType({})
 
 
 def find_buffers(
@@ -32,7 +30,7 @@ def find_buffers(
     analyses: Mapping[str, FunctionAnalysis],
     name: str,
     sizes: Sizes,
-    plans: Mapping[str, Plan] = _NO_PLANS,
+    plans: Mapping[str, Plan],
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     """Return the buffers of the function `name`, and what stays as it is.
 

@@ -127,8 +127,7 @@ class ObligationProver:
         return found
 
     def _proved(self, condition: Condition, domain: Domain) -> bool:
-        verdict = self.prover.prove(condition, domain, explain=False).verdict
-        return verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS)
+        return self.prover.prove(condition, domain, explain=False).holds
 
 
 def _chosen(sides: tuple[Side, ...], condition: Condition, value: bool) -> tuple[Side, ...]:

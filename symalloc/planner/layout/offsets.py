@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from symalloc.planner.interference import unreached
 from symalloc.planner.layout.dominance import Dominance
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
@@ -52,12 +53,8 @@ def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
 
 def prune(candidates: Iterable[Expr], dominance: Dominance) -> Alternatives:
     """The candidates that no other is proved to reach: at least one is left; zero where there are none."""
-    kept: list[Expr] = []
-    for candidate in sorted(set(candidates), key=lambda e: (-len(e.terms), e.key)):
-        if any(dominance.reaches(other, candidate) for other in kept):
-            continue
-        kept = [other for other in kept if not dominance.reaches(candidate, other)]
-        kept.append(candidate)
+    ordered = sorted(set(candidates), key=lambda e: (-len(e.terms), e.key))
+    kept = unreached(ordered, dominance.reaches)
     if len(kept) > MOST_ALTERNATIVES:
         return (maximum(*kept),)
     return tuple(sorted(kept, key=lambda e: e.key)) or (ZERO,)

@@ -169,10 +169,8 @@ def function_report(
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
     floor = floors(plan)
     sums = (sum((a.size for a in plan.arenas), start=ZERO),) if reserved is None else tuple(reserved)
-    samples = tuple(
-        _sample(plan, sums, unplanned, outside, floor, comparison, at, bound_label(at, function))
-        for at in shown
-    )
+    labelled = [(at, bound_label(at, function)) for at in shown]
+    samples = tuple(_sample(plan, sums, unplanned, outside, floor, comparison, *one) for one in labelled)
     return FunctionReport(
         plan=plan, outside=outside, unplanned=unplanned, floor=floor, samples=samples, comparison=comparison
     )

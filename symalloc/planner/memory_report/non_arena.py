@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from symalloc.analysis.argument_binding import bind_function, bind_kernel
 from symalloc.analysis.donation import inputs_of, outputs_of
@@ -103,13 +103,13 @@ def non_arena_memory(
 # -- workspace ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _KernelCalls:
     """Follows the calls of a function in the order of the text."""
 
-    def __init__(self, *, program: ir.Program, scratch: Mapping[str, KernelWorkspace]) -> None:
-        self.program = program
-        self.scratch = scratch
-        self.packed: set[str] = set()
+    program: ir.Program
+    scratch: Mapping[str, KernelWorkspace]
+    packed: set[str] = field(default_factory=set)
 
     def block(
         self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]

@@ -212,13 +212,8 @@ def _misshapen(problem: str) -> str:
 
 
 def _keys_at(place: str) -> tuple[str, ...]:
-    kind = (
-        _JsonBuffer
-        if place.startswith("buffers")
-        else _JsonRange
-        if place.startswith("symbols")
-        else _JsonProblem
-    )
+    within = {"buffers": _JsonBuffer, "symbols": _JsonRange}
+    kind = next((kind for key, kind in within.items() if place.startswith(key)), _JsonProblem)
     return kind.__struct_fields__
 
 

@@ -226,7 +226,7 @@ class _Checker:
     def holds(self, claim: Condition, output: Leaf, source: Leaf) -> bool:
         """Return whether `claim` is proved, or must be checked; raises where it never holds."""
         proof = self.prover.prove(claim, self.known.domain)
-        if proof.verdict in (Verdict.ALWAYS_VALID, Verdict.VACUOUS):
+        if proof.holds:
             return True
         filled = self.prover.prove(claim, _non_empty(self.known.domain))
         if Verdict.ALWAYS_INVALID not in (proof.verdict, filled.verdict):
