@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import process_time
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from unittest.mock import patch
 
 import click
 
 from benchmarks.fuzz_prove import domain_of, plain, readable_question
+from benchmarks.harness import patched
 from benchmarks.prove_constraints import OWN
 from symalloc.prover.batch import read_questions
 from symalloc.prover.budget import Budget
@@ -36,20 +37,11 @@ Asked: TypeAlias = tuple[Condition, Domain, bool]
 _QUERY, _REFUTE, _SEARCH = "symalloc.prover.query", "symalloc.prover.refute", "symalloc.prover.point_search"
 
 
-def _nothing(*_args: object, **_options: object) -> None:
-    return None
+def _always(answer: object) -> Callable[..., object]:
+    return lambda *_args, **_options: answer
 
 
-def _false(*_args: object, **_options: object) -> bool:
-    return False
-
-
-def _none(*_args: object, **_options: object) -> tuple[()]:
-    return ()
-
-
-def _same(first: Any, *_args: object, **_options: object) -> Any:
-    return first
+_nothing, _false, _none = _always(None), _always(False), _always(())
 
 
 # layer -> what stands in for it
@@ -65,19 +57,6 @@ LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "operands": {f"{_QUERY}.holds_by_operands": _false},
     "search": {f"{_QUERY}.search": _nothing},
 }
-
-
-@contextmanager
-def without(layer: str) -> Iterator[None]:
-    """The prover without `layer`."""
-    patches = [patch(name, stand_in) for name, stand_in in LAYERS.get(layer, {}).items()]
-    for one in patches:
-        one.start()
-    try:
-        yield
-    finally:
-        for one in patches:
-            one.stop()
 
 
 def measured(questions: Sequence[Asked], budget: Budget) -> tuple[int, int, list[float]]:
@@ -147,7 +126,7 @@ def main(file: Path, count: int, zoo: bool) -> None:
         print(f"{'without':22}{'decided':>9}{'to z3':>7}{'p50 ms':>10}{'p99 ms':>10}{'total s':>10}")
         measured(questions, Budget())  # so that imports are not counted
         for layer in ("-", *LAYERS):
-            with without(layer):
+            with patched(LAYERS.get(layer, {})):
                 print(row(layer, measured(questions, Budget())), flush=True)
         print(row("z3", measured(questions, Budget(z3_steps=0))), flush=True)
 

@@ -1,87 +1,71 @@
-"""What the benchmarks share: interleaved runs, medians, ratios against a peer, arguments and printing.
-
-What is compared runs in turns, so that what else the computer does hits all alike; medians count.
-"""
+"""Shared by the benchmarks: timing in turns, attributes replaced for a while, the Llama-style decoder."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from statistics import median
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
+from unittest.mock import patch
 
-T = TypeVar("T")
-Rounds = dict[str, list[float]]  # one figure a round, by what was measured
+import click
+
+P = ParamSpec("P")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+layers_option = click.option("--layers", default=32, show_default=True, help="Layers of the decoder.")
+rounds_option = click.option("--rounds", default=5, show_default=True, help="Rounds to take the median of.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-def timed(action: Callable[[], T]) -> tuple[float, T]:
-    """Return the seconds that `action` took, and its result."""
+def timed(action: Callable[P, Value], *args: P.args, **named: P.kwargs) -> tuple[float, Value]:
+    """Seconds that `action` took, and its result."""
     start = perf_counter()
-    result = action()
+    result = action(*args, **named)
     return perf_counter() - start, result
 
 
-def seconds(action: Callable[[], Any]) -> Callable[[], float]:
-    """Make a measure of `action`: the seconds that it takes."""
-    return lambda: timed(action)[0]
+def seconds(action: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Callable[[], float]:
+    """A measure for `in_turns`: seconds that `action` takes."""
+    return lambda: timed(action, *args, **named)[0]
 
 
-def in_turns(rounds: int, measures: Mapping[str, Callable[[], float]], once: str = "") -> Rounds:
-    """Take each of `measures` in every round; the one called `once` in the first round only."""
-    found: Rounds = {name: [] for name in measures}
+def in_turns(
+    rounds: int, measures: Mapping[Key, Callable[[], Value]], once: Key | None = None
+) -> dict[Key, list[Value]]:
+    """Measure each in every round, one after the other, but `once` in the first round only."""
+    found: dict[Key, list[Value]] = {key: [] for key in measures}
     for index in range(rounds):
-        for name, measure in measures.items():
-            if index == 0 or name != once:
-                found[name].append(measure())
+        for key, measure in measures.items():
+            if index == 0 or key != once:
+                found[key].append(measure())
     return found
 
 
-def medians(found: Rounds) -> dict[str, float]:
-    """Return the median of each."""
-    return {name: median(values) for name, values in found.items()}
+def medians(found: Mapping[Key, list[float]]) -> dict[Key, float]:
+    """The median of each list."""
+    return {key: median(values) for key, values in found.items()}
 
 
-def ratios(found: Rounds, peer: str) -> dict[str, float]:
-    """Return the median ratio of each to `peer`, round by round."""
-    return {
-        name: median(v / p for v, p in zip(values, found[peer], strict=True))
-        for name, values in found.items()
-    }
+def print_table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print `rows` below the names of their columns; `columns` holds the format of each."""
+    print("".join(format(name, form.partition(".")[0]) for name, form in columns.items()))
+    for row in rows:
+        print("".join(format(row[name], form) for name, form in columns.items()), flush=True)
 
 
-def parse_arguments(document: str | None, *files: Mapping[str, Any], **options: Any) -> argparse.Namespace:
-    """Read the command line; `document` describes it.
-
-    A number among `options` is the default of `--name`, False is a flag, a sequence holds the choices, the
-    default first.  Each of `files` describes a positional argument.  `--json` is always there.
-    """
-    parser = argparse.ArgumentParser(
-        description=document, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for file in files:
-        parser.add_argument(file["name"], **{k: v for k, v in file.items() if k != "name"})
-    for name, value in {**options, "json": False}.items():
-        if value is False:
-            parser.add_argument(f"--{name}", action="store_true")
-        elif isinstance(value, Sequence):
-            parser.add_argument(f"--{name}", choices=value, default=value[0])
-        else:
-            parser.add_argument(f"--{name}", type=type(value), default=value)
-    return parser.parse_args()
+@contextmanager
+def patched(stand_ins: Mapping[str, object]) -> Iterator[None]:
+    """Replace attributes, given by their dotted names."""
+    with ExitStack() as stack:
+        for name, stand_in in stand_ins.items():
+            stack.enter_context(patch(name, stand_in))
+        yield
 
 
-def print_result(result: Any, as_json: bool, show: Callable[..., None], *more: Any) -> None:
-    """Print `result` as JSON, or by `show`."""
-    if as_json:
-        print(json.dumps(result, default=_plain))
-    else:
-        show(result, *more)
+def decoder_of(layers: int) -> Any:
+    """The Llama-style decoder that linting and planning are timed on."""
+    from tests.models.zoo.llama import Shape, decoder
 
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{value!r} is no JSON")
+    return decoder(Shape(layers=layers, hidden=64, heads=4, kv_heads=4, inner=128, vocabulary=256))

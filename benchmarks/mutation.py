@@ -6,19 +6,18 @@ by a rule that fits the fault.  *harmless*: nothing goes wrong anywhere; *alarms
 reported all the same. *unjudged*: a kernel reads what nobody wrote, which is no fault of memory.
 
     python -m benchmarks.mutation [--tries 3] [--seed 0] [--show] [--json]
-
-`--tries`: mutants per subject and operator, at most; `--show` describes every mutant judged differently.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable
 
-from benchmarks.harness import parse_arguments
+import click
+
+from benchmarks.harness import json_option, timed
 from tests.mutation.harness import Outcome, judge, mutants
 from tests.mutation.subjects import subjects
 
@@ -43,10 +42,8 @@ def count(outcomes: Iterable[Outcome]) -> dict[str, Counter[str]]:
 def show(table: dict[str, Counter[str]]) -> None:
     """Print the table and its sums."""
     print(f"{'operator':26}" + "".join(f"{c:>10}" for c in COLUMNS))
-    for operator, row in table.items():
+    for operator, row in {**table, "all": sum(table.values(), Counter())}.items():
         print(f"{operator:26}" + "".join(f"{row[c]:10}" for c in COLUMNS))
-    total = sum(table.values(), Counter())
-    print(f"{'all':26}" + "".join(f"{total[c]:10}" for c in COLUMNS))
 
 
 def describe(outcome: Outcome) -> str:
@@ -57,22 +54,25 @@ def describe(outcome: Outcome) -> str:
     return f"{place}: {kinds}; linted {sorted(outcome.rules)}"
 
 
-def main() -> int:
-    """1 where a real fault was missed or misnamed, or a harmless change reported."""
-    options = parse_arguments(__doc__, tries=3, seed=0, show=False)
-    start = time.perf_counter()
-    outcomes = [judge(m) for m in mutants(subjects(), tries=options.tries, seed=options.seed)]
+@click.command()
+@click.option("--tries", default=3, show_default=True, help="Mutants per subject and operator, at most.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--show", "described", is_flag=True, help="Describe every mutant judged differently.")
+@json_option
+def main(tries: int, seed: int, described: bool, as_json: bool) -> None:
+    """Exit with 1 where a real fault was missed or misnamed, or a harmless change reported."""
+    seconds, outcomes = timed(lambda: [judge(m) for m in mutants(subjects(), tries=tries, seed=seed)])
     wrong = [o for o in outcomes if (o.real and not o.fitting) or (o.harmless and o.found)]
     table = count(outcomes)
-    if options.json:
-        print(json.dumps({"seconds": time.perf_counter() - start, "operators": table}))
-        return int(bool(wrong))
-    show(table)
-    print(f"{len(wrong)} judged differently, {time.perf_counter() - start:.0f} s")
-    if options.show:
-        print("\n".join(map(describe, wrong)))
-    return int(bool(wrong))
+    if as_json:
+        print(json.dumps({"seconds": seconds, "operators": table}))
+    else:
+        show(table)
+        print(f"{len(wrong)} judged differently, {seconds:.0f} s")
+        if described:
+            print("\n".join(map(describe, wrong)))
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

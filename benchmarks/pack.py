@@ -9,35 +9,27 @@ usual (n to 8192, b to 8192).
 
 from __future__ import annotations
 
-import statistics
+import json
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from random import Random
-from typing import Any
+from statistics import median
+from typing import Any, get_args
+
+import click
 
 from benchmarks.graphs_to_pack import branchy, transformer
-from benchmarks.harness import parse_arguments, print_result
+from benchmarks.harness import json_option, print_table
 from symalloc.packing import read_problem
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem
+from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.stacking_search import SearchBudget
 
 WORST, MEAN = 1.02, 1.005
 CHECKED = 6  # random bindings for each problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One problem; seconds are of search and proof together."""
-
-    name: str
-    buffers: int
-    worst: float
-    mean: float
-    seconds: float
 
 
 def broken(packing: Packing, random: Random) -> bool:
@@ -61,51 +53,44 @@ def broken(packing: Packing, random: Random) -> bool:
     return False
 
 
-def measure(problems: Iterable[PackingProblem], budget: SearchBudget) -> tuple[list[Row], int]:
-    """A row for each problem, and how many answers are wrong."""
+def measure(problems: Iterable[PackingProblem], budget: SearchBudget) -> tuple[list[dict[str, Any]], int]:
+    """A row for each problem, and how many answers are wrong; seconds are of search and proof together."""
     rows, wrong, random = [], 0, Random(budget.seed)
     for problem in problems:
         packing = pack_problem(problem, budget=budget)
         wrong += broken(packing, random)
-        rows.append(
-            Row(
-                name=problem.name,
-                buffers=len(problem.buffers),
-                worst=packing.worst_ratio,
-                mean=packing.mean_ratio,
-                seconds=packing.seconds,
-            )
-        )
+        row = {"name": problem.name, "buffers": len(problem.buffers), "worst": packing.worst_ratio}
+        rows.append({**row, "mean": packing.mean_ratio, "seconds": packing.seconds})
     return rows, wrong
 
 
-def show(found: Mapping[str, Any]) -> None:
+def show(rows: list[dict[str, Any]], wrong: int) -> None:
     """Print the figures."""
-    rows, wrong = found["rows"], found["wrong"]
-    print(f"{'problem':<24}{'buffers':>8}{'worst':>9}{'mean':>9}{'seconds':>9}")
-    for row in rows:
-        print(f"{row.name:<24}{row.buffers:>8}{row.worst:>9.4f}{row.mean:>9.4f}{row.seconds:>9.3f}")
-    far = sum(row.worst > WORST or row.mean > MEAN for row in rows)
-    seconds = [row.seconds for row in rows]
+    forms = {"name": "<24", "buffers": ">8", "worst": ">9.4f", "mean": ">9.4f", "seconds": ">9.3f"}
+    print_table(forms, rows)
+    far = sum(row["worst"] > WORST or row["mean"] > MEAN for row in rows)
+    seconds = [row["seconds"] for row in rows]
     print(
         f"{len(rows)} problems: {wrong} wrong, {far} beyond {WORST} at worst or {MEAN} in the mean; "
-        f"{statistics.median(seconds):.3f} s in the median, {max(seconds):.3f} s at most"
+        f"{median(seconds):.3f} s in the median, {max(seconds):.3f} s at most"
     )
 
 
-def main() -> int:
-    """1 where an answer is wrong."""
-    files = {"name": "files", "nargs": "*", "type": Path}
-    efforts = ("normal", "quick", "thorough")
-    options = parse_arguments(__doc__, files, count=40, seed=0, effort=efforts)
-    seeds = range(options.seed, options.seed + options.count)
-    problems = [read_problem(f) for f in options.files] or [
-        make(s) for s in seeds for make in (branchy, transformer)
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--count", default=40, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--effort", type=click.Choice(get_args(EffortName)), default="normal", show_default=True)
+@json_option
+def main(files: tuple[Path, ...], count: int, seed: int, effort: EffortName, as_json: bool) -> None:
+    """Exit with 1 where an answer is wrong."""
+    problems = [read_problem(f) for f in files] or [
+        make(s) for s in range(seed, seed + count) for make in (branchy, transformer)
     ]
-    rows, wrong = measure(problems, SearchBudget.of(options.effort, seed=options.seed))
-    print_result({"wrong": wrong, "rows": rows}, options.json, show)
-    return int(wrong > 0)
+    rows, wrong = measure(problems, SearchBudget.of(effort, seed=seed))
+    print(json.dumps({"wrong": wrong, "rows": rows})) if as_json else show(rows, wrong)
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

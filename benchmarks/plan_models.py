@@ -17,8 +17,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+import click
+
 import symalloc
-from benchmarks.harness import parse_arguments
+from benchmarks.harness import json_option
 from tests.models.measure import compiler, load
 from tests.models.planned import CASES, Case, Row, Variants, compare
 
@@ -74,18 +76,13 @@ def line(row: Row, clean: bool) -> str:
     return (
         f"{row.case:19}{shown(row):18}{'no' if row.difference else 'yes':>6}{'ok' if clean else 'no':>6}"
         f"{counts:>11}{ours.planned:12,}{cell(theirs):>12}{row.floor:12,}{row.ratio:8.3f}"
-        f"{ratio(against[0]):>7}{ours.total:12,}{cell(total):>12}{ratio(against[1]):>7}"
+        f"{cell(against[0], '.3f'):>7}{ours.total:12,}{cell(total):>12}{cell(against[1], '.3f'):>7}"
     )
 
 
-def cell(value: int | None) -> str:
-    """Bytes, or a dash."""
-    return "-" if value is None else f"{value:,}"
-
-
-def ratio(value: float | None) -> str:
-    """A ratio, or a dash."""
-    return "-" if value is None else f"{value:.3f}"
+def cell(value: float | None, form: str = ",") -> str:
+    """Bytes, or what else `form` is for; a dash where there is none."""
+    return "-" if value is None else format(value, form)
 
 
 def summarise(results: Sequence[Result]) -> None:
@@ -98,31 +95,32 @@ def summarise(results: Sequence[Result]) -> None:
     print(f"worst total / TVM's total {max((b for _, b in against), default=1.0):.3f}")
 
 
-def main() -> int:
-    """Return 1 where something that must hold does not."""
-    options = parse_arguments(__doc__, {"name": "models", "nargs": "*", "metavar": "MODEL"})
-    unknown = [name for name in options.models if name not in CASES]
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@json_option
+def main(models: tuple[str, ...], as_json: bool) -> None:
+    """Exit with 1 where something that must hold does not; 2 for a model that there is not."""
+    unknown = [name for name in models if name not in CASES]
     if unknown:
-        sys.exit(f"error: no such model: {', '.join(unknown)}; there are {', '.join(CASES)}")
+        raise click.UsageError(f"no such model: {', '.join(unknown)}; there are {', '.join(CASES)}")
     if compiler() is None:
-        sys.exit("error: measuring needs a C++ compiler (c++, g++ or clang++) on the PATH")
+        raise click.UsageError("measuring needs a C++ compiler (c++, g++ or clang++) on the PATH")
     load()
-    if not options.json:
+    if not as_json:
         print(HEADER)
     results = []
-    for name in options.models or CASES:
-        result = examine(CASES[name])
-        results.append(result)
-        if not options.json:
+    for name in models or CASES:
+        results.append(result := examine(CASES[name]))
+        if not as_json:
             print("\n".join(line(row, not result.findings) for row in result.rows), flush=True)
     missed = [one for result in results for one in result.missed()]
-    if options.json:
+    if as_json:
         print(json.dumps({"rows": [asdict(r) for x in results for r in x.rows], "missed": missed}))
-        return int(bool(missed))
-    summarise(results)
-    print("\n".join(["", "missed:", *missed] if missed else ["", "nothing missed"]))
-    return int(bool(missed))
+    else:
+        summarise(results)
+        print("\n".join(["", "missed:", *missed] if missed else ["", "nothing missed"]))
+    sys.exit(bool(missed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -31,7 +31,7 @@ import click
 import tvm
 import tvm_ffi.libinfo
 
-from benchmarks.harness import in_turns, medians
+from benchmarks.harness import in_turns, medians, rounds_option
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -156,7 +156,7 @@ def _parsed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 @click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--allocator", "allocators", multiple=True, metavar="NAME=LIBRARY", callback=_parsed)
 @click.option("--debian", is_flag=True, help="Measure the mallocs of Debian's packages too.")
-@click.option("--rounds", default=5, show_default=True)
+@rounds_option
 def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, rounds: int) -> None:
     program = _build()
     candidates: dict[str, Candidate] = {name: (name, None) for name in (OURS, TVM, MALLOC)}
@@ -165,7 +165,7 @@ def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, ro
 
     def found(what: Sequence[str], events: str | None = None) -> Found:
         measures = {n: partial(_measure, program, c, what, events) for n, c in candidates.items()}
-        return medians(in_turns(rounds, measures, once=TVM if events else ""))
+        return medians(in_turns(rounds, measures, once=TVM if events else None))
 
     for title, (sizes, threads) in PAIRS.items():
         _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))

@@ -18,12 +18,11 @@ import sys
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import click
 
-from benchmarks.harness import in_turns, medians, seconds
+from benchmarks.harness import in_turns, medians, rounds_option, seconds, timed
 
 ROOT = Path(__file__).parent.parent
 CALLS, LENGTHS, WIDTH, DEPTH = 150, 140, 256, 6
@@ -73,6 +72,10 @@ def _resident() -> int:
     return int(line.split()[1]) * 1024
 
 
+def _faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def _child(model: str, plan: str, memory: str) -> dict[str, float]:
     import tvm
     from tvm import relax
@@ -95,17 +98,16 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
     weights = [_zeros(p, 1) for p in rest]
     inputs = [_zeros(tokens, n) for n in lengths]
 
-    def once() -> tuple[float, int]:
-        faults, begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, perf_counter()
+    def once() -> None:
         for each in inputs:
             machine[name](each, *weights)
-        return perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
 
     before = _resident()
-    first, _ = once()
+    first, _ = timed(once)
     grown = _resident() - before
-    counted = None if pool is None else pool.statistics()
-    warm, faults = once()
+    counted, faulted = None if pool is None else pool.statistics(), _faults()
+    warm, _ = timed(once)
+    faults = _faults() - faulted
     found = {"first": first, "warm": warm, "grown": grown, "faults": faults / CALLS}
     if pool is not None and counted is not None:
         now = pool.statistics()
@@ -118,22 +120,14 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
 
 
 def _run(*case: str) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.pool_vm", "--child", ",".join(case)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "benchmarks.pool_vm", "--child", ",".join(case)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def _models(model: str, rounds: int) -> None:
-    found: dict[tuple[str, str], list[dict[str, float]]] = {case: [] for case in CASES}
-    for _ in range(rounds):
-        for case in CASES:
-            found[case].append(_run(model, *case))
+    found = in_turns(rounds, {case: partial(_run, model, *case) for case in CASES})
     figures = {case: {k: median(f[k] for f in all_) for k in all_[0]} for case, all_ in found.items()}
     stock = figures[STOCK]
     click.echo(
@@ -179,14 +173,14 @@ def _pairs() -> None:
         choices = {"pool": memory_cfg(InstrumentedPool()), "pooled": "pooled", "naive": "naive"}
         machines = {k: relax.VirtualMachine(program, tvm.cpu(), memory_cfg=v) for k, v in choices.items()}
         given = tvm.runtime.tensor(np.zeros(1, "float32"))
-        calls = {k: seconds(partial(machine["main"], given)) for k, machine in machines.items()}
-        m = medians(in_turns(PAIR_ROUNDS, calls))
+        found = in_turns(PAIR_ROUNDS, {k: seconds(m["main"], given) for k, m in machines.items()})
+        m = medians(found)
         figures = "  ".join(f"{k} {v / PAIRS * 1e9:.0f}" for k, v in m.items())
         click.echo(f"  {size:>8} B: {figures}   pool / pooled: {m['pool'] / m['pooled']:.3f}")
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True)
+@rounds_option
 @click.option("--model", "models", multiple=True, type=click.Choice(tuple(MODELS)), help="Both without it.")
 @click.option("--pairs", is_flag=True, help="Only the pairs.")
 @click.option("--child", hidden=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.harness import print_table
 from symalloc.prover.batch import Question, Row, answer, read_questions, summary
 from symalloc.prover.prover import Prover
 
@@ -28,16 +29,13 @@ def _run(questions: Sequence[Question]) -> tuple[list[Row], int]:
     return rows, asked
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _show(rows: Sequence[Row]) -> None:
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         times[row["verdict"], row["decided_by"]].append(1e3 * row["seconds"])
-    lines = [f"{'verdict':16}{'decided by':14}{'count':>6}{'median ms':>11}{'worst ms':>10}"]
-    for (verdict, layer), found in sorted(times.items()):
-        found.sort()
-        middle, worst = found[len(found) // 2], found[-1]
-        lines.append(f"{verdict:16}{layer:14}{len(found):6}{middle:11.3f}{worst:10.2f}")
-    return "\n".join(lines)
+    forms = {"verdict": "16", "decided by": "14", "count": ">6", "median ms": ">11.3f", "worst ms": ">10.2f"}
+    figures = [(*key, len(ms), sorted(ms)[len(ms) // 2], max(ms)) for key, ms in sorted(times.items())]
+    print_table(forms, [dict(zip(forms, row, strict=True)) for row in figures])
 
 
 @click.command()
@@ -50,7 +48,7 @@ def main(file: Path, runs: int) -> None:
     for _ in range(runs - 1):
         for row, again in zip(best, _run(questions)[0], strict=True):
             row["seconds"] = min(row["seconds"], again["seconds"])
-    print(_table(best))
+    _show(best)
     print(summary(questions, best, asked))
 
 
