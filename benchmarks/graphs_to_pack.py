@@ -11,8 +11,6 @@ from random import Random
 
 from symalloc.planner.packing.packing_problem import PackingProblem, problem_of
 
-__all__ = ["branchy", "transformer"]
-
 
 @dataclass(slots=True, kw_only=True)
 class _Graph:

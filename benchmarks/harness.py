@@ -49,10 +49,13 @@ def medians(found: Mapping[Key, list[float]]) -> dict[Key, float]:
 
 
 def print_table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print `rows` below the names of their columns; `columns` holds the format of each."""
+    """Print `rows` below the names of their columns; `columns` holds the format of each.
+
+    The last columns of a row may be missing.
+    """
     print("".join(format(name, form.partition(".")[0]) for name, form in columns.items()))
     for row in rows:
-        print("".join(format(row[name], form) for name, form in columns.items()), flush=True)
+        print("".join(format(row[name], form) for name, form in columns.items() if name in row), flush=True)
 
 
 @contextmanager

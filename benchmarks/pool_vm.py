@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from benchmarks.harness import in_turns, medians, rounds_option, seconds, timed
+from benchmarks.harness import in_turns, medians, print_table, rounds_option, seconds, timed
 
 ROOT = Path(__file__).parent.parent
 CALLS, LENGTHS, WIDTH, DEPTH = 150, 140, 256, 6
@@ -133,21 +133,16 @@ def _models(model: str, rounds: int) -> None:
     click.echo(
         f"{model}: {CALLS} calls, {LENGTHS} lengths, medians of {rounds}; ratios to {' on '.join(STOCK)}"
     )
-    click.echo(
-        f"  {'plan':10}{'memory':8}{'grown MiB':>10}{'first s':>9}{'warm s':>9}{'grown':>8}{'first':>7}"
-        f"{'warm':>7}{'faults':>8}{'allocs':>8}{'given back':>12}{'reserved/used':>15}"
-    )
+    forms = {"plan": "10", "memory": "8", "grown MiB": ">10.1f", "first s": ">9.3f", "warm s": ">9.3f"}
+    forms |= {"grown /": ">9.3f", "first /": ">9.3f", "warm /": ">9.3f", "faults": ">8.1f"}
+    forms |= {"allocs": ">8.2f", "given back": ">12.2f", "reserved/used": ">15.3f"}
+    rows = []
     for case, m in figures.items():
         ratios = [m[k] / stock[k] for k in ("grown", "first", "warm")]
-        click.echo(
-            f"  {case[0]:10}{case[1]:8}{m['grown'] / 2**20:>10.1f}{m['first']:>9.3f}{m['warm']:>9.3f}"
-            f"{ratios[0]:>8.3f}{ratios[1]:>7.3f}{ratios[2]:>7.3f}{m['faults']:>8.1f}"
-            + (
-                f"{m['allocations']:>8.2f}{m['given']:>12.2f}{m['ratio']:>15.3f}"
-                if "allocations" in m
-                else ""
-            )
-        )
+        pooled = [m[k] for k in ("allocations", "given", "ratio") if k in m]
+        values = (*case, m["grown"] / 2**20, m["first"], m["warm"], *ratios, m["faults"], *pooled)
+        rows.append(dict(zip(forms, values, strict=False)))
+    print_table(forms, rows)
     click.echo("  faults, allocs, given back: of pages, of the pool, to the system; a warm call")
 
 

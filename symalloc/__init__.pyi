@@ -7,11 +7,11 @@ from symalloc.api import prove as prove
 from symalloc.api import run as run
 from symalloc.errors import SymallocError as SymallocError
 from symalloc.errors import UsageError as UsageError
-from symalloc.instrument import VerifyMemory as VerifyMemory
 from symalloc.linter.diagnostic import Diagnostic as Diagnostic
 from symalloc.linter.diagnostic import Fix as Fix
 from symalloc.linter.diagnostic import Report as Report
 from symalloc.linter.diagnostic import Severity as Severity
+from symalloc.linting import VerifyMemory as VerifyMemory
 from symalloc.packing import pack as pack
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pool.core.pool_errors import BadFreeError as BadFreeError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from symalloc.analysis.donation import Donation, parse_donation
+from symalloc.analysis.donation import parse_donation
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
@@ -112,7 +112,7 @@ def plan(
         flavour=flavour,
         guards=guards,
         certificate=None if certificate is None else Path(certificate),
-        alias=_donations(alias),
+        alias=tuple(map(parse_donation, _texts(alias))),
     )
     return plan_module(module, target=target, pipeline=pipeline, options=options)
 
@@ -142,7 +142,9 @@ def run(
     """
     from symalloc.relax.run.runner import Runner
 
-    options = PlanOptions(effort=effort, flavour=flavour, guards=guards, alias=_donations(alias))
+    options = PlanOptions(
+        effort=effort, flavour=flavour, guards=guards, alias=tuple(map(parse_donation, _texts(alias)))
+    )
     runner = Runner(
         module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
     )
@@ -167,14 +169,6 @@ def _condition(claim: Claim) -> Condition:
 def _is_sympy(value: object) -> bool:
     """True where `value` comes from sympy, which is not imported to find out."""
     return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
-
-
-def _donations(alias: str | Sequence[str]) -> tuple[Donation, ...]:
-    """Parse the donations that `alias` asks for; raises UsageError."""
-    try:
-        return tuple(map(parse_donation, _texts(alias)))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Lint sessions: read files and modules, lint them, try fixes.  The command line and Python share them."""
+"""Lint sessions, which the command line and Python share, and the linter as a pass instrument."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
 from symalloc.files import read_source
-from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.linter.fixes import Relint, tried_fixes
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
@@ -29,6 +29,8 @@ from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
+
+    from symalloc.relax.passes.verify_pass import MemoryFault, Mode
 
 
 class LintSession:
@@ -153,6 +155,55 @@ class LintSession:
             raise UsageError(
                 f"the assumptions contradict each other{where}: {given}; nothing would be verified"
             )
+
+
+def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
+    *,
+    mode: Mode = "raise",
+    assume: Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Any:
+    """A pass instrument that lints the module after every pass and stops at the pass that brings an error in.
+
+        with tvm.transform.PassContext(instruments=[symalloc.VerifyMemory()]):
+            relax.build(mod, target="llvm")
+
+    `assume`, `select` and `ignore` are those of `symalloc.lint`.  A warning that a pass brings in becomes a
+    VerificationWarning that names the pass; notes are passed over.  With mode "warn" the build goes on after
+    errors too.  Raises UsageError for arguments that make no sense; while passes run, VerificationError.
+    """
+    from symalloc.relax.passes.verify_pass import make_instrument
+
+    if mode not in ("raise", "warn"):
+        raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
+    options = LintOptions(assume=tuple(assume), select=tuple(select), ignore=tuple(ignore), stage="as-is")
+    faults = partial(_faults, Linter(options))
+    return make_instrument(faults, mode, locate=partial(faults, locate=True))
+
+
+def _faults(linter: Linter, module: IRModule, stage: str, *, locate: bool = False) -> Sequence[MemoryFault]:
+    """The errors and warnings in a module as it stands; the prover's memory lasts over all passes.
+
+    With `locate` they are shown in the script of the module, which takes a while to print.
+    """
+    from symalloc.relax.passes.verify_pass import MemoryFault
+    from symalloc.relax.workers.programs import read_module
+    from symalloc.report.text import text_of
+
+    linter = linter.fresh()
+    found = linter.add(read_module(module, replace(linter.options, locate=locate), name=stage))
+    report = linter.report()
+    return [
+        MemoryFault(
+            rule=d.rule,
+            function=d.function,
+            text=text_of(d, report).plain,
+            error=d.severity is Severity.ERROR,
+        )
+        for d in found
+        if d.severity is not Severity.NOTE
+    ]
 
 
 def _none_left(found: FoundFiles, exclude: Sequence[str]) -> str:

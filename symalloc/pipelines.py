@@ -51,10 +51,7 @@ def pipeline(
     ):
         if value not in get_args(kind):
             raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(get_args(kind))}")
-    try:
-        donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
     options = PlanOptions(flavour=flavour, guards=guards, effort=effort, seed=seed, alias=donations)
     return make(target, pipeline=pipeline, options=options)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
 from symalloc.analysis.summary import align
+from symalloc.errors import UsageError
 from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.types import Type, type_leaves
@@ -37,10 +38,10 @@ class Donation:
 
 
 def parse_donation(text: str) -> Donation:
-    """`[FUNCTION:]OUTPUT=INPUT`; raises ValueError with a message for the user."""
+    """`[FUNCTION:]OUTPUT=INPUT`; raises UsageError."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise ValueError(
+        raise UsageError(
             f"{text!r} is no alias; write OUTPUT=INPUT, such as 0=weights, longer=caches.1 or step:result=x"
         )
     return Donation(output=found["output"], input=found["input"], function=found["function"])

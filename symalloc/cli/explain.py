@@ -7,15 +7,13 @@ from pathlib import Path
 
 import click
 
-from symalloc.cli.output import colour_wanted, show, terminal_width
+from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width
 
 
 @click.command()
 @click.argument("rule", required=False)
 @click.option("--all", "every", is_flag=True, help="Show all examples, not only the first of each kind.")
-@click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
-)
+@rules_option
 def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> None:
     """Explain RULE with examples.  RULE is an id such as SYM101, or a name; without it, list the rules."""
     from symalloc.report.rule_page import render_rule_page

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from symalloc.cli.output import colour_wanted, show, terminal_width
+from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.linter.lint_options import LintOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, Stage
+from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
@@ -55,6 +55,11 @@ class _Output:
         return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
+def _split(_: click.Context, __: click.Parameter, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Split what was given at commas: `SYM1,SYM2` counts as two."""
+    return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
+
+
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from symalloc.report.lint_json import schema_text
@@ -75,13 +80,12 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--select",
     multiple=True,
+    callback=_split,
     metavar="RULE",
     help="Check only these rules: ids, prefixes of ids (SYM2), or names.",
 )
-@click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
-@click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
-)
+@click.option("--ignore", multiple=True, callback=_split, metavar="RULE", help="Do not check these rules.")
+@rules_option
 @click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "n <= 2048".')
 @click.option(
     "--stage",
@@ -141,21 +145,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
 )
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
-def lint_command(
-    paths: tuple[str, ...],
-    config: Path | None,
-    no_config: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    assume: tuple[str, ...],
-    rules: tuple[Path, ...],
-    stage: Stage | None,
-    trust: bool,
-    target: str,
-    timeout: float,
-    strict: bool,
-    **output: Any,
-) -> int:
+def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **given: Any) -> int:
     """Verify the memory of Relax modules.
 
     PATHS are TVMScript files (.py), JSON files, directories, or glob patterns.
@@ -164,31 +154,16 @@ def lint_command(
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
     if config and no_config:
         raise click.UsageError("--config and --no-config exclude each other")
-    shown = _Output(**output)
+    shown = _Output(**{field.name: given.pop(field.name) for field in fields(_Output)})
     if shown.unsafe_fixes and not (shown.apply_fixes or shown.diff):
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     file = config or (None if no_config else find_config(paths))
-    options = (load_config(file) if file else LintOptions()).overlaid(
-        select=_split(select),
-        ignore=_split(ignore),
-        assume=assume,
-        rules=rules,
-        stage=stage,
-        trust=trust,
-        target=target,
-        timeout=timeout,
-        strict=strict,
-    )
+    options = (load_config(file) if file else LintOptions()).overlaid(**given)
     with WorkerPool() as pool:
         pool.start()  # it imports TVM while rules are loaded here
         from symalloc.linting import LintSession
 
         return _lint(LintSession(options, pool), paths, shown)
-
-
-def _split(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Split what was given at commas: `SYM1,SYM2` counts as two."""
-    return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
 
 
 def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
@@ -234,19 +209,15 @@ def _write(change: Rewrite) -> None:
 
 
 def _show(session: LintSession, report: Report, output: _Output) -> None:
-    colour = output.output is None and colour_wanted(output.colour, sys.stdout)
     text = render(
         report,
         output.form,
         rules=session.linter.rulebook.rules,
         width=terminal_width(sys.stdout) if output.output is None else None,
-        colour=colour,
+        colour=output.output is None and colour_wanted(output.colour, sys.stdout),
         quiet=output.quiet,
+        statistics=output.statistics,
     )
-    if output.statistics and output.form == "text":
-        from symalloc.report.statistics import render_statistics
-
-        text += render_statistics(report)
     show(text, output.output)
 
 

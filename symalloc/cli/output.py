@@ -1,16 +1,29 @@
-"""Output to a terminal, a pipe or a file."""
+"""Output to a terminal, a pipe or a file; options that verbs share."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
 from symalloc.errors import UsageError
 from symalloc.files import write_atomically
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+rules_option = click.option(
+    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
+)
+
+
+def format_option(of: str) -> Callable[[Command], Command]:
+    """--format: text or json."""
+    return click.option(
+        "--format", "form", type=click.Choice(("text", "json")), default="text", help=f"The format of {of}."
+    )
 
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:

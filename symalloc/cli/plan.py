@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import terminal_width
+from symalloc.cli.output import format_option, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
@@ -34,9 +34,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the plans."
-)
+@format_option("the plans")
 @click.option(
     "--sample",
     "samples",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
+from symalloc.errors import UsageError
 from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _donations(
 
     try:
         return tuple(map(parse_donation, texts))
-    except ValueError as error:
+    except UsageError as error:
         raise click.BadParameter(str(error)) from None
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from symalloc.cli.output import format_option, show
 from symalloc.errors import UsageError
-
-if TYPE_CHECKING:
-    from symalloc.prover.domain import Domain
-    from symalloc.prover.verdict import Proof
-    from symalloc.size.condition import Condition
-
+from symalloc.prover import smtlib
+from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.condition import Condition
+from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
 _SHOWN = 60  # characters of a constraint on either side of a mistake
 
@@ -23,9 +26,7 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
 @click.command("prove")
 @click.argument("constraint", required=False)
 @click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "m >= 1".')
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the answer."
-)
+@format_option("the answer")
 @click.option(
     "--batch",
     type=click.Path(path_type=Path),
@@ -69,11 +70,6 @@ def prove_command(
 def _single(
     text: str, assume: Sequence[str], form: str, output: Path | None, certificate: Path | None
 ) -> int:
-    from symalloc.cli.output import show
-    from symalloc.prover.domain import Domain
-    from symalloc.prover.prover import Prover
-    from symalloc.prover.verdict import Verdict
-
     constraint = _read(text, "constraint")
     domain = Domain(assumptions=tuple(_read(a, "assumption") for a in assume))
     proof = Prover().prove(constraint, domain)
@@ -89,8 +85,6 @@ def _single(
 
 
 def _read(text: str, role: str) -> Condition:
-    from symalloc.size.parse import SizeSyntaxError, parse_condition
-
     if not text.strip():
         raise UsageError(f"the {role} is empty; give one such as `4*m <= 16`")
     try:
@@ -111,8 +105,6 @@ def _pointed_at(text: str, column: int) -> str:
 
 def _mention_unused(text: str, assume: Sequence[str]) -> None:
     """Say which symbols of the assumptions the constraint does not have, unless others tie them to it."""
-    from symalloc.size.parse import symbols_in
-
     known = set(symbols_in(text))
     groups = [symbols_in(a) for a in assume]
     for _ in groups:
@@ -140,22 +132,12 @@ def _as_text(text: str, proof: Proof) -> str:
 
 
 def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:
-    import json
-
-    from symalloc.prover.batch import proof_row
-
     row = {"constraint": text, "assume": list(assume)}
     row |= proof_row(proof, proof.counterexample, proof.witness) | {"seconds": round(proof.seconds, 6)}
     return json.dumps(row, indent=2) + "\n"
 
 
 def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
-    import json
-
-    from symalloc.cli.output import show
-    from symalloc.prover.batch import BatchError, answer, read_questions, summary
-    from symalloc.prover.prover import Prover
-
     try:
         questions = read_questions(file.read_text(encoding="utf-8"))
     except BatchError as error:
@@ -181,13 +163,13 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
 
 
 def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
-    from symalloc.prover.smtlib import certificate
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, constraint, domain, proof in proofs:
             safe = re.sub(r"[^\w.-]", "_", name)
-            (folder / f"{safe}.smt2").write_text(certificate(constraint, domain, proof), encoding="utf-8")
+            (folder / f"{safe}.smt2").write_text(
+                smtlib.certificate(constraint, domain, proof), encoding="utf-8"
+            )
     except OSError as error:
         raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.output import show_bytes
+from symalloc.cli.output import format_option, show_bytes
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ read.
     metavar="FORM=FILE",
     help="Also write the TRACE as perfetto, memory-viz or prometheus; may be repeated.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the figures."
-)
+@format_option("the figures")
 def replay_command(
     traces: tuple[Path, ...],
     policies: tuple[str, ...],

@@ -7,16 +7,12 @@ from pathlib import Path
 
 import click
 
-from symalloc.cli.output import colour_wanted, show, terminal_width
+from symalloc.cli.output import colour_wanted, format_option, rules_option, show, terminal_width
 
 
 @click.command()
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="The format of the list."
-)
-@click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
-)
+@format_option("the list")
+@rules_option
 def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     """List the rules: id, name, severity, and the condition that must hold.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
-from symalloc.cli.output import show
+from symalloc.cli.output import format_option, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.runs import PlanKind
@@ -80,9 +80,7 @@ read, planned, built or run.
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the random arguments."
 )
-@click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", help="The format of the figures."
-)
+@format_option("the figures")
 @planner_options
 @module_options
 def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from symalloc.linter.consequence import consequence
 from symalloc.linter.diagnostic import Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
+from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
 from symalloc.rulebook.rule import Rule
 from symalloc.rulebook.template import MissingValueError, Value
 from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,3 +171,53 @@ def _rendered(rule: Rule, template: str, values: Mapping[str, Value]) -> str | N
 
 def _subjects(site: Site) -> list[str]:
     return [site.texts[name] for name in ("tensor", "first", "second", "argument") if name in site.texts]
+
+
+_MEANING: dict[str, tuple[Callable[[int, int], bool], str]] = {  # and the comparison that holds instead
+    "<=": (operator.le, ">"),
+    "<": (operator.lt, ">="),
+    ">=": (operator.ge, "<"),
+    ">": (operator.gt, "<="),
+    "==": (operator.eq, "!="),
+    "!=": (operator.ne, "=="),
+}
+
+
+def consequence(clause: Clause, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
+    """Both sides of `clause` at `point`, with the comparison that holds instead.
+
+    None where a quantity has no value there, or the clause holds.
+    """
+    try:
+        return _broken(clause, quantities, point)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def _broken(clause: Clause, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
+    if isinstance(clause, Comparison):
+        return _compared(clause, quantities, point)
+    if clause.every:
+        found = (_broken(part, quantities, point) for part in clause.parts)
+        return next((text for text in found if text is not None), None)
+    telling = [part for part in clause.parts if not _tests_zero(part)] or clause.parts
+    texts = [_broken(part, quantities, point) for part in telling]
+    return None if None in texts else " and ".join(text for text in texts if text is not None)
+
+
+def _compared(clause: Comparison, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
+    a, b = (_value(side, quantities, point) for side in (clause.left, clause.right))
+    holds, opposite = _MEANING[clause.operator]
+    unit = " B" if Unit.BYTES in (clause.left.unit, clause.right.unit) else ""
+    return None if holds(a, b) else f"{a}{unit} {opposite} {b}{unit}"
+
+
+def _value(side: Quantity, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> int:
+    return side.expr.evaluate({name: quantities[name].evaluate(point) for name in side.expr.symbols})
+
+
+def _tests_zero(clause: Clause) -> bool:
+    """True if the part only sets the empty tensor apart: nobody needs to read that 80 is not 0."""
+    if isinstance(clause, Clauses):
+        return len(clause.parts) == 1 and _tests_zero(clause.parts[0])
+    return clause.operator == "==" and clause.right.expr == 0

@@ -124,7 +124,7 @@ class FunctionCheck:
             self.summary.count(proof)
             return
         self._broke = True
-        resolved = site if site.resolve is None else site.resolve(site)
+        resolved = site.resolved
         if resolved is not None:
             self._broken(rule, resolved, point, asked, proof)
 
@@ -146,7 +146,7 @@ class FunctionCheck:
 
     def _undecidable(self, rule: Rule, site: ConstraintSite, point: int) -> None:
         self._broke = True
-        resolved = site if site.resolve is None else site.resolve(site)
+        resolved = site.resolved
         if resolved is not None:
             self.summary.runtime_check += 1
             self.summary.unknown += 1
@@ -157,10 +157,8 @@ class FunctionCheck:
 
         The constraints of the site itself are asked where they are at least 1.
         """
-        known = self.context.facts.definitions
-        sizes = site.quantities.values()
-        found = evaluated_divisors(size.substitute(known) for size in sizes) if known else None
-        found = evaluated_divisors(sizes) if found is None else found
+        known, sizes = self.context.facts.definitions, site.quantities.values()
+        found = evaluated_divisors((size.substitute(known) for size in sizes) if known else sizes)
         for divisor in found:
             key = (divisor, self.context.facts.before[point])
             if key not in self._divided:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symalloc.linter.diagnostic import Report
 
@@ -13,21 +13,13 @@ if TYPE_CHECKING:
 FORMATS = ("text", "concise", "json", "sarif", "github")
 
 
-def render(
-    report: Report,
-    form: str,
-    *,
-    rules: Sequence[Rule] = (),
-    width: int | None = None,
-    colour: bool = False,
-    quiet: bool = False,
-) -> str:
-    """Render `report` in one of `FORMATS`; width, colour and quiet are for text, `rules` for SARIF."""
+def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
+    """Render `report` in one of `FORMATS`; `rules` are for SARIF, `text_options` those of `render_text`."""
     match form:
         case "text":
             from symalloc.report.text import render_text
 
-            return render_text(report, width=width, colour=colour, quiet=quiet)
+            return render_text(report, **text_options)
         case "json":
             from symalloc.report.lint_json import render_json
 

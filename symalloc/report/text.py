@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -24,13 +25,19 @@ NO_BREAK = "\xa0"
 
 
 def render_text(
-    report: Report, *, width: int | None = None, colour: bool = False, quiet: bool = False
+    report: Report,
+    *,
+    width: int | None = None,
+    colour: bool = False,
+    quiet: bool = False,
+    statistics: bool = False,
 ) -> str:
     """Render the whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
         parts.append(Text(render_summary(report) + "\n"))
-    return _terminal(parts) if colour else "".join(p.plain for p in parts)
+    text = _terminal(parts) if colour else "".join(p.plain for p in parts)
+    return text + render_statistics(report) if statistics else text
 
 
 def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None) -> Text:
@@ -52,6 +59,17 @@ def render_summary(report: Report) -> str:
     ]
     counts = f"nothing verified: {_files(failed)} could not be read." if nothing else _counts(report.summary)
     return f"{counts} {', '.join(text for count, text in remarks if count)}".rstrip()
+
+
+def render_statistics(report: Report) -> str:
+    """A line per rule that found something, then the time and who decided."""
+    found = Counter((d.rule, d.name) for d in report)
+    lines = [f"{count:>6}  {rule} {name}" for (rule, name), count in sorted(found.items())]
+    decided = ", ".join(f"{who} {count:,}" for who, count in sorted(report.summary.by_solver.items()))
+    s = report.summary
+    checked = f"{s.functions:,} functions in {len(report.files):,} files, {s.seconds:.2f} s"
+    lines.append(f"{checked}; decided by: {decided}" if decided else checked)
+    return "\n".join(lines) + "\n"
 
 
 def _files(count: int) -> str:

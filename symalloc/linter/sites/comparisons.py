@@ -6,7 +6,6 @@ A call of a PrimFunc compares what it brings with what the buffers declare, R.ma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from symalloc.analysis.argument_binding import arguments_of, comparisons
 from symalloc.linter.sites.registry import instruction_sites
@@ -30,10 +29,8 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
     arguments = arguments_of(call)
     if len(arguments) != len(kernel.parameters):
         given, wanted = constant(len(arguments)), constant(len(kernel.parameters))
-        site = _site(call, "the call", "", "number of arguments", given, wanted)
-        yield replace(
-            site, texts={**site.texts, "subject": "number of arguments", "declarer": f"`{call.kernel}` takes"}
-        )
+        texts = {"subject": "number of arguments", "declarer": f"`{call.kernel}` takes"}
+        yield _site(call, "the call", "", "number of arguments", given, wanted, texts)
         return
     for position, argument in enumerate(arguments):
         parameter = kernel.parameters[position]

@@ -54,23 +54,19 @@ def _site(
     points, root = context.analysis.cfg.points, context.points_to.regions[view.root]
     writer, reader = points[write.point].instruction, points[read.point].instruction
     ends = points[read.point].kind is PointKind.EXIT
-    alias = alias_at(context, read.point, root)
     return ConstraintSite(
         kind="donated-input",
         instruction=writer if ends else reader,
         quantities={} if view.nbytes is None else {"output.nbytes": view.nbytes},
         unknown="how large the result is, is not known here",
         texts={
-            **({"alias": alias} if alias is not None else {}),
+            **alias_at(context, read.point, root),
             "output": view.name,
             "input": root.name,
             "writer": caller_name(writer),
             "reader": "the caller" if ends else caller_name(reader),
         },
-        places=places_of(
-            output=view.instruction.span if view.instruction is not None else None,
-            writer=writer.span if writer is not None else None,
-        ),
+        places=places_of(output=view.instruction, writer=writer),
         dedup_key=view.number,
         uncertainty=uncertainty,
     )

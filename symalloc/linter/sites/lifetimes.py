@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.handles import (
     HandleFault,
     killed_variables,
@@ -40,18 +39,16 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     for point, target, index in analysis.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         places = (first.offset, first.nbytes, second.offset, second.nbytes)
-        yield (
-            point,
-            ConstraintSite(
-                kind="live-pair",
-                instruction=context.analysis.cfg.points[point].instruction,
-                quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
-                unknown="the place of one of the two tensors is not known here",
-                dedup_key=frozenset((index, target.region)),
-                memo_key=places,
-                resolve=partial(_resolved, context, point, target, index),
-            ),
+        site = ConstraintSite(
+            kind="live-pair",
+            instruction=context.analysis.cfg.points[point].instruction,
+            quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+            unknown="the place of one of the two tensors is not known here",
+            dedup_key=frozenset((index, target.region)),
+            memo_key=places,
+            resolve=partial(_resolved, context, point, target, index),
         )
+        yield point, site
 
 
 _PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
@@ -62,19 +59,16 @@ def _resolved(
 ) -> ConstraintSite | None:
     """The pair, if there is a path on which content is lost."""
     found = context.analysis.conflicts.overwrite(point, target, index)
-    return None if found is None else _live_pair(context, found, site)
-
-
-def _live_pair(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
+    if found is None:
+        return None
     regions, points = context.points_to.regions, context.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = points[found.writer].instruction, points[found.reader].instruction
-    alias = alias_at(context, found.reader, first)
     through = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
     return replace(
         site,
         texts={
-            **({"alias": alias} if alias is not None else {}),
+            **alias_at(context, found.reader, first),
             "first": first.name,
             "second": second.name,
             "storage": regions[first.root].name,
@@ -82,24 +76,22 @@ def _live_pair(context: FunctionContext, found: ReuseConflict, site: ConstraintS
             "reader": "the caller" if points[found.reader].kind is PointKind.EXIT else caller_name(reader),
         },
         places=places_of(
-            first=_span(first),
-            second=_span(second),
-            reader=reader.span if reader is not None and reader is not writer else None,
+            first=first.instruction,
+            second=second.instruction,
+            reader=reader if reader is not writer else None,
         ),
         uncertainty=None if found.certain else through,
     )
 
 
-def alias_at(context: FunctionContext, point: int, region: Region) -> str | None:
-    """The variable through which `point` reads `region`, quoted; None where that is the one it was bound
-    to.
-    """
+def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[str, str]:
+    """The text `alias`: the variable through which `point` reads `region`, unless it was bound to that."""
     points_to = context.points_to
     family = points_to.ancestors[region.number] | points_to.descendants[region.number]
     for var in context.analysis.cfg.points[point].uses:
         if points_to.regions_of(var) & family & ~points_to.storages:
-            return f"`{var.name}`" if var is not region.var else None
-    return None
+            return {"alias": f"`{var.name}`"} if var is not region.var else {}
+    return {}
 
 
 @function_sites("use", "kill")
@@ -108,11 +100,9 @@ def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     cfg = context.analysis.cfg
     for fault in uses_after_kill(cfg):
         kind = "kill" if fault.kind == "double-kill" else "use"
-        killed = fault.earlier.span if fault.earlier is not None else None
-        yield fault.point, _handle_site(context, kind, fault, places_of(kill=killed))
+        yield fault.point, _handle_site(context, kind, fault, places_of(kill=fault.earlier))
     for fault in out_of_scope(cfg):
-        bound = fault.earlier.span if fault.earlier is not None else None
-        yield fault.point, _handle_site(context, "use", fault, places_of(allocation=bound))
+        yield fault.point, _handle_site(context, "use", fault, places_of(allocation=fault.earlier))
 
 
 def _handle_site(context: FunctionContext, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
@@ -171,27 +161,18 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     if context.function.private:
         return
     points_to, last = context.points_to, len(context.analysis.cfg.points) - 1
-    seen: set[int] = set()
-    for target in points_to.result_targets():
-        region = points_to.regions[target.region]
+    certain = dict.fromkeys(t.region for t in points_to.result_targets() if t.certain)
+    for region in (points_to.regions[number] for number in certain):
         root = points_to.regions[region.root]
-        if (
-            region.kind is RegionKind.TENSOR
-            and _outlives(root)
-            and target.certain
-            and region.number not in seen
-        ):
-            seen.add(region.number)
-            yield (
-                last,
-                RelationSite(
-                    kind="result",
-                    instruction=region.instruction,
-                    relation="views-reused-memory",
-                    texts={"variable": region.name, "storage": root.name},
-                    uncertainty=_may_be_fresh(root),
-                ),
+        if region.kind is RegionKind.TENSOR and _outlives(root):
+            site = RelationSite(
+                kind="result",
+                instruction=region.instruction,
+                relation="views-reused-memory",
+                texts={"variable": region.name, "storage": root.name},
+                uncertainty=_may_be_fresh(root),
             )
+            yield last, site
 
 
 def _outlives(root: Region) -> bool:
@@ -212,7 +193,3 @@ def _may_be_fresh(root: Region) -> str | None:
         case ir.CallFunction(kept=True):
             return None
     return f"the next call may be given another `{root.name}`"
-
-
-def _span(region: Region) -> Span | None:
-    return region.instruction.span if region.instruction is not None else None

@@ -74,6 +74,11 @@ class ConstraintSite(Site):
     resolve: Callable[[ConstraintSite], ConstraintSite | None] | None = None
     lazy_texts: LazyTexts | None = None
 
+    @property
+    def resolved(self) -> ConstraintSite | None:
+        """The site completed; None where it is none."""
+        return self if self.resolve is None else self.resolve(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionContext:
@@ -107,11 +112,6 @@ class FunctionContext:
         """The instruction that binds a variable; None for parameters and literals."""
         return self.analysis.cfg.definitions.get(operand) if isinstance(operand, ir.Var) else None
 
-    def span_of(self, operand: ir.Operand) -> Span | None:
-        """The place where a variable is bound."""
-        found = self.definition(operand)
-        return None if found is None else found.span
-
 
 def name_of(operand: ir.Operand) -> str:
     """The name of an operand in a message."""
@@ -144,6 +144,6 @@ def shape_text(shape: tuple[Expr, ...] | None) -> str:
     return "unknown" if shape is None else ", ".join(map(str, shape))
 
 
-def places_of(**spans: Span | None) -> Mapping[str, Span]:
-    """Those of `spans` that are known."""
-    return {place: span for place, span in spans.items() if span is not None}
+def places_of(**instructions: ir.Instruction | None) -> Mapping[str, Span]:
+    """The places of those of `instructions` that have one."""
+    return {place: made.span for place, made in instructions.items() if made is not None and made.span}

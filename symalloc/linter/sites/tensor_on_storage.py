@@ -65,7 +65,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             unknown=f"the size of storage `{storage.name}` is not known here" if size is None else None,
             texts=texts,
             lazy_texts=partial(_noticed, quantities),
-            places=places_of(storage=made.span if made is not None else None),
+            places=places_of(storage=made),
         )
         if made is not None and made.device != alloc.device:
             difference = f"device {alloc.device} against device {made.device}"
@@ -75,7 +75,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
                 relation="placement-differs",
                 quantities=quantities,
                 texts={**texts, "difference": difference},
-                places=places_of(storage=made.span),
+                places=places_of(storage=made),
             )
 
 

@@ -51,13 +51,11 @@ def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
         if not isinstance(found, NotUnderstood):
             continue
         if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
-            yield (
-                index,
-                RelationSite(
-                    kind="construct",
-                    instruction=found,
-                    relation="not-understood",
-                    texts={"what": found.what},
-                    dedup_key=found.what,
-                ),
+            site = RelationSite(
+                kind="construct",
+                instruction=found,
+                relation="not-understood",
+                texts={"what": found.what},
+                dedup_key=found.what,
             )
+            yield index, site

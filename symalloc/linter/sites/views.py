@@ -45,7 +45,7 @@ def views(context: FunctionContext, view: View) -> Iterator[Site]:
         quantities=quantities,
         unknown="the offset or the extents of the view are not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "kind": view.kind},
-        places=places_of(source=context.span_of(view.source)),
+        places=places_of(source=context.definition(view.source)),
     )
 
 
@@ -62,7 +62,7 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
         quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
         unknown="the offset of the view is not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "writer": caller_name(writer)},
-        places=places_of(writer=writer.span),
+        places=places_of(writer=writer),
     )
 
 
@@ -111,7 +111,7 @@ def _reshape(
             "shape": shape_text(shape),
             "source.shape": shape_text(kind.shape),
         },
-        places=places_of(source=context.span_of(source)),
+        places=places_of(source=context.definition(source)),
     )
 
 

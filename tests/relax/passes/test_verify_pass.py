@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.instrument import VerifyMemory
+from symalloc.linting import VerifyMemory
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.passes.verify_pass import (
