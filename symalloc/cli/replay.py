@@ -101,7 +101,7 @@ def replay_command(
 
 
 def _parse_exports(exports: tuple[str, ...], traces: int) -> list[tuple[Exporter, Path]]:
-    """What makes each file that is asked for, and where it goes."""
+    """Pair each exporter that is asked for with the file it writes."""
     from symalloc.pool.observing.exports import exporter
 
     if exports and traces != 1:
