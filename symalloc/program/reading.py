@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -98,3 +98,13 @@ class ModuleBegun:
 
 Message: TypeAlias = ReadingStep | ModuleBegun | Source | Program | ReadProblem
 Tell: TypeAlias = Callable[[Message], object]
+
+
+def result_of(file: str, told: Sequence[Message]) -> FileResult:
+    """The programs and problems of `file` among what was told of it."""
+    return FileResult(
+        file=file,
+        programs=tuple(message for message in told if isinstance(message, Program)),
+        problems=tuple(message for message in told if isinstance(message, ReadProblem)),
+        source=next((message for message in told if isinstance(message, Source)), None),
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from statistics import median
 
-from symalloc.planner.memory_report.runs import Output, Peer, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.runs import Output, PoolUse, RunReport, RunResult
 
 
 def run_as_json(report: RunReport) -> str:
@@ -16,7 +17,7 @@ def run_as_json(report: RunReport) -> str:
         "ok": report.ok,
         "runs": [_run(r, theirs) for r, theirs in zip(report.results, peers, strict=True)],
         "pool": _pool(report.pool),
-        "tvm": _peer(report.peer),
+        "tvm": None if report.peer is None else {"reserved": report.peer.reserved},
         "refused": None
         if report.refused is None
         else {"message": report.refused, "binding": report.refused_at},
@@ -48,18 +49,4 @@ def _output(output: Output) -> dict[str, object]:
 
 
 def _pool(pool: PoolUse | None) -> dict[str, object] | None:
-    if pool is None:
-        return None
-    return {
-        "calls": pool.calls,
-        "allocations": pool.allocations,
-        "peak_live": pool.peak_live,
-        "peak_reserved": pool.peak_reserved,
-        "ratio": round(pool.ratio, 6),
-        "commits": pool.commits,
-        "decommits": pool.decommits,
-    }
-
-
-def _peer(peer: Peer | None) -> dict[str, object] | None:
-    return None if peer is None else {"reserved": peer.reserved}
+    return None if pool is None else asdict(pool) | {"ratio": round(pool.ratio, 6)}

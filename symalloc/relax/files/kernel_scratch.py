@@ -123,7 +123,7 @@ class _Reader:
         self.bound[node.var.__chandle__()] = node.value
 
     def loop(self, node: Node) -> None:
-        if node.kind == tirx.ForKind.PARALLEL and _allocates(node.body):
+        if node.kind == tirx.ForKind.PARALLEL and _calls(node.body, ALLOC):
             self.parallel = True
 
     def declare(self, node: Node) -> None:
@@ -181,15 +181,10 @@ class _Reader:
 
     def position(self, value: Node | None) -> int | None:
         """The number of the argument that `value` takes out of the packed ones."""
-        found: list[int] = []
-
-        def note(call: CallNode) -> None:
-            if _is_call(call, STRUCT_GET) and call.args[0].__chandle__() == self.arguments:
-                found.append(int(call.args[1]))
-
-        if value is not None:
-            tvm_ffi.structural_walk(value, ((ir.Call, note),), order="pre")
-        return found[0] if found else None
+        if value is None:
+            return None
+        taken = (c for c in _calls(value, STRUCT_GET) if c.args[0].__chandle__() == self.arguments)
+        return next((int(call.args[1]) for call in taken), None)
 
 
 def _is_call(node: Node | None, name: str) -> TypeGuard[ir.Call]:
@@ -200,11 +195,13 @@ def _has(parameter: KernelBuffer, name: str) -> bool:
     return parameter.shape is not None and any(extent.as_symbol == name for extent in parameter.shape)
 
 
-def _allocates(body: Node) -> bool:
-    found: list[bool] = []
+def _calls(node: Node, name: str) -> list[CallNode]:
+    """The calls of `name` in `node`, itself included."""
+    found: list[CallNode] = []
 
     def note(call: CallNode) -> None:
-        found.append(_is_call(call, ALLOC))
+        if _is_call(call, name):
+            found.append(call)
 
-    tvm_ffi.structural_walk(body, ((ir.Call, note),), order="pre")
-    return any(found)
+    tvm_ffi.structural_walk(node, ((ir.Call, note),), order="pre")
+    return found

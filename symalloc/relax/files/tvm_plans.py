@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import tvm
 from tvm import relax
@@ -75,16 +75,11 @@ def _plan(
         fresh=(*(TensorType(shape=a.shape, dtype=a.dtype).nbytes for a in left), *made),
         calls=tuple(
             _reserved_by(call, program, analyses, (*callers, name))
-            for call in _calls(analysis)
+            for _, call in analysis.cfg.instructions
+            if isinstance(call, CallFunction)
             if call.name in program.functions and call.name not in (*callers, name)
         ),
     )
-
-
-def _calls(analysis: FunctionAnalysis) -> Iterator[CallFunction]:
-    for _, instruction in analysis.cfg.instructions:
-        if isinstance(instruction, CallFunction):
-            yield instruction
 
 
 def _reserved_by(

@@ -131,20 +131,19 @@ def call_in_child(
 
 
 def _death(what: str, status: int, said: str) -> str:
-    if status < 0:
-        how = f"TVM, or the code that it made, crashed ({signal_name(-status)})"
-    else:
-        how = f"the process ended with status {status}"
+    who = "TVM, or the code that it made," if status < 0 else "the process"
     quoted = (f"\n  {line[:_LONGEST_LINE]}" for line in last_lines(said.splitlines()))
-    return f"{how} while {what}{''.join(quoted)}"
+    return f"{who} {how_it_ended(status)} while {what}{''.join(quoted)}"
 
 
-def signal_name(number: int) -> str:
-    """`SIGSEGV`; `signal 70` for one without a name."""
+def how_it_ended(status: int) -> str:
+    """`crashed (SIGSEGV)`, or `ended with status 3`."""
+    if status >= 0:
+        return f"ended with status {status}"
     try:
-        return signal.Signals(number).name
+        return f"crashed ({signal.Signals(-status).name})"
     except ValueError:
-        return f"signal {number}"
+        return f"crashed (signal {-status})"
 
 
 def last_lines(said: Iterable[str]) -> list[str]:

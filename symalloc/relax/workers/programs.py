@@ -22,6 +22,7 @@ from symalloc.program.reading import (
     ReadProblem,
     Tell,
     UnreadableError,
+    result_of,
 )
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, locate
@@ -150,11 +151,7 @@ def read_module(mod: IRModule, options: ReadOptions = ReadOptions(), *, name: st
     told: list[Message] = []
     file = f"<{name}>"
     _take(_ReadModule(mod=mod, name=name, file=file, source=None, options=options, tell=told.append))
-    return FileResult(
-        file=file,
-        programs=tuple(message for message in told if isinstance(message, Program)),
-        problems=tuple(message for message in told if isinstance(message, ReadProblem)),
-    )
+    return result_of(file, told)
 
 
 def _take(module: _ReadModule) -> None:

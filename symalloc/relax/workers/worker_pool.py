@@ -16,10 +16,16 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TypeAlias
 
-from symalloc.program.ir import Program
-from symalloc.program.reading import FileResult, Message, ModuleBegun, ReadingStep, ReadOptions, ReadProblem
-from symalloc.program.span import Source
-from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, last_lines, signal_name
+from symalloc.program.reading import (
+    FileResult,
+    Message,
+    ModuleBegun,
+    ReadingStep,
+    ReadOptions,
+    ReadProblem,
+    result_of,
+)
+from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, how_it_ended, last_lines
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
@@ -36,48 +42,31 @@ _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
 @dataclass(slots=True, eq=False)
 class FileReading:
-    """The state of reading one file; `module` is the last that was begun."""
+    """The state of reading one file: what was told of it, and how often a worker died of it."""
 
     file: str
-    programs: list[Program] = field(default_factory=list)
-    problems: list[ReadProblem] = field(default_factory=list)
-    source: Source | None = None
+    told: list[Message] = field(default_factory=list)
     done: bool = False
-    module: ModuleBegun | None = None
     deaths: int = 0
+
+    @property
+    def module(self) -> ModuleBegun | None:
+        """The last module that was begun."""
+        return next((message for message in reversed(self.told) if isinstance(message, ModuleBegun)), None)
 
     @property
     def begun(self) -> int:
         """The number of modules begun."""
         return self.module.number + 1 if self.module else 0
 
-    def take(self, message: Message) -> None:
-        """Keep what was found."""
-        match message:
-            case ModuleBegun():
-                self.module = message
-            case Source():
-                self.source = message
-            case Program():
-                self.programs.append(message)
-            case ReadProblem():
-                self.problems.append(message)
-
     def report(self, message: str, *, hint: str | None, stage: str | None) -> None:
         """Note a problem with the module that was begun."""
         name = self.module.name if self.module else None
-        self.problems.append(
-            ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage)
-        )
+        self.told.append(ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage))
 
     def result(self) -> FileResult:
         """The programs and problems found."""
-        return FileResult(
-            file=self.file,
-            programs=tuple(self.programs),
-            problems=tuple(self.problems),
-            source=self.source,
-        )
+        return result_of(self.file, self.told)
 
 
 class Worker(ChildProcess):
@@ -278,7 +267,7 @@ class _Batch:
             case JobResult() | JobFailure():
                 self._finish(worker, reading, message)
             case _:
-                reading.take(message)
+                reading.told.append(message)
 
     def _finish(self, worker: Worker, reading: FileReading, message: JobResult | JobFailure) -> None:
         reading.done = True
@@ -314,7 +303,7 @@ def _report_failure(worker: Worker, reading: FileReading, failure: JobFailure) -
     """The job raised: there was too little memory, or it is a fault of ours."""
     if failure.expected:
         message = f"reading {failure.message}"
-        reading.problems.append(ReadProblem(file=reading.file, message=message, stage=worker.stage))
+        reading.told.append(ReadProblem(file=reading.file, message=message, stage=worker.stage))
         return
     message = f"symalloc failed while {worker.doing}: {failure.message}"
     reading.report(message, hint="this is a fault of symalloc; please report it", stage=worker.stage)
@@ -330,11 +319,9 @@ def _report_death(worker: Worker, reading: FileReading, options: ReadOptions, *,
     words = worker.last_words()
     said = f"; it said:\n{words}" if words else ""
     hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if stage else "")
-    reading.report(f"{_tvm()} {_how(worker.process.returncode)} {where}{said}", hint=hint, stage=stage)
-
-
-def _how(code: int) -> str:
-    return f"ended with status {code}" if code >= 0 else f"crashed ({signal_name(-code)})"
+    reading.report(
+        f"{_tvm()} {how_it_ended(worker.process.returncode)} {where}{said}", hint=hint, stage=stage
+    )
 
 
 def _tvm() -> str:

@@ -10,11 +10,10 @@ import tvm
 from tvm import relax
 
 from symalloc.program.ir import Origin
-from symalloc.program.reading import ReadOptions
+from symalloc.program.reading import FileResult, Message, ReadOptions, result_of
 from symalloc.relax.read.script import trusted_names
 from symalloc.relax.read.script_file import parse_script
 from symalloc.relax.workers.programs import read_module, read_path
-from symalloc.relax.workers.worker_pool import FileReading
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = (
@@ -23,11 +22,11 @@ MODULE = (
 )
 
 
-def read(path: Path, text: str | bytes, **options: Any) -> FileReading:
+def read(path: Path, text: str | bytes, **options: Any) -> FileResult:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    sink = FileReading(str(path))
-    read_path(path, ReadOptions(**options), tell=sink.take)
-    return sink
+    told: list[Message] = []
+    read_path(path, ReadOptions(**options), tell=told.append)
+    return result_of(str(path), told)
 
 
 def module() -> Any:
@@ -44,7 +43,7 @@ def test_spans_of_a_script_point_into_the_users_file(tmp_path: Path) -> None:
     file = tmp_path / "m.py"
     text = "\n\n# é\n" + IMPORTS + MODULE.replace("R.add(x, x)", "R.add(x, x)  # here")
     sink = read(file, text, stage="as-is")
-    assert sink.problems == []
+    assert sink.problems == ()
     [program] = sink.programs
     spans = [instruction.span for instruction in program.functions["main"].body.instructions]
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "# here" in found)
@@ -121,7 +120,7 @@ def test_an_undefined_symbol_is_left_to_its_rule(tmp_path: Path) -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.add(x, x)))
     sink = read(tmp_path / "m.json", str(tvm.ir.save_json(builder.get())))
-    assert sink.problems == []
+    assert sink.problems == ()
     assert Origin.UNDEFINED in sink.programs[0].functions["main"].symbols.values()
 
 
@@ -142,7 +141,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, message: st
     sink = read(tmp_path / name, data)
     [problem] = sink.problems
     assert problem.message.startswith(f"cannot be read: {message}")
-    assert sink.programs == []
+    assert sink.programs == ()
     is_text = name.endswith(".py") and "binary" not in message
     assert (sink.source is not None) == is_text, "what was decoded can be shown"
 
@@ -169,7 +168,7 @@ def test_trust_runs_what_the_file_defines(tmp_path: Path) -> None:
     text = "from sizes import WIDTH\n" + IMPORTS + MODULE.replace("4), 'float32'", "WIDTH), 'float32'")
     assert "imported (sizes.WIDTH)" in read(tmp_path / "m.py", text).problems[0].message
     sink = read(tmp_path / "m.py", text, trust=True, stage="as-is")
-    assert sink.problems == []
+    assert sink.problems == ()
     assert "8" in str(sink.programs[0].functions["main"].params[0].type)
 
 
@@ -193,7 +192,7 @@ def test_printed_stages_are_read_back(tmp_path: Path) -> None:
     for program in read_module(module(), ReadOptions(stage="all")).programs:
         assert program.source is not None
         sink = read(tmp_path / "m.py", program.source.text, stage="as-is")
-        assert sink.problems == []
+        assert sink.problems == ()
         assert [p.name for p in sink.programs] == ["Module"]
 
 
@@ -204,7 +203,7 @@ def test_a_kernels_own_symbol_beside_that_of_the_module(tmp_path: Path) -> None:
         "        for i in range(m):\n            b[i] = a[i]\n\n    @R.function\n"
         '    def main(x: R.Tensor((m,), dtype="float32")):\n        y = R.add(x, x)\n        return y\n'
     )
-    assert read(tmp_path / "m.py", text, stage="as-is").problems == []
+    assert read(tmp_path / "m.py", text, stage="as-is").problems == ()
 
 
 def test_a_script_printed_without_its_constants(tmp_path: Path) -> None:
