@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from symalloc.pool.core.pool_errors import OutOfMemoryError
 from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
 from symalloc.pool.core.reference_pool import ReferencePool
 from symalloc.pool.observing.watermarks import (
+    Level,
     OomCallback,
     WatermarkCallback,
-    high_bounds,
-    low_bounds,
     printing_errors,
+    watermark_bounds,
 )
 
 
@@ -91,16 +90,16 @@ class ReferencePoolWithCallbacks(ReferencePool):
         self._asking = False
 
     def on_high(
-        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
+        self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None
     ) -> ReferenceWatermark:
         """Calls `callback(bytes)` when the bytes in use rise to `at`; raises PoolUsageError."""
-        return self._watch(True, high_bounds(at, rearm, self.options.limit), callback)
+        return self._watch(True, at, callback, rearm)
 
     def on_low(
-        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
+        self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None
     ) -> ReferenceWatermark:
         """The same when they fall to `at`; raises PoolUsageError."""
-        return self._watch(False, low_bounds(at, rearm, self.options.limit), callback)
+        return self._watch(False, at, callback, rearm)
 
     def on_oom(self, callback: OomCallback | None, *, retries: int = 8) -> None:
         """Calls `callback(nbytes, tries, why)` when an allocation does not fit; True: tries again."""
@@ -145,8 +144,11 @@ class ReferencePoolWithCallbacks(ReferencePool):
         self._used = used
         self._watermarks.note(used)
 
-    def _watch(self, high: bool, marks: tuple[int, int], callback: WatermarkCallback) -> ReferenceWatermark:
-        mark = ReferenceWatermark(high=high, at=marks[0], rearm=marks[1], callback=printing_errors(callback))
+    def _watch(
+        self, high: bool, at: Level, callback: WatermarkCallback, rearm: int | None
+    ) -> ReferenceWatermark:
+        at, rearm = watermark_bounds(high, at, rearm, self.options.limit)
+        mark = ReferenceWatermark(high=high, at=at, rearm=rearm, callback=printing_errors(callback))
         self._watermarks.add(mark, self.used)
         return mark
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -16,12 +15,12 @@ from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_t
 from symalloc.pool.observing.pool_snapshot import PoolSnapshot, live_blocks, range_layouts
 from symalloc.pool.observing.recording import recorded_trace
 from symalloc.pool.observing.watermarks import (
+    Level,
     OomCallback,
     Watermark,
     WatermarkCallback,
-    high_bounds,
-    low_bounds,
     printing_errors,
+    watermark_bounds,
 )
 from symalloc.pool.simulating.trace import Trace
 
@@ -51,9 +50,7 @@ class InstrumentedPool(NativePool):
             raise PoolUsageError(f"a limit is a number of bytes from 0 to 2^63 - 1, not {limit}")
         pool_functions.set_limit(self.object, -1 if limit is None else limit)
 
-    def on_high(
-        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
-    ) -> Watermark:
+    def on_high(self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None) -> Watermark:
         """Call `callback(bytes)` when the bytes in use rise to `at` or more, and again only after they have
         been at `rearm` (nine tenths of `at`) or less.
 
@@ -62,15 +59,16 @@ class InstrumentedPool(NativePool):
         `bin_capacity` for each thread.  Setting it does not call, wherever use is now.  Exceptions of the
         callback are printed to the standard error stream; the allocation goes on.  Raises PoolUsageError.
         """
-        return self._add_watermark(True, high_bounds(at, rearm, self.limit), callback)
+        return self._add_watermark(True, at, callback, rearm)
 
-    def on_low(
-        self, at: int | float | Fraction, callback: WatermarkCallback, *, rearm: int | None = None
-    ) -> Watermark:
+    def on_low(self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None) -> Watermark:
         """The same when they fall to `at` or less, and again only after `rearm` (eleven tenths) or more."""
-        return self._add_watermark(False, low_bounds(at, rearm, self.limit), callback)
+        return self._add_watermark(False, at, callback, rearm)
 
-    def _add_watermark(self, high: bool, bounds: tuple[int, int], callback: WatermarkCallback) -> Watermark:
+    def _add_watermark(
+        self, high: bool, at: Level, callback: WatermarkCallback, rearm: int | None
+    ) -> Watermark:
+        bounds = watermark_bounds(high, at, rearm, self.limit)
         number = pool_functions.add_watermark(self.object, high, *bounds, printing_errors(callback))
         return Watermark(self.object, number)
 

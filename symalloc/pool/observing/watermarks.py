@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WatermarkCallback = Callable[[int], object]
 OomCallback = Callable[[int, int, str], bool]
+Level = int | float | Fraction  # bytes (an int), or a share of the limit from 0 to 1
 
 
 class Watermark:
@@ -31,28 +32,18 @@ class Watermark:
         pool_functions.remove_watermark(self._pool, self._number)
 
 
-def high_bounds(at: int | float | Fraction, rearm: int | None, limit: int | None) -> tuple[int, int]:
-    """A high watermark and the level that rearms it, in bytes; nine tenths of the mark by default.
-
-    Raises PoolUsageError.
+def watermark_bounds(high: bool, at: Level, rearm: int | None, limit: int | None) -> tuple[int, int]:
+    """A watermark and the level that rearms it, in bytes; by default nine tenths of a high mark, eleven
+    tenths of a low one.  Raises PoolUsageError.
     """
     mark = _bytes(at, limit)
-    below = mark * 9 // 10 if rearm is None else rearm
-    if not 0 <= below < mark:
-        raise PoolUsageError(f"a high watermark of {mark} bytes rearms below itself, not at {below}")
-    return mark, below
-
-
-def low_bounds(at: int | float | Fraction, rearm: int | None, limit: int | None) -> tuple[int, int]:
-    """A low watermark and the level that rearms it, in bytes; eleven tenths of the mark by default.
-
-    Raises PoolUsageError.
-    """
-    mark = _bytes(at, limit)
-    above = mark + max(mark // 10, 1) if rearm is None else rearm
-    if above <= mark:
-        raise PoolUsageError(f"a low watermark of {mark} bytes rearms above itself, not at {above}")
-    return mark, above
+    level = rearm
+    if level is None:
+        level = mark * 9 // 10 if high else mark + max(mark // 10, 1)
+    if not (0 <= level < mark if high else level > mark):
+        kind, side = ("high", "below") if high else ("low", "above")
+        raise PoolUsageError(f"a {kind} watermark of {mark} bytes rearms {side} itself, not at {level}")
+    return mark, level
 
 
 def printing_errors(callback: WatermarkCallback) -> WatermarkCallback:
@@ -68,7 +59,7 @@ def printing_errors(callback: WatermarkCallback) -> WatermarkCallback:
     return call
 
 
-def _bytes(at: int | float | Fraction, limit: int | None) -> int:
+def _bytes(at: Level, limit: int | None) -> int:
     if isinstance(at, int):
         if at < 0:
             raise PoolUsageError(f"a watermark must not be negative, as {at} is")
