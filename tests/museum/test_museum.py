@@ -16,7 +16,7 @@ import symalloc
 from symalloc.linter.diagnostic import Diagnostic, Report
 from tests.museum.exhibits import EXHIBITS, MODULES, Exhibit
 from tests.museum.proofs import PROOFS
-from tests.pool.died import died
+from tests.pool.processes import died
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
