@@ -119,10 +119,12 @@ class _EffectReader:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
+        tensors, value_of = self.tensors, self.points_to.value_of
         for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
-            if not isinstance(parameter, ir.KernelBuffer):
+            if type(parameter) is not ir.KernelBuffer:
                 continue
-            must, may = self.regions((argument,))
+            must, may = pointees_of(value_of(argument))
+            must, may = must & tensors, may & tensors
             if parameter.reads:
                 reads, may_reads = reads | must, may_reads | may
             if parameter.writes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
+from tvm import relax
 
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _size = tvm_ffi.get_global_func("ffi.ArraySize")
@@ -64,3 +65,18 @@ TypeNode: TypeAlias = Node
 def elements(array: Node) -> list[Any]:
     """The elements of an array; three times as fast as indexing it."""
     return [_item(array, i) for i in range(_size(array))]
+
+
+def bindings_in(body: Node) -> Iterator[BindingNode]:
+    """All bindings of a function's body, those of branches and local functions behind the others."""
+    pending = [body]
+    while pending:
+        seq = pending.pop()
+        for block in elements(seq.blocks) if type(seq) is relax.SeqExpr else ():
+            for binding in elements(block.bindings):
+                yield binding
+                value = binding.value
+                if type(value) is relax.If:
+                    pending += (value.true_branch, value.false_branch)
+                elif type(value) is relax.Function:
+                    pending.append(value.body)

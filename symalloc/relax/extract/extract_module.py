@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tvm import ir, relax, tirx
 
@@ -13,7 +13,7 @@ from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.extract.spans import NO_PLACES, ScriptText
-from symalloc.relax.ir_types import CallNode, Node, elements
+from symalloc.relax.ir_types import Node, bindings_in
 
 
 def extract(
@@ -89,24 +89,13 @@ def _devices(mod: ir.IRModule) -> tuple[Node, ...]:
 
 def _is_lowered(body: Node, kernels: Mapping[str, Kernel]) -> bool:
     """Return whether a function holds memory operators or direct kernel calls."""
-    return any(_is_low_level(call, kernels) for call in _calls(body))
-
-
-def _is_low_level(call: CallNode, kernels: Mapping[str, Kernel]) -> bool:
-    op = call.op
-    if type(op) is ir.Op:
-        return op.name in MEMORY_OPERATORS
-    return type(op) is ir.GlobalVar and op.name_hint in kernels
-
-
-def _calls(body: Node) -> Iterator[Node]:
-    if type(body) is not relax.SeqExpr:
-        return
-    for block in body.blocks:
-        for binding in elements(block.bindings):
-            value = binding.value
-            if type(value) is ir.Call:
-                yield value
-            elif type(value) is relax.If:
-                yield from _calls(value.true_branch)
-                yield from _calls(value.false_branch)
+    for binding in bindings_in(body):
+        value = binding.value
+        if type(value) is not ir.Call:
+            continue
+        op = value.op
+        if type(op) is ir.Op and op.name in MEMORY_OPERATORS:
+            return True
+        if type(op) is ir.GlobalVar and op.name_hint in kernels:
+            return True
+    return False

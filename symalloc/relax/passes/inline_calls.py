@@ -15,7 +15,7 @@ from tvm import ir, relax
 from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.analysis.call_graph import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in
 from symalloc.relax.rewrite import BindingRewriter, referenced, with_body, without
 
 MOST_BINDINGS = 4000
@@ -103,19 +103,8 @@ class _Inliner(BindingRewriter):
         """The number of bindings in a function."""
         found = self.sizes.get(name)
         if found is None:
-            found = self.sizes[name] = _count(self.functions[name].body)
+            found = self.sizes[name] = sum(1 for _ in bindings_in(self.functions[name].body))
         return found
-
-
-def _count(seq: relax.SeqExpr) -> int:
-    """The bindings of a sequence and of the branches in it."""
-    found, pending = 0, [seq]
-    while pending:
-        for block in pending.pop().blocks:
-            found += len(block.bindings)
-            branches = (b.value for b in block.bindings if isinstance(b.value, relax.If))
-            pending.extend(side for one in branches for side in (one.true_branch, one.false_branch))
-    return found
 
 
 def _fits(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:

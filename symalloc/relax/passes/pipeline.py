@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
 import tvm
@@ -28,44 +28,46 @@ def pipeline(
     `pipeline`: "default" is TVM's pipeline of that name, "target" is `relax.get_default_pipeline(target)`,
     which fuses operators.  Without `target` it is built for the target that is current when it runs.
     """
-    fixed = None if target is None else tvm.target.Target(target)
 
-    @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
-    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        now = fixed or tvm.target.Target.current(allow_none=True) or tvm.target.Target("llvm")
-        before, after = stages_before_planning(now, pipeline), _stages_after_planning(now, pipeline)
-        with now:
-            return tvm.transform.Sequential([*before, PlanMemory(options), *after])(module)
+    def stages(now: tvm.target.Target) -> list[tvm.transform.Pass]:
+        before, after = _stages_before_planning(now, pipeline), _stages_after_planning(now, pipeline)
+        return [*before, PlanMemory(options), *after]
 
-    return run
+    return _together(stages, target)
 
 
 def lower(
     module: tvm.IRModule, target: str | tvm.target.Target, *, pipeline: PipelineName = "default"
 ) -> tvm.IRModule:
     """`module` as it is where memory is planned: behind CallTIRRewrite."""
-    chosen = tvm.target.Target(target)
-    return _together(stages_before_planning(chosen, pipeline), chosen)(module)
+    return _together(lambda chosen: _stages_before_planning(chosen, pipeline), target)(module)
 
 
 def finishing_pipeline(
     target: str | tvm.target.Target, *, pipeline: PipelineName = "default"
 ) -> tvm.transform.Pass:
     """The passes behind memory planning: what no planner has placed gets a storage each."""
-    chosen = tvm.target.Target(target)
-    return _together(_stages_after_planning(chosen, pipeline), chosen)
+    return _together(lambda chosen: _stages_after_planning(chosen, pipeline), target)
 
 
-def _together(passes: Sequence[tvm.transform.Pass], target: tvm.target.Target) -> tvm.transform.Pass:
+def _together(
+    stages: Callable[[tvm.target.Target], Sequence[tvm.transform.Pass]],
+    target: str | tvm.target.Target | None,
+) -> tvm.transform.Pass:
+    """The passes that `stages` gives for the target, as one."""
+    fixed = None if target is None else tvm.target.Target(target)
+
     @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
     def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        with target:
+        now = fixed or tvm.target.Target.current(allow_none=True) or tvm.target.Target("llvm")
+        passes = stages(now)
+        with now:
             return tvm.transform.Sequential(passes)(module)
 
     return run
 
 
-def stages_before_planning(
+def _stages_before_planning(
     target: tvm.target.Target, pipeline: PipelineName = "default"
 ) -> list[tvm.transform.Pass]:
     """The passes that take a module to where memory is planned, CallTIRRewrite last."""
@@ -88,11 +90,11 @@ def stages_before_planning(
 
 
 def _stages_after_planning(target: tvm.target.Target, pipeline: PipelineName) -> list[tvm.transform.Pass]:
+    """TVM's finalizing passes without its planner, and ours where they belong."""
     return [*_with_ours(_finalizing(target, pipeline))]
 
 
 def _with_ours(passes: Sequence[tvm.transform.Pass]) -> Iterator[tvm.transform.Pass]:
-    """TVM's finalizing passes without its planner, and ours where they belong."""
     for one in passes:
         name = one.info.name
         if name == "ComputePrimValue":

@@ -15,7 +15,8 @@ from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
 
 from symalloc.program.reading import Stage
-from symalloc.relax.ir_types import BindingNode, Node
+from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
+from symalloc.relax.ir_types import Node, bindings_in
 from symalloc.relax.tvm_error import error_text
 
 PLANNER = "StaticPlanBlockMemory"
@@ -26,18 +27,13 @@ _LATER = frozenset({"ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol"})
 # FoldConstant compiles kernels of the module and runs them; a linter must not
 _EXECUTES = frozenset({"FoldConstant"})
 _WRAPPERS = frozenset({"sequential", "_pipeline"})
-_MEMORY_OPERATIONS = frozenset(
-    f"relax.{name}"
-    for name in (
-        "memory.alloc_storage",
-        "memory.alloc_tensor",
-        "memory.kill_storage",
-        "memory.kill_tensor",
-        "vm.alloc_storage",
-        "vm.alloc_tensor",
-        "vm.kill_object",
-    )
-)
+_MEMORY_OPERATIONS = MEMORY_OPERATORS.keys() - {
+    "relax.builtin.alloc_tensor",
+    "relax.memory.ensure_zero_offset",
+    "relax.memory.view",
+    "relax.vm.call_tir_dyn",
+}
+"""Those that place tensors on storages, or kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +153,8 @@ class _Keeper:
 def has_memory_operations(mod: tvm.IRModule) -> bool:
     """Return whether any Relax function of `mod` already places tensors on storages or kills them."""
     functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
-    return any(_holds_memory(function.body) for function in functions)
-
-
-def _holds_memory(body: Node) -> bool:
-    if not isinstance(body, relax.SeqExpr):
-        return False
-    return any(_binds_memory(binding) for block in body.blocks for binding in block.bindings)
-
-
-def _binds_memory(binding: BindingNode) -> bool:
-    value = binding.value
-    if isinstance(value, relax.Call):
-        return isinstance(value.op, tvm.ir.Op) and value.op.name in _MEMORY_OPERATIONS
-    if isinstance(value, relax.If):
-        return _holds_memory(value.true_branch) or _holds_memory(value.false_branch)
-    return isinstance(value, relax.Function) and _holds_memory(value.body)
+    calls = (binding.value for function in functions for binding in bindings_in(function.body))
+    return any(
+        type(call) is tvm.ir.Call and type(call.op) is tvm.ir.Op and call.op.name in _MEMORY_OPERATIONS
+        for call in calls
+    )
