@@ -51,7 +51,7 @@ class Candidate:
     def living(self, number: int, time: LiveRange) -> Candidate:
         """Return the same with the id `number` and its live range."""
         buffer = replace(self.buffer, id=number, live=time.live, steps=(time.first, time.last))
-        return replace(self, buffer=buffer)
+        return Candidate(buffer=buffer, definition=self.definition)
 
     def unplanned(self, reason: str) -> Unplanned:
         """Return what is left of the candidate where it is not planned."""

@@ -189,13 +189,14 @@ class _CandidateTimes:
 
     def lifetimes(self, variables: Sequence[Var | None], points: Sequence[int]) -> PathLifetimes:
         """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map."""
+        placed = frozenset(variables)
         return PathLifetimes(
             lives=[self.of[var].live if var in self.of else () for var in variables],
             steps=[points[index] for index in self.points],
             unplanned=[
                 UnplannedRange(self.sizes.get(var), time.live)
                 for var, time in self.of.items()
-                if var not in variables
+                if var not in placed
             ],
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.program.control_flow import ControlFlowGraph
@@ -158,6 +159,7 @@ class Sizes:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
 
 
+@lru_cache(maxsize=4096)
 def padded_size(nbytes: Expr | None) -> Expr | None:
     """Return the bytes that a tensor without a place takes, where they are defined at every binding."""
     return None if nbytes is None or nbytes.divisors else round_up(nbytes, ALIGNMENT)
