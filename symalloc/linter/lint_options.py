@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
 from symalloc.errors import UsageError
-from symalloc.program.reading import STAGES, ReadOptions, Stage
+from symalloc.program.reading import STAGES, ReadOptions
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
@@ -49,30 +49,17 @@ class LintOptions(ReadOptions):
         """True where `file` is not to be linted."""
         return any(matches_file(file, pattern) for pattern in self.exclude)
 
-    def overlaid(
-        self,
-        *,
-        select: Sequence[str] = (),
-        ignore: Sequence[str] = (),
-        assume: Sequence[str] = (),
-        rules: Sequence[Path] = (),
-        stage: Stage | None = None,
-        **others: Any,
-    ) -> LintOptions:
+    def overlaid(self, **given: Any) -> LintOptions:
         """These options with a caller's laid over them.
 
         `select` and `stage` replace where they are given, `ignore`, `assume` and `rules` add; all else
         replaces.
         """
-        return replace(
-            self,
-            select=tuple(select) or self.select,
-            ignore=(*self.ignore, *ignore),
-            assume=(*self.assume, *assume),
-            rules=(*self.rules, *rules),
-            stage=stage or self.stage,
-            **others,
-        )
+        for name in ("ignore", "assume", "rules"):
+            given[name] = (*getattr(self, name), *given.get(name, ()))
+        for name in ("select", "stage"):
+            given[name] = given.get(name) or getattr(self, name)
+        return replace(self, **given)
 
 
 def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:

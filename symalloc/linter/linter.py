@@ -11,7 +11,7 @@ from symalloc.linter.deduplicator import Deduplicator
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
-from symalloc.linter.suppressions import Suppressions
+from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program.ir import Origin, Program
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
 from symalloc.program.span import Source
@@ -61,8 +61,15 @@ class Linter:
             self._sources[reading.source.file] = reading.source
         found = [self._unreadable(problem) for problem in reading.problems]
         complete = not found and self.options.reports_unused
-        suppressions = Suppressions(known=self.rulebook, active=self._active, report_unused=complete)
-        found += suppressions.apply(self._checked(reading), reading.file, reading.source)
+        source = reading.source
+        found += apply_suppressions(
+            self._checked(reading),
+            find_suppressions(source) if source and source.origin is None else (),
+            file=reading.file,
+            known=self.rulebook,
+            active=self._active,
+            report_unused=complete,
+        )
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
         self._diagnostics += kept
         return tuple(kept)

@@ -23,7 +23,7 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, TextEdit
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.rulebook.book import Rulebook
-from symalloc.rulebook.rule import RuleError
+from symalloc.rulebook.rule import Rule, RuleError
 
 UNUSED_SUPPRESSION = "SYM901"
 _COMMENT = re.compile(
@@ -72,23 +72,6 @@ def find_suppressions(source: Source) -> tuple[Suppression, ...]:
     except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
         return ()
     return tuple(_SuppressionReader(source.file, tokens, tree).find())
-
-
-def apply_suppressions(
-    diagnostics: Iterable[Diagnostic], suppressions: Sequence[tuple[Suppression, frozenset[str]]]
-) -> tuple[list[Diagnostic], list[Suppression]]:
-    """The diagnostics that are not allowed, and the suppressions that allowed nothing.
-
-    Each suppression comes with the ids that its key means.
-    """
-    kept: list[Diagnostic] = []
-    used: set[int] = set()
-    for diagnostic in diagnostics:
-        covering = [i for i, (s, rules) in enumerate(suppressions) if s.covers(diagnostic, rules)]
-        used.update(covering)
-        if not covering:
-            kept.append(diagnostic)
-    return kept, [s for i, (s, _) in enumerate(suppressions) if i not in used]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,53 +161,65 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_LogicalLine]:
             first = token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suppressions:
-    """Applies the comments of files, given the rules that are `known` and those `active` in this run.
+def apply_suppressions(
+    diagnostics: Sequence[Diagnostic],
+    suppressions: Sequence[Suppression],
+    *,
+    file: str,
+    known: Rulebook,
+    active: Rulebook,
+    report_unused: bool,
+) -> list[Diagnostic]:
+    """The findings of `file` that its comments leave, and those about the comments.
 
-    `report_unused`: whether a comment that allowed nothing is a finding.  One that names no rule always is.
+    `known` are all rules, `active` those of this run.  `report_unused`: a comment that allowed nothing is a
+    finding, too.  One that names no rule always is.
     """
-
-    known: Rulebook
-    active: Rulebook
-    report_unused: bool
-
-    def apply(self, diagnostics: Sequence[Diagnostic], file: str, source: Source | None) -> list[Diagnostic]:
-        """The findings of `file` that its comments leave, and those about the comments."""
-        suppressions = find_suppressions(source) if source and source.origin is None else ()
-        meanings = {s: self._meaning(s) for s in suppressions}
-        meant = {s: ids for s, ids in meanings.items() if isinstance(ids, frozenset)}
-        kept, unused = apply_suppressions(diagnostics, list(meant.items()))
-        active = {rule.id for rule in self.active.rules}
-        if UNUSED_SUPPRESSION not in active:
-            return kept
-        rule = self.known.get(UNUSED_SUPPRESSION)
-        for one, problem in meanings.items():
-            if isinstance(problem, str):
-                message = f"suppression without effect: {problem}"
-                kept.append(Diagnostic.of_rule(rule, message, file=file, span=one.span))
-        for one in unused if self.report_unused else ():
-            if meant[one] <= active:
-                others = [s.key for s in suppressions if s.comment == one.comment and s is not one]
-                found = Diagnostic.of_rule(
-                    rule,
-                    rule.render_message({"rule": one.key}),
-                    file=file,
-                    span=one.span,
-                    help=rule.render_help({}),
-                    candidates=(partial(remove_suppression, one, others),),
-                )
-                kept.append(found)
+    meanings = {s: _meaning(s, known) for s in suppressions}
+    meant = {s: ids for s, ids in meanings.items() if isinstance(ids, frozenset)}
+    kept: list[Diagnostic] = []
+    used: set[Suppression] = set()
+    for diagnostic in diagnostics:
+        covering = [s for s, ids in meant.items() if s.covers(diagnostic, ids)]
+        used.update(covering)
+        if not covering:
+            kept.append(diagnostic)
+    checked = {rule.id for rule in active.rules}
+    if UNUSED_SUPPRESSION not in checked:
         return kept
+    rule = known.get(UNUSED_SUPPRESSION)
+    kept += (
+        _without_effect(rule, s, file, problem) for s, problem in meanings.items() if isinstance(problem, str)
+    )
+    unused = [s for s, ids in meant.items() if report_unused and s not in used and ids <= checked]
+    return kept + [_unused(rule, s, file, suppressions) for s in unused]
 
-    def _meaning(self, suppression: Suppression) -> frozenset[str] | str:
-        """The ids that the comment names, or what is wrong with it."""
-        if suppression.problem:
-            return suppression.problem
-        try:
-            return self.known.ids(suppression.key)
-        except RuleError as error:
-            return str(error)
+
+def _meaning(suppression: Suppression, known: Rulebook) -> frozenset[str] | str:
+    """The ids that the comment names, or what is wrong with it."""
+    if suppression.problem:
+        return suppression.problem
+    try:
+        return known.ids(suppression.key)
+    except RuleError as error:
+        return str(error)
+
+
+def _without_effect(rule: Rule, one: Suppression, file: str, problem: str) -> Diagnostic:
+    message = f"suppression without effect: {problem}"
+    return Diagnostic.of_rule(rule, message, file=file, span=one.span)
+
+
+def _unused(rule: Rule, one: Suppression, file: str, suppressions: Iterable[Suppression]) -> Diagnostic:
+    others = [s.key for s in suppressions if s.comment == one.comment and s is not one]
+    return Diagnostic.of_rule(
+        rule,
+        rule.render_message({"rule": one.key}),
+        file=file,
+        span=one.span,
+        help=rule.render_help({}),
+        candidates=(partial(remove_suppression, one, others),),
+    )
 
 
 def remove_suppression(unused: Suppression, others: Sequence[str], script: UserScript) -> Fix:

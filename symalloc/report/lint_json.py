@@ -9,6 +9,8 @@ from typing import Any
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 
 VERSION = 1
+VERDICTS = ("always_valid", "always_invalid", "runtime_check")
+COUNTS = ("functions", "constraints", *VERDICTS, "guarded", "unknown")
 
 
 def render_json(report: Report) -> str:
@@ -50,14 +52,5 @@ def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
 
 
 def _summary(s: LintSummary) -> dict[str, Any]:
-    return {
-        "functions": s.functions,
-        "constraints": s.constraints,
-        "always_valid": s.always_valid,
-        "always_invalid": s.always_invalid,
-        "runtime_check": s.runtime_check,
-        "guarded": s.guarded,
-        "unknown": s.unknown,
-        "by_solver": {"cascade": 0, "z3": 0, **s.by_solver},
-        "seconds": round(s.seconds, 6),
-    }
+    solvers = {"by_solver": {"cascade": 0, "z3": 0, **s.by_solver}}
+    return {name: getattr(s, name) for name in COUNTS} | solvers | {"seconds": round(s.seconds, 6)}

@@ -13,6 +13,11 @@ from rich.text import Text
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
 
+SHOWN = (
+    *("id", "name", "severity", "severity_at_runtime", "severity_when_empty"),
+    *("site", "constraint", "relation", "summary", "fixes", "references"),
+)
+
 
 def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:
     """Render one rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""
@@ -37,7 +42,7 @@ def render_parts(parts: Iterable[Table | Text], *, colour: bool, width: int) -> 
 
 def render_rule_json(book: Rulebook) -> str:
     """Render an array of objects, one a rule, without documentation and examples."""
-    return json.dumps([_entry(rule) for rule in book.rules], indent=2) + "\n"
+    return json.dumps([{name: getattr(rule, name) for name in SHOWN} for rule in book.rules], indent=2) + "\n"
 
 
 def severity_text(rule: Rule) -> str:
@@ -50,19 +55,3 @@ def severity_text(rule: Rule) -> str:
     if rule.severity_at_runtime == rule.severity:
         return rule.severity
     return f"{rule.severity}/{rule.severity_at_runtime or '-'}"
-
-
-def _entry(rule: Rule) -> dict[str, object]:
-    return {
-        "id": rule.id,
-        "name": rule.name,
-        "severity": rule.severity,
-        "severity_at_runtime": rule.severity_at_runtime,
-        "severity_when_empty": rule.severity_when_empty,
-        "site": rule.site,
-        "constraint": rule.constraint,
-        "relation": rule.relation,
-        "summary": rule.summary,
-        "fixes": list(rule.fixes),
-        "references": list(rule.references),
-    }

@@ -7,6 +7,7 @@ import pytest
 from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.suppressions import Suppression, apply_suppressions, find_suppressions
 from symalloc.program.span import Source, Span
+from symalloc.rulebook.book import load_rules
 
 FILE = "model.py"
 MODULE = '''\
@@ -132,10 +133,11 @@ def test_text_that_is_no_python_has_none() -> None:
     assert _find("def (:  # symalloc: allow(SYM101)\n") == ()
 
 
-def test_unused_ones_are_returned() -> None:
-    used, unused = _find("x = 1  # symalloc: allow(SYM101, SYM102)\n")
-    kept, left = apply_suppressions(
-        [_at(1), _at(1, "SYM103")], [(used, frozenset(("SYM101",))), (unused, frozenset(("SYM102",)))]
+def test_unused_ones_are_reported() -> None:
+    found = _find("x = 1  # symalloc: allow(SYM101, SYM102)\n")
+    rules = load_rules()
+    kept = apply_suppressions(
+        [_at(1), _at(1, "SYM103")], found, file=FILE, known=rules, active=rules, report_unused=True
     )
-    assert [d.rule for d in kept] == ["SYM103"]
-    assert left == [unused]
+    assert [(d.rule, d.span) for d in kept[1:]] == [("SYM901", found[1].span)]
+    assert kept[0].rule == "SYM103"
