@@ -18,7 +18,7 @@ from tvm import relax
 import symalloc
 from symalloc.linter.diagnostic import Severity
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.module_text import Form, written
+from symalloc.relax.files.plan_file import Form, written
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 

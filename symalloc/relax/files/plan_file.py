@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm.relax import transform
 
 from symalloc.errors import RunError
@@ -24,13 +27,17 @@ from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
-from symalloc.relax.files.load import load_one, lower_or_refuse, plan_or_refuse
-from symalloc.relax.files.module_text import Form, written
+from symalloc.relax.files.load import from_script, load_one, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.files.tvm_plans import compare_with_tvm
+from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.plan_pass import PlannedModule
+from symalloc.relax.read.json import load_module
+
+Form: TypeAlias = Literal["json", "script"]
 
 STAGE = "PlanMemory"
+_COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 
 
 def plan_file(
@@ -133,3 +140,46 @@ def _planned(
     """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
     planned = plan_or_refuse(lowered, target, options, prover)
     return replace(planned, module=transform.LowerAllocTensor()(planned.module))
+
+
+# -- the planned module as a file ----------------------------------------------------------------------------
+
+
+def written(module: tvm.IRModule, form: Form) -> str:
+    """`module` as JSON or as TVMScript that reads back as the same module; raises RunError where it does
+    not.
+    """
+    if form == "json":
+        text = str(tvm.ir.save_json(module))
+        again = load_module(text.encode())
+    else:
+        text = _script(module)
+        again = _read_back(text)
+    if not _same(again, module):
+        raise RunError(
+            f"TVM writes this module as {form} that reads back as another one; choose the other form"
+        )
+    return text
+
+
+def _same(one: tvm.IRModule, other: tvm.IRModule) -> bool:
+    """Equal, or at least printed alike: scripts leave out widths of integers that decide nothing."""
+    return bool(tvm_ffi.structural_equal(one, other)) or _printed(one) == _printed(other)
+
+
+def _printed(module: tvm.IRModule) -> str:
+    return str(module.script(show_meta=True))
+
+
+def _script(module: tvm.IRModule) -> str:
+    """TVM's script with its imports made real, so that it is a Python file; constants travel as metadata."""
+    plain = module.script()
+    text = module.script(show_meta=True) if "metadata[" in plain else plain
+    return _COMMENTED_IMPORT.sub("", text) + "\n"
+
+
+def _read_back(text: str) -> Node:
+    try:
+        return from_script("the planned module", text.encode())
+    except Exception as error:  # TVM prints what its own parser refuses in many ways
+        raise RunError(f"the planned module cannot be written as TVMScript, write JSON: {error}") from None

@@ -63,15 +63,10 @@ class _ModuleGuard(ExpressionGuard):
             self.refuse(keyword, "a module takes no class arguments")
         self._decorators(node, "class")
         for statement in node.body:
-            self._class_statement(statement)
-
-    def _class_statement(self, statement: ast.stmt) -> None:
-        if isinstance(statement, ast.FunctionDef):
-            self._function(statement)
-        elif isinstance(statement, ast.Expr | ast.Assign | ast.Pass):
-            self.check(statement)
-        else:
-            self.refuse(statement, f"{kind_of(statement)} in the body of a module")
+            if isinstance(statement, ast.FunctionDef | ast.Expr | ast.Assign | ast.Pass):
+                self.check(statement)
+            else:
+                self.refuse(statement, f"{kind_of(statement)} in the body of a module")
 
     def _function(self, node: ast.FunctionDef) -> None:
         self._decorators(node, "function")

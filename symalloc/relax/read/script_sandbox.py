@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 from tvm.relax.script.parser import entry
 from tvm.script.parser.core import evaluator
@@ -64,7 +65,7 @@ _REFUSED_FAMILIES = (
     "cpython.run_",
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_state = {"installed": False, "active": False}
+_state = {"active": False}
 
 
 class SandboxError(Exception):
@@ -107,10 +108,10 @@ def _shape_evaluator(
     return evaluate
 
 
+@cache
 def _install_hook() -> None:
-    if not _state["installed"]:
-        _state["installed"] = True
-        sys.addaudithook(_audit)
+    """Install the hook once: it stays as long as the process."""
+    sys.addaudithook(_audit)
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:

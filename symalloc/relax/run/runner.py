@@ -25,7 +25,6 @@ from symalloc.planner.planner_options import PipelineName, PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
-from symalloc.relax.ir_types import Node
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm
 from symalloc.relax.run.pool_usage import PoolMeter
@@ -176,7 +175,8 @@ def _chosen(module: tvm.IRModule, function: str | None) -> str:
 
 
 def _public_names(module: tvm.IRModule) -> list[str]:
-    return [str(v.name_hint) for v, f in module.functions_items() if _public(f)]
+    functions = ((v, f) for v, f in module.functions_items() if isinstance(f, relax.Function))
+    return [str(v.name_hint) for v, f in functions if f.attrs and "global_symbol" in f.attrs]
 
 
 def _require_cpu(target: str) -> None:
@@ -187,10 +187,6 @@ def _require_cpu(target: str) -> None:
         return
     if device != tvm.cpu().dlpack_device_type():
         raise RunError(f"the target {target!r} does not run on the CPU, which is what `symalloc run` runs on")
-
-
-def _public(function: Node) -> bool:
-    return isinstance(function, relax.Function) and bool(function.attrs and "global_symbol" in function.attrs)
 
 
 def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:

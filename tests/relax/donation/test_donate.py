@@ -25,8 +25,7 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import from_script, load_one
-from symalloc.relax.files.module_text import Form, written
-from symalloc.relax.files.plan_file import plan_module
+from symalloc.relax.files.plan_file import Form, plan_module, written
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
