@@ -48,8 +48,9 @@ def find_buffers(
     unused = (c.unplanned("nothing uses it") for c in finder.found if c.buffer.var not in times.of)
     variables = [c.buffer.var for c in candidates]
     paths = list(_path_lifetimes(program, analyses, analysis.cfg, variables))
-    whole = times.lifetimes(variables, range(len(analysis.cfg.points)))
-    found, held = assign_arenas(candidates, paths or [whole], _outermost_ifs(analysis.cfg))
+    if not paths:
+        paths = [times.lifetimes(variables, range(len(analysis.cfg.points)))]
+    found, held = assign_arenas(candidates, paths, _outermost_ifs(analysis.cfg))
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found))
     return numbered, (*finder.left, *unused, *(c.unplanned(HELD) for c in held))
 
@@ -169,14 +170,14 @@ class _CandidateTimes:
         analyses: Mapping[str, FunctionAnalysis],
         variables: Collection[Var | None],
     ) -> None:
-        self.sizes: dict[Var | None, Expr | None] = {}
+        self.nbytes: dict[Var | None, Expr | None] = {}
         numbers: dict[Var, int] = {}
         for point, made in analysis.cfg.instructions:
             if isinstance(made, AllocFresh):
                 region = analysis.points_to.allocated(made.var)
                 if region.number not in analysis.escapes:
                     numbers[made.var] = region.number
-                    self.sizes[made.var] = padded_size(region.nbytes)
+                    self.nbytes[made.var] = region.nbytes
             elif isinstance(made, CallFunction):
                 callee = analyses.get(made.name)
                 if made.var in variables or (callee is not None and callee.recursive):
@@ -194,7 +195,7 @@ class _CandidateTimes:
             lives=[self.of[var].live if var in self.of else () for var in variables],
             steps=[points[index] for index in self.points],
             unplanned=[
-                UnplannedRange(self.sizes.get(var), time.live)
+                UnplannedRange(padded_size(self.nbytes.get(var)), time.live)
                 for var, time in self.of.items()
                 if var not in placed
             ],
