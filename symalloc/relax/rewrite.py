@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import tvm
@@ -56,6 +57,11 @@ def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
     """`module` less the functions of these names."""
     kept = {v: f for v, f in module.functions_items() if v.name_hint not in names}
     return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """`wanted`, or with the first number behind it that makes it a name not in `taken`."""
+    return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
 
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:

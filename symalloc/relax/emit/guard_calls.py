@@ -16,6 +16,7 @@ from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node
+from symalloc.relax.rewrite import free_name
 from symalloc.size.condition import Condition, conjunction
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
@@ -95,9 +96,6 @@ class GuardWriter:
         return Call(relax.ExternFunc(symbol), arguments, ty_args=[TupleType([])])
 
     def free_name(self, wanted: str) -> str:
-        name, count = wanted, 0
-        while name in self.taken:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = free_name(wanted, self.taken)
         self.taken.add(name)
         return name

@@ -7,15 +7,13 @@ takes a kernel without effects for dead code.
 
 from __future__ import annotations
 
-from itertools import count
-
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.ir_types import Node, elements
-from symalloc.relax.rewrite import with_body
+from symalloc.relax.rewrite import free_name, with_body
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
@@ -30,17 +28,13 @@ class LowerGuards:
         lowered = module.clone()
         for variable, function, guard in guarded:
             kernel, symbols = _kernel(guard)
-            name = _free_name(f"{variable.name_hint}_check", lowered)
+            taken = {v.name_hint for v in lowered.get_global_vars()}
+            name = free_name(f"{variable.name_hint}_check", taken)
             check = relax.BlockBuilder().add_func(kernel, name)
             lowered.update_func(check, kernel)
             call = Call(check, symbols, ret_ty=TupleType([]))
             lowered.update_func(variable, _with_first(function, call))
         return lowered
-
-
-def _free_name(wanted: str, module: tvm.IRModule) -> str:
-    taken = {v.name_hint for v in module.get_global_vars()}
-    return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
 
 
 def _guard(function: Node) -> Node | None:
