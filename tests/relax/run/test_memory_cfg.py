@@ -138,7 +138,7 @@ def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
     trace = pool.stop_recording()
     assert 8 * 4 * max(SIZES) <= trace.peak_live <= 5 * 8 * 4 * max(SIZES)
     result = replay(trace, "pool", PoolOptions())
-    assert (result.left, result.peak_live) == (0, trace.peak_live)
+    assert (result.left_live, result.peak_live) == (0, trace.peak_live)
 
 
 def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
