@@ -28,7 +28,7 @@ test nightly: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
-nightly: $(STAMP) ## run the tests with more examples, optimised kernels and the slow ones
+nightly: $(STAMP) ## run the tests with ten times the examples, optimised kernels and long networks
 	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
 check: $(STAMP) ## ruff, mypy --strict, the import table

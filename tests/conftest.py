@@ -113,11 +113,7 @@ def warm_workers(kept_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for the nightly run; put what is slow last, among several processes first."""
-    if not NIGHTLY:
-        left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    """Put what is slow last, among several processes first."""
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     if hasattr(config, "workerinput"):  # the long files first, so that no process is left with one
         items.sort(key=lambda item: item.path not in slow)
