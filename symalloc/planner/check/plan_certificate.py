@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,21 @@ def plan_certificate(
 
 
 def write_certificate(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes `files` into `folder`, which is made where it is missing; the index last.  Raises OSError."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    """Write `files` into `folder`, which is made where it is missing; the index last.
+
+    They are written beside it first, so that a full disk leaves nothing half written.  Raises OSError.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as staging:
+        for name, text in files.items():
+            staged = Path(staging) / name
+            staged.parent.mkdir(exist_ok=True)
+            staged.write_text(text, encoding="utf-8")
+        for name in files:
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (Path(staging) / name).replace(target)
 
 
 def _rows(

@@ -19,18 +19,8 @@ from symalloc.planner.buffers.sizing import Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards
+from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
-from symalloc.program.ir import (
-    AllocFresh,
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    Instruction,
-    NotUnderstood,
-    Operand,
-    Var,
-)
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.prover.domain import INT64_MAX, Domain
@@ -53,9 +43,9 @@ class DonatedAlias:
 
     output: Leaf
     input: Leaf
-    allocations: frozenset[Var]
+    allocations: frozenset[ir.Var]
     guards: tuple[Guard, ...] = ()
-    over: Mapping[Var, Overlay] = field(default_factory=dict)
+    over: Mapping[ir.Var, Overlay] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +100,7 @@ class _Checker:
         self.same_place(output, source, roots)
         self.unkept(source)
         guards = self.sizes(output, source, roots)
-        over: dict[Var, Overlay] = {}
+        over: dict[ir.Var, Overlay] = {}
         for root in roots:
             over |= self.lifetimes(output, source, root)
         variables = (self.points_to.regions[root].var for root in roots)
@@ -151,9 +141,9 @@ class _Checker:
 
     def allocated_here(self, output: Leaf, region: Region) -> None:
         match region.instruction:
-            case AllocFresh():
+            case ir.AllocFresh():
                 return
-            case CallFunction(name=name) | CallPacked(name=name) | CallOperator(name=name):
+            case ir.CallFunction(name=name) | ir.CallPacked(name=name) | ir.CallOperator(name=name):
                 why = f"`{name}` makes it"
             case _ if region.kind is RegionKind.PARAMETER:
                 why = f"it is the input `{region.name}`"
@@ -187,9 +177,9 @@ class _Checker:
                     f"and {source} lies on device {have[0]} ({have[1]})"
                 )
 
-    def made(self, root: int) -> AllocFresh:
+    def made(self, root: int) -> ir.AllocFresh:
         instruction = self.points_to.regions[root].instruction
-        if not isinstance(instruction, AllocFresh):
+        if not isinstance(instruction, ir.AllocFresh):
             raise _RefusedError(
                 f"`{self.points_to.regions[root].name}` is not allocated by the function itself"
             )
@@ -244,13 +234,13 @@ class _Checker:
                 who = _doer(self.analysis.cfg.points[index].instruction)
                 raise _RefusedError(f"{who} may hold on to {source}, and read it later")
 
-    def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[Var, Overlay]:
+    def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[ir.Var, Overlay]:
         """The kernel calls that read the input while they write the output; raises for any other clash."""
         wanted = _only_region(source.cell)
-        found: dict[Var, Overlay] = {}
+        found: dict[ir.Var, Overlay] = {}
         for clash in self.conflicts.takeover(root, wanted):
             call = self.analysis.cfg.points[clash.writer].instruction
-            if clash.writer != clash.reader or not isinstance(call, CallKernel):
+            if clash.writer != clash.reader or not isinstance(call, ir.CallKernel):
                 raise _RefusedError(self.overwritten(output, source, clash))
             overlay = self.overlay(call, root, wanted)
             if overlay is None:
@@ -270,13 +260,13 @@ class _Checker:
             f"over it; use {source} before, or copy what is needed of it"
         )
 
-    def at_once(self, output: Leaf, source: Leaf, call: CallKernel) -> str:
+    def at_once(self, output: Leaf, source: Leaf, call: ir.CallKernel) -> str:
         return (
             f"`{call.kernel}` reads {source} while it writes {output}, and it is not proved that it has read "
             "each element before it overwrites it, as an elementwise kernel has"
         )
 
-    def overlay(self, call: CallKernel, root: int, wanted: int) -> Overlay | None:
+    def overlay(self, call: ir.CallKernel, root: int, wanted: int) -> Overlay | None:
         """The way that `call` writes the output over the input; None where it is not proved that it may."""
         reading, writing = set[int](), set[int]()
         for position, argument in enumerate(call.arguments):
@@ -298,7 +288,7 @@ class _Checker:
         return overlay if self.in_place(call.kernel, overlay) else None
 
 
-def _shape(argument: Operand) -> tuple[Expr, ...] | None:
+def _shape(argument: ir.Operand) -> tuple[Expr, ...] | None:
     kind = tensor_type(argument)
     return None if kind is None else kind.shape
 
@@ -327,13 +317,13 @@ def _non_empty(domain: Domain) -> Domain:
     return replace(domain, default_lower=max(1, domain.default_lower))
 
 
-def _doer(instruction: Instruction | None) -> str:
+def _doer(instruction: ir.Instruction | None) -> str:
     match instruction:
-        case CallKernel(kernel=name):
+        case ir.CallKernel(kernel=name):
             return f"`{name}`"
-        case CallPacked(name=name) | CallFunction(name=name) | CallOperator(name=name):
+        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
             return f"`{name}`"
-        case NotUnderstood(what=what):
+        case ir.NotUnderstood(what=what):
             return what
         case None:
             return "the caller"

@@ -18,20 +18,8 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
+from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.ir import (
-    Alias,
-    AllocFresh,
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    Instruction,
-    MakeTuple,
-    MatchCast,
-    TakeField,
-    Var,
-    View,
-)
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import GuardWriter
@@ -52,7 +40,7 @@ _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _VIEW = relax.ExternFunc(VIEW)
-_LEFT_ALONE = frozenset({Alias, CallKernel, CallPacked, MakeTuple, TakeField})
+_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked, ir.MakeTuple, ir.TakeField})
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
@@ -72,7 +60,7 @@ class EmitContext:
     `unplanned` is the function that runs where a guard fails, None where a guard raises.
     """
 
-    needs_zero_offset: Collection[Var] = ()
+    needs_zero_offset: Collection[ir.Var] = ()
     guards: GuardWriter
     callees: Mapping[str, GlobalVar] = field(default_factory=dict)
     arenas: Sequence[VarNode] = ()
@@ -117,14 +105,14 @@ class _FunctionWriter(BindingRewriter):
     context: EmitContext
     function: relax.Function
     prims: PrimBuilder = field(init=False)
-    instructions: Mapping[int, Instruction] = field(init=False)
+    instructions: Mapping[int, ir.Instruction] = field(init=False)
     arenas: dict[int, _ArenaHandle] = field(default_factory=dict)
     bound: dict[Expr, PrimNode] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
-    places: dict[Var, list[tuple[int, Placement]]] = field(default_factory=dict)
-    due: Mapping[Var, Sequence[int]] = field(default_factory=dict)
-    late: frozenset[Var] = field(init=False)
-    written: set[Var] = field(default_factory=set)
+    places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
+    due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
+    late: frozenset[ir.Var] = field(init=False)
+    written: set[ir.Var] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
@@ -183,7 +171,7 @@ class _FunctionWriter(BindingRewriter):
             self.arenas[index] = _ArenaHandle(storage.var)
             yield storage
 
-    def behind(self, var: Var) -> Iterator[relax.VarBinding]:
+    def behind(self, var: ir.Var) -> Iterator[relax.VarBinding]:
         """The guards and arenas that stand behind `var`."""
         yield from self.guards([g for g in self.plan.guards if g.defined_by is var])
         late = (i for i, arena in enumerate(self.plan.arenas) if arena.defined_by is var and arena.placements)
@@ -238,17 +226,17 @@ class _FunctionWriter(BindingRewriter):
             return [*reserved, *self.stand_in(binding, instruction), *self.behind(var)]
         return [binding] if type(instruction) in _LEFT_ALONE else self.stand_in(binding, instruction)
 
-    def stand_in(self, binding: BindingNode, instruction: Instruction) -> Iterable[relax.Binding]:
+    def stand_in(self, binding: BindingNode, instruction: ir.Instruction) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding` itself."""
         match instruction:
-            case AllocFresh(var=var) if var in self.places:
+            case ir.AllocFresh(var=var) if var in self.places:
                 self.written.add(var)
                 return self.allocation(binding, var)
-            case MatchCast():
+            case ir.MatchCast():
                 return [*self.cast(binding, instruction), binding]
-            case View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
+            case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
                 return [self.reshape(binding)]
-            case CallFunction(var=var, name=name) if var in self.places:
+            case ir.CallFunction(var=var, name=name) if var in self.places:
                 self.written.add(var)
                 return self.callee(binding, self.places[var], self.context.callees[name])
         return BindingRewriter.rewrite(self, binding)
@@ -261,7 +249,7 @@ class _FunctionWriter(BindingRewriter):
         call = Call(relax.ExternFunc(RESHAPE), [source, shape], ty_args=[binding.var.ty])
         return relax.VarBinding(binding.var, self.builder.normalize(call))
 
-    def cast(self, binding: BindingNode, cast: MatchCast) -> Iterator[relax.VarBinding]:
+    def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
         """Takes up the symbols that a cast binds, and checks what it says of those that were known.
 
         KillAfterLastUse drops such a cast with its check where it knows the extents of both sides.
@@ -273,7 +261,7 @@ class _FunctionWriter(BindingRewriter):
             call = self.context.guards.cast(open_claims, self.plan.function, self.prims)
             yield self.bind("cast_guard", call)
 
-    def allocation(self, binding: BindingNode, var: Var) -> list[relax.Binding]:
+    def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
         if not isinstance(value, Call) or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
@@ -309,18 +297,18 @@ class _FunctionWriter(BindingRewriter):
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
 
 
-def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]:
+def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[int]]:
     """The arenas of `plan` (by index) that wait for nothing, each under the outermost instruction in front of
     which it is reserved: none is held before something lies in it.
     """
-    arenas_of: dict[Var, set[int]] = {}
+    arenas_of: dict[ir.Var, set[int]] = {}
     for index, arena in enumerate(plan.arenas):
         for placement in arena.placements if arena.defined_by is None else ():
             if placement.buffer.var is not None:
                 arenas_of.setdefault(placement.buffer.var, set()).add(index)
-    found: dict[Var, list[int]] = {}
+    found: dict[ir.Var, list[int]] = {}
     waiting = set().union(*arenas_of.values())
-    outermost: Instruction | None = None
+    outermost: ir.Instruction | None = None
     for point in cfg.points:
         if not waiting:
             break
@@ -335,7 +323,7 @@ def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[Var, Sequence[int]]
     return found
 
 
-def _extents(cast: MatchCast) -> Iterator[tuple[Expr, Expr]]:
+def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
     """The extents of a cast's source, where they are known, with those that it is cast to."""
     pending = [(type_of(cast.source), cast.target)]
     while pending:

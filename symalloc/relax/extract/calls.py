@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tvm import ir, relax
+import tvm
+from tvm import relax
 
-from symalloc.program.ir import (
-    CallFunction,
-    CallKernel,
-    CallOperator,
-    CallPacked,
-    CallTIR,
-    Instruction,
-    Operand,
-    Ownership,
-)
+from symalloc.program import ir
 from symalloc.program.types import TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, assertion, reshape, same_value
@@ -24,7 +16,7 @@ from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import CallNode, Node, elements
 
 
-def translate_call(context: Context, head: Head, call: CallNode) -> Instruction:
+def translate_call(context: Context, head: Head, call: CallNode) -> ir.Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
     op, arguments = call.op, elements(call.args)
     rule = _CALLEES.get(type(op))
@@ -46,33 +38,37 @@ def _tensor_arguments(call: CallNode) -> list[Node]:
     """The arguments, those inside a literal argument tuple one by one."""
     flat: list[Node] = []
     for argument in call.args:
-        flat.extend(argument.fields if type(argument) is ir.Tuple else (argument,))
+        flat.extend(argument.fields if type(argument) is tvm.ir.Tuple else (argument,))
     return flat
 
 
 # -- by kind of callee -------------------------------------------------------------------------------------
 
 
-def _global(context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]) -> Instruction:
+def _global(
+    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
+) -> ir.Instruction:
     name = context.callee_name(op)
     module = context.module
     if name in module.kernels:
-        return CallKernel(**head, kernel=name, arguments=context.operands(arguments))
+        return ir.CallKernel(**head, kernel=name, arguments=context.operands(arguments))
     if name in module.functions:
-        return CallFunction(**head, name=name, arguments=context.operands(arguments))
+        return ir.CallFunction(**head, name=name, arguments=context.operands(arguments))
     symbol = module.externs.get(name)
     if symbol is not None:
         return call_packed(context, head, call, symbol, arguments, pure=False)
     return not_a_size(f"`{name}`, which the module does not define")
 
 
-def _extern(context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]) -> Instruction:
+def _extern(
+    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
+) -> ir.Instruction:
     return call_packed(context, head, call, str(op.global_symbol), arguments, pure=False)
 
 
 def _operator(
     context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
-) -> Instruction:
+) -> ir.Instruction:
     name = context.callee_name(op)
     rule = _OPERATORS.get(name)
     if rule is not None:
@@ -80,7 +76,7 @@ def _operator(
     if name.startswith("relax.dist."):
         return context.not_understood(head, f"the distributed operator `{name}`", arguments)
     wanted = _ATTRIBUTES.get(name)
-    return CallOperator(
+    return ir.CallOperator(
         **head,
         name=name,
         arguments=context.operands(arguments),
@@ -93,9 +89,9 @@ def _attributes(attrs: Node, wanted: tuple[str, ...]) -> dict[str, str]:
     return {name: str(value) for name, value in found if value is not None}
 
 
-_CALLEES: Mapping[type, Callable[[Context, Head, CallNode, Node, Sequence[Node]], Instruction]] = {
-    ir.Op: _operator,
-    ir.GlobalVar: _global,
+_CALLEES: Mapping[type, Callable[[Context, Head, CallNode, Node, Sequence[Node]], ir.Instruction]] = {
+    tvm.ir.Op: _operator,
+    tvm.ir.GlobalVar: _global,
     relax.ExternFunc: _extern,
 }
 
@@ -103,14 +99,14 @@ _CALLEES: Mapping[type, Callable[[Context, Head, CallNode, Node, Sequence[Node]]
 
 
 @takes(2)
-def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     callee = arguments[0]
-    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("a callee that is no PrimFunc of the module")
     attrs = call.attrs
     places = getattr(attrs, "inplace_indices", None) if attrs is not None else None
     outputs = _outputs(context, call)
-    return CallTIR(
+    return ir.CallTIR(
         **head,
         kernel=callee.name_hint,
         inputs=_literal_tuple(context, arguments[1]),
@@ -121,20 +117,20 @@ def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[
 
 def _outputs(context: Context, call: CallNode) -> tuple[TensorType, ...]:
     declared = call.ty_args[0]
-    fields = declared.fields if type(declared) is ir.TupleType else (declared,)
+    fields = declared.fields if type(declared) is tvm.ir.TupleType else (declared,)
     outputs = tuple(context.types.of(field) for field in fields)
     known = tuple(output for output in outputs if isinstance(output, TensorType))
     return known if len(known) == len(outputs) else not_a_size("a result that is no tensor")
 
 
-def _literal_tuple(context: Context, node: Node) -> tuple[Operand, ...]:
-    if type(node) is not ir.Tuple:
+def _literal_tuple(context: Context, node: Node) -> tuple[ir.Operand, ...]:
+    if type(node) is not tvm.ir.Tuple:
         not_a_size("arguments that are no tuple literal")
     return context.operands(elements(node.fields))
 
 
 @takes(1)
-def _pure_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _pure_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     return call_packed(context, head, call, _packed_name(arguments[0]), arguments[1:], pure=True)
 
 
@@ -145,12 +141,14 @@ def _packed_name(callee: Node) -> str:
 
 
 @takes(1)
-def _inplace_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return CallPacked(
+def _inplace_packed(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> ir.Instruction:
+    return ir.CallPacked(
         **head,
         name=_packed_name(arguments[0]),
         arguments=context.operands(arguments[1:]),
-        ownership=Ownership.ARGUMENT,
+        ownership=ir.Ownership.ARGUMENT,
         pure=False,
         writes=frozenset(int(i) for i in call.attrs.inplace_indices if int(i) >= 0),
     )
@@ -159,45 +157,47 @@ def _inplace_packed(context: Context, head: Head, call: CallNode, arguments: Seq
 @takes(2)
 def _destination_passing(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> Instruction:
-    return CallPacked(
+) -> ir.Instruction:
+    return ir.CallPacked(
         **head,
         name=_packed_name(arguments[0]),
         arguments=_literal_tuple(context, arguments[1]),
-        ownership=Ownership.FRESH,
+        ownership=ir.Ownership.FRESH,
         pure=True,
     )
 
 
 @takes(2)
-def _with_context(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _with_context(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     packed = arguments[1]
-    inner = elements(packed.fields) if type(packed) is ir.Tuple else [packed]
+    inner = elements(packed.fields) if type(packed) is tvm.ir.Tuple else [packed]
     return call_packed(context, head, call, _packed_name(arguments[0]), inner, pure=False)
 
 
 @takes(2)
-def _python_function(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return CallPacked(
+def _python_function(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> ir.Instruction:
+    return ir.CallPacked(
         **head,
         name=str(getattr(arguments[0], "value", "a Python function")),
         arguments=_literal_tuple(context, arguments[1]),
-        ownership=Ownership.UNKNOWN,
+        ownership=ir.Ownership.UNKNOWN,
         pure=False,
     )
 
 
-def _closure(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _closure(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     return context.not_understood(head, "a closure", _tensor_arguments(call))
 
 
 # -- operators with a meaning of their own -----------------------------------------------------------------
 
 
-def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     if context.module.lowered:
         return reshape(context, head, call, arguments)
-    return CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))
+    return ir.CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))
 
 
 _OPERATORS: Mapping[str, Handler] = {

@@ -6,23 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias, TypedDict
 
-from tvm import ir, relax, runtime
+import tvm
+from tvm import relax, runtime
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.ir import (
-    ConstantTensor,
-    FunctionRef,
-    Instruction,
-    Kernel,
-    NotUnderstood,
-    Operand,
-    Origin,
-    Scalar,
-    ShapeValue,
-    TextLiteral,
-    TupleValue,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.span import Span
 from symalloc.program.types import ScalarType, StorageType, TensorType
 from symalloc.relax.extract.spans import NO_PLACES, Places
@@ -33,14 +21,14 @@ from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elemen
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 
-VARIABLES = (ir.Var, relax.DataflowVar)
+VARIABLES = (tvm.ir.Var, relax.DataflowVar)
 _MAX_CONSTANT_ELEMENTS = 64
 
 
 class Head(TypedDict):
     """The fields that every instruction has: `Instruction(**head, …)`."""
 
-    var: Var
+    var: ir.Var
     span: Span | None
     text: str
     handle: BindingNode | None
@@ -56,7 +44,7 @@ class ModuleFacts:
     bindings.  `open_shapes`: a tensor may be placed whose extents are not known.
     """
 
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, ir.Kernel]
     functions: frozenset[str]
     externs: Mapping[str, str] = field(default_factory=dict)
     symbols: Mapping[str, str] = field(default_factory=dict)
@@ -79,17 +67,17 @@ class Context:
         self.symbols = Symbols()
         self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
-        self.out: list[Instruction] = []
-        self._vars: dict[int, Var] = {}
-        self._constants: dict[int, tuple[Node, Operand]] = {}
+        self.out: list[ir.Instruction] = []
+        self._vars: dict[int, ir.Var] = {}
+        self._constants: dict[int, tuple[Node, ir.Operand]] = {}
         self._nulls: set[int] = set()
         self._names: dict[int, str] = {}
-        self._unbound: dict[int, Var] = {}
-        self._early: set[Var] = set()
+        self._unbound: dict[int, ir.Var] = {}
+        self._early: set[ir.Var] = set()
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: VarNode, given: Node | None = None) -> Var:
+    def declare(self, var: VarNode, given: Node | None = None) -> ir.Var:
         """Our variable for `var`; an integer becomes a symbol unless it stands for an expression.
 
         `given` is TVM's type of it, where the caller has asked for that already.
@@ -100,7 +88,7 @@ class Context:
         handle = var.__chandle__()
         made = self._unbound.pop(handle, None)
         if made is None:
-            made = self._vars[handle] = Var(var.name, type_)
+            made = self._vars[handle] = ir.Var(var.name, type_)
         else:
             self._early.add(made)
         return made
@@ -108,20 +96,20 @@ class Context:
     def storage_head(self, head: Head) -> Head:
         """`head` with a variable of a storage's type; one used before it is bound must stay what it is."""
         var = head["var"]
-        return head if var in self._early else Head({**head, "var": Var(var.name, StorageType())})
+        return head if var in self._early else Head({**head, "var": ir.Var(var.name, StorageType())})
 
     @property
-    def unbound(self) -> tuple[Var, ...]:
+    def unbound(self) -> tuple[ir.Var, ...]:
         """The variables used so far that nothing has bound."""
         return tuple(self._unbound.values())
 
     def _scalar_type(self, var: VarNode, type_: ScalarType) -> ScalarType:
         if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
             return type_
-        self.symbols.define(var, Origin.SCALAR)
+        self.symbols.define(var, ir.Origin.SCALAR)
         return ScalarType(value=self.symbols.resolve(var), dtype=type_.dtype)
 
-    def retype(self, var: VarNode, made: Var) -> None:
+    def retype(self, var: VarNode, made: ir.Var) -> None:
         """`made` takes the place of what `declare` returned for `var`."""
         self._vars[var.__chandle__()] = made
 
@@ -131,7 +119,7 @@ class Context:
 
     def is_absent(self, node: Node) -> bool:
         """Return whether an optional argument was left out: an empty tuple, or a null value."""
-        if type(node) is ir.Tuple:
+        if type(node) is tvm.ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
 
@@ -142,12 +130,12 @@ class Context:
         handle = op.__chandle__()
         found = self._names.get(handle)
         if found is None:
-            found = self._names[handle] = op.name if type(op) is ir.Op else op.name_hint
+            found = self._names[handle] = op.name if type(op) is tvm.ir.Op else op.name_hint
         return found
 
     # -- operands -------------------------------------------------------------------------------------------
 
-    def operand(self, node: Node) -> Operand:
+    def operand(self, node: Node) -> ir.Operand:
         """The operand that an argument is; raises NotASizeError for a shape without an exact form."""
         kind = type(node)
         if kind in VARIABLES:
@@ -158,45 +146,45 @@ class Context:
         rule = _OPERANDS.get(kind)
         return self._scalar(node) if rule is None else rule(self, node)
 
-    def operands(self, nodes: Iterable[Node]) -> tuple[Operand, ...]:
+    def operands(self, nodes: Iterable[Node]) -> tuple[ir.Operand, ...]:
         """The operands of several arguments."""
         return tuple([self.operand(node) for node in nodes])
 
-    def _free_variable(self, node: Node) -> Operand:
+    def _free_variable(self, node: Node) -> ir.Operand:
         """A symbol used as a value, or a variable bound further on (in another branch), or nowhere."""
-        if type(node.ty) is ir.PrimType:
+        if type(node.ty) is tvm.ir.PrimType:
             return self._scalar(node)
         handle = node.__chandle__()
-        made = self._unbound[handle] = self._vars[handle] = Var(node.name, self.types.of(node.ty))
+        made = self._unbound[handle] = self._vars[handle] = ir.Var(node.name, self.types.of(node.ty))
         return made
 
-    def _scalar(self, node: Node) -> Scalar:
+    def _scalar(self, node: Node) -> ir.Scalar:
         try:
-            return Scalar(self.form.expr(node))
+            return ir.Scalar(self.form.expr(node))
         except NotASizeError:
-            return Scalar(None)
+            return ir.Scalar(None)
 
-    def _shape(self, node: Node) -> Operand:
-        return ShapeValue(self.types.shape(node))
+    def _shape(self, node: Node) -> ir.Operand:
+        return ir.ShapeValue(self.types.shape(node))
 
-    def _tuple_literal(self, node: Node) -> Operand:
-        return TupleValue(self.operands(elements(node.fields)))
+    def _tuple_literal(self, node: Node) -> ir.Operand:
+        return ir.TupleValue(self.operands(elements(node.fields)))
 
-    def _constant(self, node: Node) -> Operand:
+    def _constant(self, node: Node) -> ir.Operand:
         handle = node.__chandle__()
         found = self._constants.get(handle)
         if found is None:
             found = self._constants[handle] = (node, self._convert_constant(node))
         return found[1]
 
-    def _convert_constant(self, node: Node) -> Operand:
+    def _convert_constant(self, node: Node) -> ir.Operand:
         value = node.value
         if not isinstance(value, runtime.Tensor):
-            return TextLiteral(str(value))
+            return ir.TextLiteral(str(value))
         type_ = self.types.of(node.ty)
         if not isinstance(type_, TensorType):
-            return TextLiteral(str(node))
-        return ConstantTensor(type_, _small_integers(value, type_))
+            return ir.TextLiteral(str(node))
+        return ir.ConstantTensor(type_, _small_integers(value, type_))
 
     # -- sizes and conditions -------------------------------------------------------------------------------
 
@@ -209,48 +197,52 @@ class Context:
 
     def text(self, node: Node, what: str) -> str:
         """A string argument that must be a literal; raises NotASizeError naming `what`."""
-        return str(node.value) if type(node) is ir.StringImm else not_a_size(f"{what} that is no literal")
+        return str(node.value) if type(node) is tvm.ir.StringImm else not_a_size(f"{what} that is no literal")
 
     def dtype_of(self, node: Node) -> Node:
         """The dtype that an `R.dtype(…)` argument holds; raises NotASizeError for anything else."""
-        if type(node) is not ir.GenericConst or isinstance(node.value, runtime.Tensor):
+        if type(node) is not tvm.ir.GenericConst or isinstance(node.value, runtime.Tensor):
             not_a_size("a dtype that is no literal")
         return node.value
 
     def condition(self, node: Node) -> Condition | None:
         """The condition an If or assertion asks for; None where it is none on sizes."""
-        if type(node) is ir.GenericConst:
+        if type(node) is tvm.ir.GenericConst:
             operand = self.operand(node)
-            values = operand.values if isinstance(operand, ConstantTensor) else None
+            values = operand.values if isinstance(operand, ir.ConstantTensor) else None
             return None if values is None or len(values) != 1 else (TRUE if values[0] else FALSE)
         try:
             return self.form.condition(node)
         except NotASizeError:
             return None
 
-    def not_understood(self, head: Head, what: str, reads: Iterable[Node] = ()) -> NotUnderstood:
+    def not_understood(self, head: Head, what: str, reads: Iterable[Node] = ()) -> ir.NotUnderstood:
         """The instruction for what is not verified; `reads` are TVM expressions."""
-        known: list[Operand] = []
+        known: list[ir.Operand] = []
         for node in reads:
             try:
                 known.append(self.operand(node))
             except NotASizeError:
-                known += self.not_understood(head, what, node.fields).reads if type(node) is ir.Tuple else ()
-        return NotUnderstood(**head, what=what, reads=tuple(known))
+                known += (
+                    self.not_understood(head, what, node.fields).reads if type(node) is tvm.ir.Tuple else ()
+                )
+        return ir.NotUnderstood(**head, what=what, reads=tuple(known))
 
-    def known_extents(self, var: Var) -> tuple[Expr, ...] | None:
+    def known_extents(self, var: ir.Var) -> tuple[Expr, ...] | None:
         """The extents that the type of a variable tells."""
         return var.type.shape if isinstance(var.type, TensorType) else None
 
 
-Handler: TypeAlias = Callable[[Context, Head, Node, Sequence[Node]], Instruction]
+Handler: TypeAlias = Callable[[Context, Head, Node, Sequence[Node]], ir.Instruction]
 
 
 def takes(least: int) -> Callable[[Handler], Handler]:
     """A handler of calls with at least so many arguments; fewer are not understood."""
 
     def wrap(handler: Handler) -> Handler:
-        def checked(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+        def checked(
+            context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+        ) -> ir.Instruction:
             if len(arguments) < least:
                 not_a_size(f"{len(arguments)} arguments where {least} are needed")
             return handler(context, head, call, arguments)
@@ -275,11 +267,11 @@ def _small_integers(value: Node, type_: TensorType) -> tuple[int, ...] | None:
     return tuple(int(element) for element in value.numpy().flatten())
 
 
-_OPERANDS: Mapping[type, Callable[[Context, Node], Operand]] = {
+_OPERANDS: Mapping[type, Callable[[Context, Node], ir.Operand]] = {
     relax.ShapeExpr: Context._shape,
-    ir.Tuple: Context._tuple_literal,
-    ir.GenericConst: Context._constant,
-    ir.StringImm: lambda _, node: TextLiteral(str(node.value)),
-    ir.GlobalVar: lambda _, node: FunctionRef(node.name_hint),
-    relax.ExternFunc: lambda _, node: FunctionRef(str(node.global_symbol)),
+    tvm.ir.Tuple: Context._tuple_literal,
+    tvm.ir.GenericConst: Context._constant,
+    tvm.ir.StringImm: lambda _, node: ir.TextLiteral(str(node.value)),
+    tvm.ir.GlobalVar: lambda _, node: ir.FunctionRef(node.name_hint),
+    relax.ExternFunc: lambda _, node: ir.FunctionRef(str(node.global_symbol)),
 }

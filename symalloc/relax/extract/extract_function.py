@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import tvm
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import relax, tirx
 
-from symalloc.program.ir import (
-    Alias,
-    Block,
-    CallOperator,
-    Function,
-    If,
-    Instruction,
-    MakeTuple,
-    MatchCast,
-    NotUnderstood,
-    Operand,
-    Origin,
-    Scalar,
-    TakeField,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.span import Span
 from symalloc.program.types import StorageType
 from symalloc.relax.extract.calls import translate_call
@@ -33,7 +19,9 @@ from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import BindingNode, Node, elements
 
 
-def extract_function(name: str, function: Node, module: ModuleFacts, places: Places = NO_PLACES) -> Function:
+def extract_function(
+    name: str, function: Node, module: ModuleFacts, places: Places = NO_PLACES
+) -> ir.Function:
     """The function in our form; what is not understood becomes an instruction that says so."""
     return FunctionExtractor(module, places).run(name, function)
 
@@ -41,13 +29,13 @@ def extract_function(name: str, function: Node, module: ModuleFacts, places: Pla
 class FunctionExtractor(Context):
     """Walks one function.  Invariant: a variable is declared before anything that uses it is translated."""
 
-    def run(self, name: str, function: Node) -> Function:
+    def run(self, name: str, function: Node) -> ir.Function:
         """The whole function."""
         params = self._params(function.params)
         signature = dict(self.symbols.original)
         body = self._whole(function.body)
         attributes: Mapping[str, Node] = function.attrs or {}
-        return Function(
+        return ir.Function(
             name=name,
             params=params,
             body=body,
@@ -60,30 +48,30 @@ class FunctionExtractor(Context):
             result_span=self.places.result,
         )
 
-    def _params(self, params: Node) -> tuple[Var, ...]:
+    def _params(self, params: Node) -> tuple[ir.Var, ...]:
         for param in params:
-            self.types.define(param.ty, Origin.DIMENSION)
+            self.types.define(param.ty, ir.Origin.DIMENSION)
         return tuple(self.declare(param) for param in params)
 
-    def _whole(self, body: Node) -> Block:
+    def _whole(self, body: Node) -> ir.Block:
         """The body; variables that nothing binds are said to be so at its start."""
         block = self._block(body)
         said = [
-            NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
+            ir.NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
             for var in self.unbound
         ]
         return replace(block, instructions=(*said, *block.instructions)) if said else block
 
     # -- blocks ---------------------------------------------------------------------------------------------
 
-    def _block(self, body: Node) -> Block:
+    def _block(self, body: Node) -> ir.Block:
         outer, self.out = self.out, []
         result = self._sequence(body)
-        block = Block(instructions=tuple(self.out), result=result)
+        block = ir.Block(instructions=tuple(self.out), result=result)
         self.out = outer
         return block
 
-    def _sequence(self, body: Node) -> Operand:
+    def _sequence(self, body: Node) -> ir.Operand:
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
         for block in elements(body.blocks):
@@ -91,23 +79,23 @@ class FunctionExtractor(Context):
                 self._binding(binding)
         return self._value_operand(body.body)
 
-    def _value_operand(self, node: Node) -> Operand:
+    def _value_operand(self, node: Node) -> ir.Operand:
         """The value that a block yields; one that is no operand is bound to a variable of its own."""
         try:
             return self.operand(node)
         except NotASizeError:
             return self._bind_temporary(node)
 
-    def operand(self, node: Node) -> Operand:
+    def operand(self, node: Node) -> ir.Operand:
         """As Context.operand; calls, tuple fields, branches and sequences are bound first."""
         kind = type(node)
-        if kind in _COMPUTED or (kind is ir.Call and type(node.ty) is not ir.PrimType):
+        if kind in _COMPUTED or (kind is tvm.ir.Call and type(node.ty) is not tvm.ir.PrimType):
             return self._bind_temporary(node)
         return super().operand(node)
 
-    def _bind_temporary(self, node: Node) -> Operand:
+    def _bind_temporary(self, node: Node) -> ir.Operand:
         """Binds a value that has no variable in the module."""
-        head = Head(var=Var("_", self.types.of(node.ty)), span=None, text="", handle=None)
+        head = Head(var=ir.Var("_", self.types.of(node.ty)), span=None, text="", handle=None)
         made = self._translate(head, node)
         self.out.append(made)
         return made.var
@@ -121,7 +109,7 @@ class FunctionExtractor(Context):
         value, var = binding.value, binding.var
         type_ = var.ty
         place = self.places.of(var, value)
-        if type(type_) is ir.PrimType and self._bind_scalar(binding, place):
+        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, place):
             return
         declared = self.declare(var, type_)
         handle = binding if self.handles else None
@@ -130,22 +118,22 @@ class FunctionExtractor(Context):
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
-        if type(made) is CallOperator and made.name == "relax.null_value":
+        if type(made) is ir.CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
-    def _head(self, var: Var, place: tuple[Span | None, str], binding: BindingNode) -> Head:
+    def _head(self, var: ir.Var, place: tuple[Span | None, str], binding: BindingNode) -> Head:
         handle = binding if self.handles else None
         return {"var": var, "span": place[0], "text": place[1], "handle": handle}
 
     def _match_cast(self, binding: BindingNode) -> None:
         place = self.places.of(binding.var, binding.value)
         source = self._value_operand(binding.value)
-        defines = self.types.define(binding.ty, Origin.CAST)
+        defines = self.types.define(binding.ty, ir.Origin.CAST)
         target = self.types.of(binding.ty)
-        if isinstance(source, Scalar) and source.value is not None:
+        if isinstance(source, ir.Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
         head = self._head(self.declare(binding.var), place, binding)
-        self.out.append(MatchCast(**head, source=source, target=target, defines=defines))
+        self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
 
     def _bind_scalar(self, binding: BindingNode, place: tuple[Span | None, str]) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
@@ -153,51 +141,51 @@ class FunctionExtractor(Context):
         try:
             if str(var.ty.dtype) == "bool":
                 self.symbols.bind_flag(var, self.form.condition(value))
-                source = Scalar(None)
+                source = ir.Scalar(None)
             else:
                 bound = self.form.expr(value)
                 self.symbols.bind(var, bound)
-                source = Scalar(bound)
+                source = ir.Scalar(bound)
         except NotASizeError:
             return False
-        self.out.append(Alias(**self._head(self.declare(var), place, binding), source=source))
+        self.out.append(ir.Alias(**self._head(self.declare(var), place, binding), source=source))
         return True
 
     # -- values ---------------------------------------------------------------------------------------------
 
-    def _translate(self, head: Head, value: Node) -> Instruction:
+    def _translate(self, head: Head, value: Node) -> ir.Instruction:
         try:
             return _VALUES.get(type(value), FunctionExtractor._alias)(self, head, value)
         except NotASizeError as reason:
             return self.not_understood(head, str(reason), getattr(value, "fields", ()))
 
-    def _alias(self, head: Head, value: Node) -> Instruction:
+    def _alias(self, head: Head, value: Node) -> ir.Instruction:
         source = self.operand(value)
-        if isinstance(source, Var) and isinstance(source.type, StorageType):
+        if isinstance(source, ir.Var) and isinstance(source.type, StorageType):
             head = self.storage_head(head)
-        return Alias(**head, source=source)
+        return ir.Alias(**head, source=source)
 
-    def _tuple(self, head: Head, value: Node) -> Instruction:
-        return MakeTuple(**head, fields=self.operands(elements(value.fields)))
+    def _tuple(self, head: Head, value: Node) -> ir.Instruction:
+        return ir.MakeTuple(**head, fields=self.operands(elements(value.fields)))
 
-    def _field(self, head: Head, value: Node) -> Instruction:
-        return TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
+    def _field(self, head: Head, value: Node) -> ir.Instruction:
+        return ir.TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
 
-    def _local_function(self, head: Head, value: Node) -> Instruction:
+    def _local_function(self, head: Head, value: Node) -> ir.Instruction:
         """A closure reads what it captures; one that calls itself does not capture itself."""
         made = self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
         return replace(made, reads=tuple(read for read in made.reads if read is not made.var))
 
-    def _sequence_value(self, head: Head, value: Node) -> Instruction:
-        return Alias(**head, source=self._sequence(value))
+    def _sequence_value(self, head: Head, value: Node) -> ir.Instruction:
+        return ir.Alias(**head, source=self._sequence(value))
 
-    def _if(self, head: Head, value: Node) -> Instruction:
+    def _if(self, head: Head, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
         with self.places.branch(taken=True):
             then = self._block(value.true_branch)
         with self.places.branch(taken=False):
             otherwise = self._block(value.false_branch)
-        return If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
+        return ir.If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
 
 
 def _declared(attributes: Mapping[str, Node], key: str, signature: Mapping[str, str]) -> dict[str, int]:
@@ -218,13 +206,13 @@ def _declared_lower(attributes: Mapping[str, Node], signature: Mapping[str, str]
     return zeros | _declared(attributes, "tir_var_lower_bound", signature)
 
 
-_VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Node], Instruction]] = {
-    ir.Call: translate_call,
-    ir.Tuple: FunctionExtractor._tuple,
-    ir.TupleGetItem: FunctionExtractor._field,
+_VALUES: Mapping[type, Callable[[FunctionExtractor, Head, Node], ir.Instruction]] = {
+    tvm.ir.Call: translate_call,
+    tvm.ir.Tuple: FunctionExtractor._tuple,
+    tvm.ir.TupleGetItem: FunctionExtractor._field,
     relax.If: FunctionExtractor._if,
     relax.SeqExpr: FunctionExtractor._sequence_value,
     relax.Function: FunctionExtractor._local_function,
 }
 # what may stand as an argument only in modules that are not in normal form
-_COMPUTED = frozenset({ir.TupleGetItem, relax.If, relax.SeqExpr, relax.Function})
+_COMPUTED = frozenset({tvm.ir.TupleGetItem, relax.If, relax.SeqExpr, relax.Function})

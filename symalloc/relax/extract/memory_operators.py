@@ -7,20 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tvm import ir
+import tvm
 
-from symalloc.program.ir import (
-    Alias,
-    AllocFresh,
-    AllocStorage,
-    AllocTensor,
-    Assert,
-    CallKernel,
-    Instruction,
-    Kill,
-    Scalar,
-    View,
-)
+from symalloc.program import ir
 from symalloc.program.types import DType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.type_conversion import to_dtype
@@ -37,14 +26,14 @@ def _reserve_storage(
     device: Node,
     scope: Node,
     dtype: Node,
-) -> Instruction:
+) -> ir.Instruction:
     """A storage; the R.vm dialect counts its size in elements of `dtype`, R.memory in bytes."""
     element = to_dtype(context.dtype_of(dtype))
     extents = context.types.shape_or_none(size)
     total: Expr | None = None if extents is None else product(extents)
     if total is not None and dialect == "vm":
         total = None if element is None else total * element.itemsize
-    return AllocStorage(
+    return ir.AllocStorage(
         **context.storage_head(head),
         size=total,
         device=context.constant(device, "a device index"),
@@ -55,9 +44,9 @@ def _reserve_storage(
 
 
 @takes(4)
-def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
-    return AllocTensor(
+    return ir.AllocTensor(
         **head,
         storage=context.operand(arguments[0]),
         offset=context.form.expr(arguments[1]),
@@ -78,7 +67,9 @@ def _known_dtype(context: Context, node: Node) -> DType:
 
 
 @takes(4)
-def _memory_storage(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _memory_storage(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> ir.Instruction:
     size, device, scope, dtype = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "memory", size=size, device=device, scope=scope, dtype=dtype)
 
@@ -86,15 +77,15 @@ def _memory_storage(context: Context, head: Head, call: CallNode, arguments: Seq
 @takes(4)
 def reserve_vm_storage(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> Instruction:
+) -> ir.Instruction:
     """R.vm.alloc_storage and vm.builtin.alloc_storage: (size, device, dtype, scope)."""
     size, device, dtype, scope = (arguments[i] for i in range(4))
     return _reserve_storage(context, head, "vm", size=size, device=device, scope=scope, dtype=dtype)
 
 
 @takes(3)
-def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return AllocFresh(
+def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    return ir.AllocFresh(
         **head,
         shape=context.types.shape_or_none(arguments[0]),
         dtype=_known_dtype(context, arguments[1]),
@@ -105,21 +96,21 @@ def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Seque
 
 def _kill(kind: Literal["tensor", "storage", "object"]) -> Handler:
     @takes(1)
-    def handler(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-        return Kill(**head, target=context.operand(arguments[0]), kind=kind)
+    def handler(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+        return ir.Kill(**head, target=context.operand(arguments[0]), kind=kind)
 
     return handler
 
 
 @takes(1)
-def take_view(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def take_view(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
     absent = context.is_absent
     given = [None if i >= len(arguments) or absent(arguments[i]) else arguments[i] for i in (1, 2, 3)]
     shape, dtype, offset = given
     result = head["var"].type
     same_dtype = result.dtype if isinstance(result, TensorType) else None
-    return View(
+    return ir.View(
         **head,
         source=context.operand(arguments[0]),
         shape=context.known_extents(head["var"]) if shape is None else context.types.shape(shape),
@@ -132,13 +123,13 @@ def take_view(context: Context, head: Head, call: CallNode, arguments: Sequence[
 @takes(1)
 def ensure_zero_offset(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> Instruction:
+) -> ir.Instruction:
     """The same bytes where the offset is a multiple of 64, else a copy."""
     return _same_bytes(context, head, arguments[0], context.known_extents(head["var"]), "ensure_zero_offset")
 
 
 @takes(2)
-def reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
     return _same_bytes(context, head, arguments[0], context.types.shape(arguments[1]), "reshape")
 
@@ -149,37 +140,37 @@ def _same_bytes(
     source: Node,
     shape: tuple[Expr, ...] | None,
     kind: Literal["reshape", "ensure_zero_offset"],
-) -> Instruction:
+) -> ir.Instruction:
     result = head["var"].type
     dtype = result.dtype if isinstance(result, TensorType) else None
-    return View(**head, source=context.operand(source), shape=shape, dtype=dtype, offset=ZERO, kind=kind)
+    return ir.View(**head, source=context.operand(source), shape=shape, dtype=dtype, offset=ZERO, kind=kind)
 
 
 @takes(2)
 def _call_kernel_dynamically(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> Instruction:
+) -> ir.Instruction:
     """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
     callee, packed = arguments[0], arguments[1]
-    if type(packed) is not ir.Tuple or len(packed.fields) == 0:
+    if type(packed) is not tvm.ir.Tuple or len(packed.fields) == 0:
         not_a_size("R.vm.call_tir_dyn with arguments that are no tuple literal")
     *tensors, shape = elements(packed.fields)
-    scalars = tuple(Scalar(extent) for extent in context.types.shape(shape))
-    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.kernels:
+    scalars = tuple(ir.Scalar(extent) for extent in context.types.shape(shape))
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("R.vm.call_tir_dyn of a function that is no PrimFunc of the module")
-    return CallKernel(**head, kernel=callee.name_hint, arguments=context.operands(tensors) + scalars)
+    return ir.CallKernel(**head, kernel=callee.name_hint, arguments=context.operands(tensors) + scalars)
 
 
 @takes(1)
-def assertion(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def assertion(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """R.assert_op and relax.run.assert_op: the first argument holds afterwards."""
-    return Assert(**head, condition=context.condition(arguments[0]))
+    return ir.Assert(**head, condition=context.condition(arguments[0]))
 
 
 @takes(1)
-def same_value(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def same_value(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """A call that returns its first argument."""
-    return Alias(**head, source=context.operand(arguments[0]))
+    return ir.Alias(**head, source=context.operand(arguments[0]))
 
 
 MEMORY_OPERATORS: Mapping[str, Handler] = {

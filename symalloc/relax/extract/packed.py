@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tvm import ir
+import tvm
 
-from symalloc.program.ir import (
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    Instruction,
-    MakeTuple,
-    Ownership,
-    TakeField,
-)
+from symalloc.program import ir
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.memory_operators import (
@@ -32,58 +24,60 @@ from symalloc.relax.ir_types import CallNode, Node, elements
 
 def call_packed(
     context: Context, head: Head, call: CallNode, name: str, arguments: Sequence[Node], *, pure: bool
-) -> Instruction:
+) -> ir.Instruction:
     """A call of the packed function `name` with TVM's `arguments`; raises NotASizeError."""
     special = _SPECIAL.get(name)
     if special is not None:
         return special(context, head, call, arguments)
     kernel = context.module.symbols.get(name)
     if kernel is not None:
-        return CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
+        return ir.CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
     if name in _CLOSURES:
         return context.not_understood(head, "a call of a closure", arguments)
     known = packed_function(name)
-    return CallPacked(
+    return ir.CallPacked(
         **head,
         name=name,
         arguments=context.operands(arguments),
-        ownership=known.ownership if holds_memory(head["var"].type) else Ownership.FRESH,
+        ownership=known.ownership if holds_memory(head["var"].type) else ir.Ownership.FRESH,
         pure=pure or known.reads_only,
         writes=known.writes,
         may_capture=not pure and known.may_capture,
     )
 
 
-def _make_tuple(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
-    return MakeTuple(**head, fields=context.operands(arguments))
+def _make_tuple(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    return ir.MakeTuple(**head, fields=context.operands(arguments))
 
 
 @takes(2)
-def _take_field(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _take_field(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     index = context.constant(arguments[1], "a tuple index")
-    return TakeField(**head, source=context.operand(arguments[0]), index=index)
+    return ir.TakeField(**head, source=context.operand(arguments[0]), index=index)
 
 
 @takes(2)
-def _run_or_capture(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> Instruction:
+def _run_or_capture(
+    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
+) -> ir.Instruction:
     """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
     packed = arguments[1]
-    if type(packed) is not ir.Tuple:
+    if type(packed) is not tvm.ir.Tuple:
         not_a_size("arguments that are no tuple literal")
     inner = context.operands(elements(packed.fields))
-    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=inner)
+    return ir.CallFunction(**head, name=_function_name(context, arguments[0]), arguments=inner)
 
 
 @takes(1)
 def _cached_allocation(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> Instruction:
+) -> ir.Instruction:
     """(function, …): what the function allocates, kept from the first call on."""
-    return CallFunction(**head, name=_function_name(context, arguments[0]), arguments=(), kept=True)
+    return ir.CallFunction(**head, name=_function_name(context, arguments[0]), arguments=(), kept=True)
 
 
 def _function_name(context: Context, callee: Node) -> str:
-    if type(callee) is not ir.GlobalVar or callee.name_hint not in context.module.functions:
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.functions:
         not_a_size("a callee that is no function of the module")
     return str(callee.name_hint)
 

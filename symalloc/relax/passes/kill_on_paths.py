@@ -22,13 +22,8 @@ from tvm.ir import Call, Op
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.live_handles import LiveHandles, live_handles
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
+from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
-from symalloc.program.ir import (
-    If,
-    Instruction,
-    Kill,
-    Var,
-)
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, VarNode
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
@@ -66,7 +61,7 @@ def _branches(function: relax.Function) -> bool:
 
 
 _Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
-_Place: TypeAlias = tuple[Var, _Where]
+_Place: TypeAlias = tuple[ir.Var, _Where]
 """Behind an instruction, at the start of a block of an If, or behind what such a block yields."""
 
 
@@ -74,7 +69,7 @@ class _End(NamedTuple):
     """The variables that end at a place, and what holds behind it."""
 
     place: _Place
-    variables: Collection[Var]
+    variables: Collection[ir.Var]
     ahead: LiveHandles
 
 
@@ -83,7 +78,7 @@ def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
     states = live_handles(cfg)
     for index, point in enumerate(cfg.points):
         instruction = point.instruction
-        if instruction is None or isinstance(instruction, Kill):
+        if instruction is None or isinstance(instruction, ir.Kill):
             continue
         var, behind = instruction.var, states.after[index]
         if point.kind is PointKind.INSTRUCTION:
@@ -102,7 +97,7 @@ def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
 # -- what each variable holds --------------------------------------------------------------------------------
 
 
-def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, RegionSet]:
+def _holdings(analysis: FunctionAnalysis) -> Mapping[ir.Var, RegionSet]:
     """By variable the allocations that it may hold, as a set of roots; what callers own is left out.
 
     So is what a builtin of the machine makes, such as the heap of shapes: it is read in places that name no
@@ -117,7 +112,7 @@ def _holdings(analysis: FunctionAnalysis) -> Mapping[Var, RegionSet]:
     return {var: region_set(points_to.roots(points_to.regions_of(var))) & own for var in points_to.values}
 
 
-def _is_of_machine(instruction: Instruction | None) -> bool:
+def _is_of_machine(instruction: ir.Instruction | None) -> bool:
     handle: BindingNode | None = None if instruction is None else instruction.handle  # type: ignore[assignment]
     return handle is not None and isinstance(handle.value, Call) and handle.value.op == _WITH_MACHINE
 
@@ -133,17 +128,17 @@ class _KillWriter(BindingRewriter):
     of a branch holds what they yield.  `variables` are TVM's, as far as they are bound already.
     """
 
-    instructions: Mapping[int, Instruction]
-    kills: Mapping[_Place, list[Var]]
-    wrapped: Collection[Var]
-    variables: dict[Var, VarNode] = field(default_factory=dict)
+    instructions: Mapping[int, ir.Instruction]
+    kills: Mapping[_Place, list[ir.Var]]
+    wrapped: Collection[ir.Var]
+    variables: dict[ir.Var, VarNode] = field(default_factory=dict)
 
     @classmethod
     def of(cls, analysis: FunctionAnalysis) -> _KillWriter:
         """Plan the kills of what may be freed while, on some path, memory may still be taken."""
         holds, starts = _holdings(analysis), analysis.cfg.starts
 
-        def held_by(variables: Collection[Var]) -> RegionSet:
+        def held_by(variables: Collection[ir.Var]) -> RegionSet:
             return reduce(or_, (holds.get(var, NO_REGIONS) for var in variables), NO_REGIONS)
 
         ends = [end for end in _ends(analysis) if end.ahead.allocates]
@@ -171,11 +166,11 @@ class _KillWriter(BindingRewriter):
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """A binding with the kills behind it; TVM's own kills go."""
         instruction = self.instructions[binding.__chandle__()]
-        if isinstance(instruction, Kill):
+        if isinstance(instruction, ir.Kill):
             return []
         var = instruction.var
         self.variables[var] = binding.var
-        written = self.chosen(binding, var) if isinstance(instruction, If) else [binding]
+        written = self.chosen(binding, var) if isinstance(instruction, ir.If) else [binding]
         return [*written, *self.dropped((var, "behind"))]
 
     def dropped(self, place: _Place) -> list[relax.VarBinding]:
@@ -184,7 +179,7 @@ class _KillWriter(BindingRewriter):
 
     # -- branches --------------------------------------------------------------------------------------------
 
-    def chosen(self, binding: BindingNode, var: Var) -> list[relax.Binding]:
+    def chosen(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
         then = self.side(value.true_branch, var, "then", "yielded by then")
         otherwise = self.side(value.false_branch, var, "else", "yielded by else")
@@ -196,7 +191,7 @@ class _KillWriter(BindingRewriter):
         emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
         return [carried, taken, self.bind("_", emptied)]
 
-    def side(self, seq: relax.SeqExpr, var: Var, start: _Where, end: _Where) -> relax.SeqExpr:
+    def side(self, seq: relax.SeqExpr, var: ir.Var, start: _Where, end: _Where) -> relax.SeqExpr:
         """A branch, which first drops what only the other one, or the condition, needs."""
         body = self.sequence(seq, self.dropped((var, start)))
         if var not in self.wrapped:
