@@ -17,6 +17,7 @@ from symalloc.prover.budget import Meter
 from symalloc.prover.simplex import negative_combination
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr, Monomial, symbol
+from symalloc.size.polynomial import degree, divide
 
 MAX_COLUMNS = 90
 MAX_DEGREE = 6
@@ -32,7 +33,7 @@ def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter, *, mu
     limits = _limits(facts, box)
     if _refuted([*facts, *limits], meter):
         return True
-    if not multiply or all(_degree(m) <= 1 for f in facts for m in f.terms):
+    if not multiply or all(degree(m) <= 1 for f in facts for m in f.terms):
         return False
     near = [limit for limit in limits if limit.terms.get((), 0) < FAR]
     return _refuted(_products(facts, near, rounds=1), meter) or _refuted(
@@ -80,10 +81,10 @@ def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Exp
     sources = [*facts, *limits]
     done: set[Monomial] = set()
     for _ in range(rounds):
-        found = (m for f in columns for m, c in f.terms.items() if c > 0 and _degree(m) > 1)
+        found = (m for f in columns for m, c in f.terms.items() if c > 0 and degree(m) > 1)
         wanted = dict.fromkeys(m for m in found if m not in done)
         done.update(wanted)
-        for monomial in sorted(wanted, key=_degree):
+        for monomial in sorted(wanted, key=degree):
             for fact in sources:
                 for multiplier in _multipliers(monomial, fact):
                     columns.setdefault(multiplier * fact)
@@ -94,13 +95,9 @@ def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Exp
 
 def _multipliers(wanted: Monomial, fact: Expr) -> Iterable[Expr]:
     """Monomials m such that `m * fact` has `wanted` with a negative coefficient."""
-    target = dict(wanted)
     for monomial, coefficient in fact.terms.items():
-        if coefficient > 0 or not monomial or any(target.get(a, 0) < p for a, p in monomial):
-            continue
-        taken = dict(monomial)
-        rest = tuple((a, p - taken.get(a, 0)) for a, p in wanted if p > taken.get(a, 0))
-        if rest and _degree(rest) + _top(fact) <= MAX_DEGREE:
+        rest = divide(wanted, monomial) if coefficient < 0 and monomial else None
+        if rest and degree(rest) + _top(fact) <= MAX_DEGREE:
             yield Expr({rest: 1})
 
 
@@ -117,9 +114,5 @@ def _squares(facts: Iterable[Expr]) -> Iterable[Expr]:
                     yield (a * x - b * y) ** 2
 
 
-def _degree(monomial: Monomial) -> int:
-    return sum(power for _, power in monomial)
-
-
 def _top(expr: Expr) -> int:
-    return max(map(_degree, expr.terms), default=0)
+    return max(map(degree, expr.terms), default=0)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from symalloc.prover.bounds import Box, interval
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, symbol
+from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, from_atom, symbol
+from symalloc.size.polynomial import degree, divide
 
 Quotient = tuple[Expr, Expr, Expr]  # a symbol, and the numerator and the divisor it is the quotient of
 
@@ -24,7 +25,7 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> tuple[list[
         if not isinstance(atom, Division):
             return None
         above, below = atom.numerator, atom.denominator
-        whole, rest = divide(above, below)
+        whole, rest = long_division(above, below)
         quotient = whole
         if rest.terms:
             quotient = whole + floordiv(rest, below).map_atoms(lambda a: _introduce(a, table, facts, box))
@@ -34,16 +35,17 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> tuple[list[
     return [*changed, *facts], list(table.values())
 
 
-def divide(above: Expr, below: Expr) -> tuple[Expr, Expr]:
+def long_division(above: Expr, below: Expr) -> tuple[Expr, Expr]:
     """`(whole, rest)` with `above == whole * below + rest`: exact division of polynomials as far as it
     goes.
     """
     whole = Expr({})
     if below.as_constant is not None or not below.terms:
         return whole, above
-    lead, by = max(below.terms.items(), key=lambda term: _degree(term[0]))
+    lead, by = max(below.terms.items(), key=lambda term: _order(term[0]))
     for _ in range(8):
-        step = next((s for m, c in above.terms.items() if (s := _ratio(m, c, lead, by)) is not None), None)
+        ratios = ((divide(m, lead), c // by) for m, c in above.terms.items() if c % by == 0)
+        step = next((Expr({m: c}) for m, c in ratios if m is not None), None)
         if step is None:
             break
         rest = above - step * below
@@ -53,32 +55,19 @@ def divide(above: Expr, below: Expr) -> tuple[Expr, Expr]:
     return whole, above
 
 
-def _ratio(monomial: Monomial, coefficient: int, lead: Monomial, by: int) -> Expr | None:
-    if coefficient % by:
-        return None
-    powers = dict(monomial)
-    for atom, power in lead:
-        left = powers.get(atom, 0) - power
-        if left < 0:
-            return None
-        powers[atom] = left
-    kept = tuple((a, p) for a, p in monomial if powers[a] for p in (powers[a],))
-    return Expr({kept: coefficient // by})
-
-
-def _degree(monomial: Monomial) -> tuple[int, list[str]]:
-    return sum(power for _, power in monomial), [atom.key for atom, _ in monomial]
+def _order(monomial: Monomial) -> tuple[int, list[str]]:
+    return degree(monomial), [atom.key for atom, _ in monomial]
 
 
 def _introduce(atom: Atom, table: dict[str, Quotient], facts: list[Condition], box: Box) -> Expr:
     if not isinstance(atom, FloorDiv):
-        return _alone(atom)
+        return from_atom(atom)
     known = table.get(atom.key)
     if known is not None:
         return known[0]
     name = f"q!{len(box.lower)}"
     above, below = atom.numerator, atom.denominator
-    box.lower[name], box.upper[name] = interval(_alone(atom), box)
+    box.lower[name], box.upper[name] = interval(from_atom(atom), box)
     quotient = symbol(name)
     table[atom.key] = (quotient, above, below)
     facts.append(le(below * quotient, above))
@@ -86,7 +75,3 @@ def _introduce(atom: Atom, table: dict[str, Quotient], facts: list[Condition], b
     if below.as_constant is None:
         facts.append(ge(below, 1))
     return quotient
-
-
-def _alone(atom: Atom) -> Expr:
-    return Expr({((atom, 1),): 1})

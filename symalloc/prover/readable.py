@@ -47,11 +47,11 @@ def _rounds(condition: Relation, box: Box, left: int) -> Condition:
 
 def _divide_factor(subject: Relation, box: Box) -> Condition | None:
     """Divide by a symbol that every term has; one that may be zero is kept as an alternative."""
-    common = frozenset.intersection(*(frozenset(a for a, _ in m) for m in subject.expr.terms))
-    for atom in sorted(common):
-        if not isinstance(atom, Symbol) or box.lower[atom.name] < 0:
+    for atom in sorted(subject.expr.atoms):
+        quotient = subject.expr.over(((atom, 1),))
+        if quotient is None or not isinstance(atom, Symbol) or box.lower[atom.name] < 0:
             continue
-        divided = relation(subject.operator, _over(subject.expr, atom))
+        divided = relation(subject.operator, quotient)
         if box.lower[atom.name] >= 1:
             return divided
         zero = eq(symbol(atom.name), 0)
@@ -59,13 +59,6 @@ def _divide_factor(subject: Relation, box: Box) -> Condition | None:
             return disjunction((divided, zero))
         return conjunction((divided, ge(symbol(atom.name), 1)))
     return None
-
-
-def _over(expr: Expr, atom: Atom) -> Expr:
-    terms = {}
-    for monomial, coefficient in expr.terms.items():
-        terms[tuple((a, p - (a == atom)) for a, p in monomial if p > 1 or a != atom)] = coefficient
-    return Expr(terms)
 
 
 def _open_extremum(subject: Relation, _box: Box) -> Condition | None:

@@ -19,7 +19,7 @@ from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.prover.residues import residue_classes
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Atom, Expr, Symbol, symbol
+from symalloc.size.expr import Expr, Symbol, symbol
 
 MAX_PAIRS = 30
 LEMMA_WORK = 3_000
@@ -138,20 +138,17 @@ def _without_factor(fact: Relation, box: Box) -> list[Relation]:
     known to be at least 0, also that it is at least 1.
     """
     offset = fact.expr.terms.get((), 0) if fact.operator == "<=" else 0
-    terms = {m: c for m, c in fact.expr.terms.items() if m or offset <= 0}
-    common = frozenset.intersection(*(frozenset(a for a, _ in m) for m in terms))
     least = 0 if offset > 0 else 1
-    positive = {a for a in common if isinstance(a, Symbol) and box.lower[a.name] >= least}
-    if not positive:
-        return [fact]
-    powers: dict[Atom, int] = {a: min(p for m in terms for b, p in m if b == a) for a in positive}
-    divided = Expr(
-        {tuple((a, p - powers.get(a, 0)) for a, p in m if p > powers.get(a, 0)): c for m, c in terms.items()}
-    )
+    divided = fact.expr - offset if offset > 0 else fact.expr
+    factors = [a for a in sorted(divided.atoms) if isinstance(a, Symbol) and box.lower[a.name] >= least]
+    positive: dict[Symbol, None] = {}
+    for atom in factors:
+        while (quotient := divided.over(((atom, 1),))) is not None:
+            divided, positive[atom] = quotient, None
     changed = relation(fact.operator, divided + 1 if offset > 0 else divided)
-    if not isinstance(changed, Relation):
+    if not positive or not isinstance(changed, Relation):
         return [fact]
-    raised = (ge(symbol(a.name), 1) for a in sorted(positive) if box.lower[a.name] < 1)
+    raised = (ge(symbol(a.name), 1) for a in positive if box.lower[a.name] < 1)
     found = [changed, *(r for r in raised if isinstance(r, Relation))]
     return found if offset <= 1 else [*found, fact]
 

@@ -20,7 +20,7 @@ from typing import ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
 from symalloc.size.notation import PYTHON, Notation
-from symalloc.size.polynomial import Factor, Polynomial, Powers
+from symalloc.size.polynomial import Factor, Polynomial, Powers, degree
 
 ExprLike: TypeAlias = "Expr | int"
 
@@ -342,7 +342,7 @@ def lift(value: ExprLike) -> Expr:
 def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
     """Higher degrees first, then by names."""
     monomial, _ = term
-    return -sum(power for _, power in monomial), [atom.key for atom, _ in monomial]
+    return -degree(monomial), [atom.key for atom, _ in monomial]
 
 
 ZERO = Expr({})

@@ -158,6 +158,16 @@ class Polynomial(Generic[F]):
                 total[key] = total.get(key, 0) + value
         return type(self)({m: c for m, c in total.items() if c})
 
+    def over(self, monomial: Powers[F]) -> Self | None:
+        """The polynomial divided by a monomial; None where some term does not have it."""
+        terms: dict[Powers[F], int] = {}
+        for powers, coefficient in self.terms.items():
+            rest = divide(powers, monomial)
+            if rest is None:
+                return None
+            terms[rest] = coefficient
+        return type(self)(terms)
+
     def _lifted(self, value: Self | int) -> Self:
         return type(self)({(): value} if value else {}) if isinstance(value, int) else value
 
@@ -200,6 +210,21 @@ def multiply(left: Powers[F], right: Powers[F]) -> Powers[F]:
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+
+
+def divide(left: Powers[F], right: Powers[F]) -> Powers[F] | None:
+    """The monomial that `right` is to be multiplied by to give `left`; None where there is none."""
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) - power
+        if powers[atom] < 0:
+            return None
+    return tuple((atom, power) for atom, power in powers.items() if power)
+
+
+def degree(monomial: Powers[F]) -> int:
+    """The sum of the powers."""
+    return sum(power for _, power in monomial)
 
 
 def _expanded(monomial: Powers[F], coefficient: int, offsets: Mapping[str, int]) -> dict[Powers[F], int]:
