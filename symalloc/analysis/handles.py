@@ -104,8 +104,7 @@ def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:
         match made:
             case View(kind="ensure_zero_offset"):
                 names[made.var] = made.var
-            case Alias(source=Var() as source) | MatchCast(source=Var() as source) if source in names:
-                names[made.var] = names[source]
-            case View(kind="reshape", source=Var() as source) if source in names:
-                names[made.var] = names[source]
+            case Alias(source=source) | MatchCast(source=source) | View(kind="reshape", source=source):
+                if isinstance(source, Var) and source in names:
+                    names[made.var] = names[source]
     return names

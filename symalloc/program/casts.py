@@ -64,11 +64,10 @@ def extent_pairs(source: Type, target: Type) -> Iterator[tuple[Expr, Expr]]:
         case TupleType(fields=left), TupleType(fields=right):
             for a, b in zip(left, right, strict=False):
                 yield from extent_pairs(a, b)
-        case TensorType(shape=left_shape), TensorType(shape=right_shape) if left_shape and right_shape:
-            if len(left_shape) == len(right_shape):
-                yield from zip(left_shape, right_shape, strict=True)
-        case ShapeType(values=left_shape), ShapeType(values=right_shape) if left_shape and right_shape:
-            if len(left_shape) == len(right_shape):
-                yield from zip(left_shape, right_shape, strict=True)
+        case (TensorType(shape=known), TensorType(shape=wanted)) | (
+            ShapeType(values=known),
+            ShapeType(values=wanted),
+        ) if known and wanted and len(known) == len(wanted):
+            yield from zip(known, wanted, strict=True)
         case ScalarType(value=a), ScalarType(value=b) if a is not None and b is not None:
             yield a, b

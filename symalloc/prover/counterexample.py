@@ -71,7 +71,7 @@ def minimise_point(
     if not candidates:
         return None
     search = _Minimizer(dict(candidates[0]), accepts, lower, steps)
-    search.descend_all()
+    search.best = search.descended(search.best)
     search.trade()
     return search.best
 
@@ -85,11 +85,8 @@ class _Minimizer:
         self.steps -= 1
         return self._accepts(point)
 
-    def descend_all(self) -> None:
-        """Make coordinates smaller, the largest first, until none changes."""
-        self.best = self._descended(self.best)
-
-    def _descended(self, point: dict[str, int]) -> dict[str, int]:
+    def descended(self, point: dict[str, int]) -> dict[str, int]:
+        """`point` with coordinates made smaller, the largest first, until none changes."""
         improved = True
         while improved and self.steps > 0:
             improved = False
@@ -120,7 +117,7 @@ class _Minimizer:
         while rise < step and self.steps > 0:
             trial = {**smaller, other: smaller[other] + rise}
             if self.accepts(trial):
-                return self._descended(trial)
+                return self.descended(trial)
             rise *= 2
         return None
 

@@ -15,7 +15,7 @@ from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Domain
 from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.defined import holds
-from symalloc.size.expr import Expr, Mod, Symbol, constant, symbol
+from symalloc.size.expr import Atom, Expr, Mod, Symbol, constant, symbol
 
 Solution = tuple[
     str, Expr, tuple[str, int, int] | None
@@ -51,9 +51,7 @@ class NormalizedDomain:
 
     def bounds(self) -> Box:
         """The bounds of the domain's symbols, as far as the assumptions on single symbols narrow them."""
-        known = {n: interval(self.solved[n], self.box) for n in self.names if n in self.solved}
-        kept = {n: (self.box.lower[n], self.box.upper[n]) for n in self.names if n not in self.solved}
-        ranges = {**known, **kept}
+        ranges = {n: interval(self.reduce_expr(symbol(n)), self.box) for n in self.names}
         return Box({n: r[0] for n, r in ranges.items()}, {n: r[1] for n, r in ranges.items()})
 
     def positive(self, divisor: Expr) -> bool:
@@ -140,24 +138,23 @@ def _narrow(domain: NormalizedDomain, pending: list[Condition]) -> list[Conditio
 
 def read_bound(condition: Condition) -> tuple[str, int | None, int | None] | None:
     """`(symbol, least, greatest)` where `condition` says exactly that."""
-    if not isinstance(condition, Relation) or condition.operator == "!=" or len(condition.expr.terms) > 2:
+    if not isinstance(condition, Relation) or condition.operator == "!=":
         return None
-    offset = condition.expr.terms.get((), 0)
-    linear = [(m, c) for m, c in condition.expr.terms.items() if m]
-    if len(linear) != 1:
+    atom, sign, offset = _signed_atom(condition.expr)
+    if not isinstance(atom, Symbol):
         return None
-    (monomial, coefficient) = linear[0]
-    if (
-        len(monomial) != 1
-        or monomial[0][1] != 1
-        or not isinstance(monomial[0][0], Symbol)
-        or abs(coefficient) != 1
-    ):
-        return None
-    name = monomial[0][0].name
     if condition.operator == "==":
-        return name, -offset * coefficient, -offset * coefficient
-    return (name, None, -offset) if coefficient > 0 else (name, offset, None)
+        return atom.name, -offset * sign, -offset * sign
+    return (atom.name, None, -offset) if sign > 0 else (atom.name, offset, None)
+
+
+def _signed_atom(expr: Expr) -> tuple[Atom | None, int, int]:
+    """`(atom, sign, offset)` where `expr` is `sign*atom + offset`, the sign 1 or -1; no atom otherwise."""
+    linear = [(m, c) for m, c in expr.terms.items() if m] if len(expr.terms) <= 2 else []
+    if len(linear) != 1 or len(linear[0][0]) != 1 or abs(linear[0][1]) != 1:
+        return None, 0, 0
+    ((((atom, power),), sign),) = linear
+    return (atom if power == 1 else None), sign, expr.terms.get((), 0)
 
 
 def _next_solution(pending: list[Condition], domain: NormalizedDomain, *, euclid: bool) -> Solution | None:
@@ -207,14 +204,11 @@ def _isolate(expr: Expr) -> Solution | None:
 
 def _congruence(expr: Expr, box: Box) -> Solution | None:
     """`n % c == r` as `n == c*q + r` with q a symbol of its own."""
-    remainder = [(m, c) for m, c in expr.terms.items() if m]
-    if len(remainder) != 1 or abs(remainder[0][1]) != 1 or len(remainder[0][0]) != 1:
-        return None
-    atom, power = remainder[0][0][0]
-    if not isinstance(atom, Mod) or power != 1:
+    atom, sign, offset = _signed_atom(expr)
+    if not isinstance(atom, Mod):
         return None
     name, step = atom.numerator.as_symbol, atom.denominator.as_constant
-    residue = -expr.terms.get((), 0) * remainder[0][1]
+    residue = -offset * sign
     if name is None or step is None or not 0 <= residue < step:
         return None
     quotient = f"{name}/{step}"

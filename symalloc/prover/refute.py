@@ -12,12 +12,11 @@ from itertools import islice, permutations
 
 from symalloc.prover.bounds import Box, decide
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import first_choice, replace
+from symalloc.prover.cases import first_choice, replace, residue_classes
 from symalloc.prover.equations import impossible
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
-from symalloc.prover.residues import residue_classes
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
 from symalloc.size.expr import Expr, Symbol, symbol
 

@@ -55,11 +55,11 @@ class Solver:
     def _ask(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
         import z3
 
-        from symalloc.prover.z3_form import Z3Terms, bounds, read_point
+        from symalloc.prover.z3_form import Z3Terms, read_point
 
         solver = self._solver(steps)
         for name, low in box.lower.items():
-            solver.add(*bounds(name, low, box.upper[name]))
+            solver.add(z3.Int(name) >= low, z3.Int(name) <= box.upper[name])
         solver.add(*(c.fold(Z3Terms()) for c in conditions))
         try:
             outcome = solver.check()

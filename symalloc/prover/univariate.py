@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import lcm
 
-from symalloc.prover.cases import split_extrema
+from symalloc.prover.cases import periods, split_extrema
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.residue_form import coefficients
-from symalloc.prover.residues import periods
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
 
 Intervals = list[tuple[int, int]]

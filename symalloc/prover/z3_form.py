@@ -59,11 +59,6 @@ class Z3Terms(Algebra[Any, Any]):
         return z3.Or(*operands) if operands else z3.BoolVal(False)
 
 
-def bounds(name: str, lower: int, upper: int) -> list[Any]:
-    """`lower <= name <= upper`."""
-    return [z3.Int(name) >= lower, z3.Int(name) <= upper]
-
-
 def read_point(model: Any, names: Mapping[str, int]) -> dict[str, int]:
     """The values of `names` in `model`; where it leaves one open, the value that `names` gives."""
     values = {name: model.eval(z3.Int(name)) for name in names}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.domain import Domain
-from symalloc.prover.z3_form import Z3Terms, bounds
+from symalloc.prover.z3_form import Z3Terms
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
@@ -67,7 +67,7 @@ def test_z3_finds_no_exception_to_what_is_seen(low: Expr, rest: Expr, domain: Do
     terms, solver = Z3Terms(), z3.SimpleSolver()
     solver.set("timeout", 300)
     for name in ("n", "m"):
-        solver.add(*bounds(name, domain.lower_of(name), domain.upper_of(name)))
+        solver.add(z3.Int(name) >= domain.lower_of(name), z3.Int(name) <= domain.upper_of(name))
     solver.add(low.fold(terms) > (low + rest).fold(terms))
     assert solver.check() != z3.sat
 
