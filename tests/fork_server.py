@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.compile_once import compile_kernels_once
+from tests.scale import NIGHTLY
+
 ROOT = Path(__file__).parent.parent
 _SET_CHILD_SUBREAPER = 36  # prctl: orphans below this process become its children
 _Popen = subprocess.Popen[Any]
@@ -133,6 +136,8 @@ def serve(descriptor: int) -> None:
     """Fork what is asked for until the other side closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _import_everything()
+    if not NIGHTLY:
+        compile_kernels_once()
     gc.freeze()
     with socket.socket(fileno=descriptor) as ours:
         while True:

@@ -23,7 +23,7 @@ LIMIT = 1.05  # of the floor
 # LLVM takes half of the time otherwise; bits and bytes are compared between modules built alike
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 # `benchmarks/plan_models.py` runs all, the nightly tests all but the largest
-LONG = frozenset() if NIGHTLY else frozenset({"inception", "unet_shallow", "llama_prefill"})
+LONG = frozenset() if NIGHTLY else frozenset({"bert", "inception", "llama_decode", "unet_shallow"})
 QUICK = [case for case in CASES.values() if not case.large and case.name not in LONG]
 
 
