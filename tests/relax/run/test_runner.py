@@ -203,8 +203,8 @@ def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
     runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
     result = runner.run({"n": 3}, check=True, repeat=4)
     assert result.difference is None and result.pool is not None and result.plan == plan
-    # and once a shape heap
-    assert result.pool.allocations == 1 + 4 * (2 if plan == "symalloc" else 3)
+    # and once a shape heap, unless an earlier machine at this address has left one
+    assert result.pool.allocations - 4 * (2 if plan == "symalloc" else 3) in (0, 1)
     assert result.pool.calls == 4 and result.pool.ratio > 1
 
 
