@@ -1,0 +1,1 @@
+"""The hostile programs, area by area; every module holds `PROGRAMS`."""

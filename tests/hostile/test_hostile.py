@@ -1,0 +1,132 @@
+"""Every hostile program is reported by the rule that fits, its twin is clean, a run shows that it is real."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Literal, NamedTuple, get_args
+
+import pytest
+import tvm
+from tvm.script import from_source
+
+import symalloc
+from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linter import Linter
+from symalloc.program.reading import ReadOptions
+from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.rulebook.rule import StageName
+from tests.hostile import areas
+from tests.hostile.machine import Machine
+from tests.hostile.program import HostileProgram, ModuleSource
+from tests.pool.processes import died
+
+pytestmark = pytest.mark.slow
+
+Kind = Literal["module", "twin"]
+HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
+
+
+class Hostile(NamedTuple):
+    """A program and the area that it belongs to."""
+
+    area: str
+    program: HostileProgram
+
+    @property
+    def name(self) -> str:
+        """The name of the test."""
+        return f"{self.area}-{self.program.name}"
+
+    def source(self, kind: Kind) -> ModuleSource:
+        """The program itself, or its twin."""
+        return self.program.module if kind == "module" else self.program.twin
+
+
+Findings = Mapping[tuple[str, Kind], list[Diagnostic]]
+
+
+def _programs() -> Iterator[Hostile]:
+    for area in sorted(found.name for found in iter_modules(areas.__path__)):
+        module = import_module(f"{areas.__name__}.{area}")
+        yield from (Hostile(area, program) for program in module.PROGRAMS)
+
+
+EVERY = tuple(_programs())
+every_program = pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
+    """The findings in each program and in each twin."""
+    found: dict[tuple[str, Kind], list[Diagnostic]] = defaultdict(list)
+    for stage in get_args(StageName):
+        folder, files = tmp_path_factory.mktemp(stage), {}
+        for one in (one for one in EVERY if one.program.stage == stage):
+            for kind in get_args(Kind):
+                source = one.source(kind)
+                if isinstance(source, str):
+                    file = folder / f"{one.name}.{kind}.py"
+                    file.write_text(HEAD + source)
+                    files[file] = one.name, kind
+                else:
+                    found[one.name, kind] += symalloc.lint(source(), stage=stage)
+        linter = Linter(LintOptions(stage=stage))
+        for reading in kept_pool.read(list(files), ReadOptions(stage=stage)):
+            linter.add(reading)
+        for diagnostic in linter.report():
+            found[files[Path(diagnostic.file)]].append(diagnostic)
+    return found
+
+
+@every_program
+def test_found_by_the_fitting_rule(one: Hostile, findings: Findings) -> None:
+    program, found = one.program, findings[one.name, "module"]
+    fitting = [d for d in found if d.rule == program.rule]
+    assert fitting, found
+    assert {str(d.severity) for d in fitting} == {program.severity}, fitting
+    if program.verdict is not None:
+        assert program.verdict in {d.verdict for d in fitting}, fitting
+    if program.counterexample is not None:
+        assert program.counterexample in [d.counterexample for d in fitting], fitting
+    errors = {d.rule for d in found if d.severity is Severity.ERROR}
+    assert errors <= {program.rule} | program.also, found
+
+
+@pytest.mark.parametrize("one", [one for one in EVERY if one.program.on_line], ids=lambda one: one.name)
+def test_found_on_the_line(one: Hostile, findings: Findings) -> None:
+    program = one.program
+    assert isinstance(program.module, str) and program.on_line is not None
+    lines = enumerate((HEAD + program.module).split("\n"), start=1)
+    wanted = {number for number, line in lines if program.on_line in line}
+    found = [d for d in findings[one.name, "module"] if d.rule == program.rule]
+    assert wanted & {d.span.line for d in found if d.span}, (wanted, found)
+
+
+@every_program
+def test_twin_is_clean(one: Hostile, findings: Findings) -> None:
+    found = findings[one.name, "twin"]
+    assert not [d for d in found if d.rule == one.program.rule or d.severity is Severity.ERROR], found
+
+
+@pytest.mark.parametrize("one", [one for one in EVERY if one.program.shows], ids=lambda one: one.name)
+def test_shown_by_a_run(one: Hostile) -> None:
+    def show() -> None:
+        machines = (Machine(_module(one.source(kind))) for kind in get_args(Kind))
+        assert one.program.shows is not None
+        assert one.program.shows(*machines) is True
+
+    status, said = died(show)
+    assert status == -(one.program.signal or 0), said[-3000:]
+
+
+def _module(source: ModuleSource) -> tvm.IRModule:
+    return from_source(source) if isinstance(source, str) else source()
+
+
+def test_names_are_unique() -> None:
+    assert not [name for name, times in Counter(one.name for one in EVERY).items() if times > 1]
