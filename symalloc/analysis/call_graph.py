@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
@@ -40,6 +40,17 @@ def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
 def recursive(callees: Mapping[str, set[str]]) -> frozenset[str]:
     """The functions that are called while they are themselves under way."""
     return frozenset(name for name in callees if name in _reached(callees, name))
+
+
+def functions_as_values(graphs: Iterable[ControlFlowGraph]) -> set[str]:
+    """The functions that are used other than by calling them: who calls these is not known."""
+    found: set[str] = set()
+    for point in (point for cfg in graphs for point in cfg.points):
+        if point.instruction is not None:
+            found.update(function_references(operands_of(point.instruction)))
+        if point.operand is not None:
+            found.update(function_references((point.operand,)))
+    return found
 
 
 def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:

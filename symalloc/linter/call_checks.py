@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.argument_binding import bind_function
+from symalloc.analysis.call_graph import functions_as_values
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import RelationSite
 from symalloc.program.casts import extent_pairs
-from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import CallFunction, Program
-from symalloc.program.operands import function_references, operands_of
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr
@@ -57,7 +56,7 @@ class CallChecks:
         """Take in a checked function; add to its findings those of its calls."""
         cfg = one.context.analysis.cfg
         if self._any_private:
-            self._open |= _functions_as_values(cfg)
+            self._open |= functions_as_values((cfg,))
         for point, instruction in cfg.instructions:
             if isinstance(instruction, CallFunction):
                 self._call(one, instruction, point)
@@ -82,17 +81,6 @@ class CallChecks:
                 met = all(answer is None or known.get(answer, False) for answer in answers)
                 known[finding] = function.private and name not in self._open and met
         return frozenset(finding for finding, met in known.items() if met)
-
-
-def _functions_as_values(cfg: ControlFlowGraph) -> set[str]:
-    """The functions that are used other than by calling them: who calls these is not known."""
-    found: set[str] = set()
-    for point in cfg.points:
-        if point.instruction is not None:
-            found.update(function_references(operands_of(point.instruction)))
-        if point.operand is not None:
-            found.update(function_references((point.operand,)))
-    return found
 
 
 def _obligations(one: FunctionCheck) -> list[CallObligation]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from symalloc.analysis.facts import facts_of
-from symalloc.analysis.handles import written_zero_offset_views
-from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.call_checks import CallChecks
+from symalloc.linter.call_duplicates import merge_callers
+from symalloc.linter.contexts import FunctionContexts
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
+from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.program.ir import Program
-from symalloc.program.operands import TypeNumbering
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition
@@ -31,25 +30,31 @@ def check(
     A condition of `assume` holds in every function that has all its symbols.
     """
     started, before = perf_counter(), Counter(prover.decided)
-    checks = [
-        FunctionCheck(
-            context,
-            rulebook,
-            FunctionProver(prover, FunctionDomains(context.function, context.facts, assume)),
-        )
-        for context in _contexts(program)
-    ]
+
+    def checking(context: FunctionContext) -> FunctionCheck:
+        domains = FunctionDomains(context.function, context.facts, assume)
+        return FunctionCheck(context, rulebook, FunctionProver(prover, domains))
+
+    contexts = FunctionContexts(program)
+    checks = [checking(context) for context in contexts.plain]
     calls = CallChecks(program)
     for one in checks:
-        one.run()
+        name = one.context.function.name
+        expanded = contexts.expanded.get(name)
+        one.run(
+            seen_in_callers=name in contexts.seen_in_callers,
+            expanded=None if expanded is None else checking(expanded),
+        )
         calls.enter(one)
     discharged, summary = calls.discharged(), LintSummary()
-    diagnostics: list[Diagnostic] = []
     for one in checks:
         one.report_declared_bounds()
         one.discharge(discharged)
-        diagnostics += _diagnostics(one)
         summary.add(one.summary)
+    merged = merge_callers([f for one in checks for f in one.findings]) if contexts.expanded else {}
+    diagnostics: list[Diagnostic] = []
+    for one in checks:
+        diagnostics += _diagnostics(one, merged)
     decided = Counter(prover.decided) - before
     summary.by_solver["z3"] = decided.pop("z3", 0)
     summary.by_solver["cascade"] = decided.total()
@@ -57,23 +62,9 @@ def check(
     return Report(diagnostics=tuple(diagnostics), summary=summary)
 
 
-def _contexts(program: Program) -> Iterable[FunctionContext]:
-    numbers, analyses = TypeNumbering(), analyse(program)
-    summaries = {name: analysis.summary for name, analysis in analyses.items()}
-    for name, analysis in analyses.items():  # callees first
-        yield FunctionContext(
-            program=program,
-            function=program.functions[name],
-            analysis=analysis,
-            facts=facts_of(analysis.cfg, program.kernels, numbers),
-            numbers=numbers,
-            written_views=written_zero_offset_views(analysis.points_to, analysis.effects),
-            summaries=summaries,
-        )
-
-
-def _diagnostics(one: FunctionCheck) -> Iterable[Diagnostic]:
-    for finding in sorted(one.findings, key=lambda f: f.point):
-        diagnostic = finding.diagnostic(one.prover.prover)
-        if diagnostic is not None:
+def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -> Iterable[Diagnostic]:
+    for found in sorted(one.findings, key=lambda f: f.point):
+        finding = merged.get(found, found)
+        diagnostic = None if finding is None else finding.diagnostic(one.prover.prover)
+        if finding is not None and diagnostic is not None:
             yield replace(diagnostic, candidates=fix_candidates(finding, one.prover))

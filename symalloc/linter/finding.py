@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from symalloc.linter.diagnostic import Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
+from symalloc.program.ir import CallFunction, Instruction
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
@@ -24,7 +25,8 @@ class Finding:
 
     `asked` is the constraint that fails, and `proof` says how; both are None for a relation.  `only_empty`:
     no shape without an empty tensor breaks it.  `undecidable`: a quantity of the constraint is not known.
-    `cause` is the finding in a callee that this one of a call comes from.
+    `cause` is the finding in a callee that this one of a call comes from.  `further_calls` lead to the same
+    fault from elsewhere.
     """
 
     context: FunctionContext
@@ -36,6 +38,19 @@ class Finding:
     only_empty: bool = False
     undecidable: bool = False
     cause: Finding | None = None
+    further_calls: tuple[CallFunction, ...] = ()
+
+    @property
+    def original(self) -> Instruction | None:
+        """The instruction of the program at which the finding stands."""
+        made, expansion = self.site.instruction, self.context.expansion
+        return made if expansion is None or made is None else expansion.original(made)
+
+    @property
+    def calls(self) -> tuple[CallFunction, ...]:
+        """The calls, outermost first, that lead to it from the function in which it was found."""
+        expansion = self.context.expansion
+        return () if expansion is None else expansion.calls_to(self.site.instruction)
 
     @property
     def guarded(self) -> bool:
@@ -148,7 +163,11 @@ class Finding:
     def _labels(self, values: Mapping[str, Value]) -> tuple[Label, ...]:
         texts, main = self.rule.render_labels(values), self.site.where
         spans = {place: span for place, span in self.site.places.items() if place in texts and span != main}
-        return tuple(Label(span=span, text=texts[place]) for place, span in spans.items())
+        labels = [Label(span=span, text=texts[place]) for place, span in spans.items()]
+        for call in (*self.calls, *self.further_calls):
+            if call.span is not None:
+                labels.append(Label(span=call.span, text=f"`{call.name}` is called here"))
+        return tuple(dict.fromkeys(labels))
 
     def _empty_note(self) -> tuple[str, ...]:
         proof = self.proof

@@ -44,16 +44,40 @@ class FunctionCheck:
         self._broke = False
         self._generators: dict[type[Instruction], tuple[InstructionSites, ...]] = {}
 
-    def run(self) -> None:
-        """Check all sites."""
-        for kinds, generate in IN_FUNCTIONS:
-            if any(self.rulebook.by_site(kind) for kind in kinds):
-                for point, site in generate(self.context):
-                    self._unless_clean(site.memo_key, point, partial(self._site, site, point))
+    def run(self, *, seen_in_callers: bool = False, expanded: FunctionCheck | None = None) -> None:
+        """Check all sites.
+
+        Those that ask in what order memory is written and read are asked in `expanded`, the check of the
+        function with its calls written out, if there is one; and nowhere if the function is
+        `seen_in_callers`, written out in all that call it.
+        """
+        if expanded is not None:
+            expanded.memory_order()
+            self.absorb(expanded)
+        elif not seen_in_callers:
+            self.memory_order()
+        self._in_functions(expanded=False)
         for point, instruction in self.context.analysis.cfg.instructions:
             if type(instruction) in IN_INSTRUCTIONS:
                 key = memo_key(self.context, instruction)
                 self._unless_clean(key, point, partial(self._instruction, instruction, point))
+
+    def memory_order(self) -> None:
+        """Check the sites that ask in what order memory is written and read."""
+        self._in_functions(expanded=True)
+
+    def absorb(self, other: FunctionCheck) -> None:
+        """Take over what `other` found in another form of the function."""
+        for finding in other.findings:
+            self.keep(finding)
+        self.bound_dependent += other.bound_dependent
+        self.summary.add(replace(other.summary, functions=0))
+
+    def _in_functions(self, *, expanded: bool) -> None:
+        for generator in IN_FUNCTIONS:
+            if generator.expanded is expanded and any(map(self.rulebook.by_site, generator.kinds)):
+                for point, site in generator.generate(self.context):
+                    self._unless_clean(site.memo_key, point, partial(self._site, site, point))
 
     def keep(self, finding: Finding) -> None:
         """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one."""

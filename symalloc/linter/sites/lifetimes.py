@@ -30,7 +30,7 @@ from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
 
 
-@function_sites("live-pair")
+@function_sites("live-pair", expanded=True)
 def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
     writing point.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from symalloc.linter.sites.site import FunctionContext, Site
 from symalloc.program.ir import Instruction
@@ -17,9 +17,18 @@ FunctionSites: TypeAlias = Callable[[FunctionContext], Iterator[tuple[int, Site]
 _InInstruction = TypeVar("_InInstruction", bound=InstructionSites)
 _InFunction = TypeVar("_InFunction", bound=FunctionSites)
 
+
+class FunctionGenerator(NamedTuple):
+    """A generator of sites of some of `kinds` in a whole function; `expanded`: with its calls written out."""
+
+    kinds: frozenset[str]
+    generate: FunctionSites
+    expanded: bool
+
+
 # generators by type of instruction, each with the kind of its sites; and those that take the whole function
 IN_INSTRUCTIONS: defaultdict[type[Instruction], list[tuple[str, InstructionSites]]] = defaultdict(list)
-IN_FUNCTIONS: list[tuple[frozenset[str], FunctionSites]] = []
+IN_FUNCTIONS: list[FunctionGenerator] = []
 
 
 def instruction_sites(
@@ -40,13 +49,18 @@ def instruction_sites(
     return register
 
 
-def function_sites(*kinds: str) -> Callable[[_InFunction], _InFunction]:
-    """Register a generator: sites of some of `kinds` in a whole function, each with its program point."""
+def function_sites(*kinds: str, expanded: bool = False) -> Callable[[_InFunction], _InFunction]:
+    """Register a generator: sites of some of `kinds` in a whole function, each with its program point.
+
+    An `expanded` one asks in what order memory is written and read.  Where a function calls others that a
+    summary does not describe well enough, it is given the function with these calls written out
+    (symalloc.analysis.call_expansion), and a callee that is seen in all its callers not at all.
+    """
     for kind in kinds:
         _require(kind)
 
     def register(generate: _InFunction) -> _InFunction:
-        IN_FUNCTIONS.append((frozenset(kinds), generate))
+        IN_FUNCTIONS.append(FunctionGenerator(frozenset(kinds), generate, expanded))
         return generate
 
     return register

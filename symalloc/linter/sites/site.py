@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
@@ -85,7 +86,8 @@ class FunctionContext:
     """One function as the generators of sites see it.
 
     `written_views` are the results of ensure_zero_offset that are written, with what writes them; `summaries`
-    those of all functions of the program.
+    those of all functions of the program.  `expansion`: where the instructions come from, if `function` is
+    one with calls written out.
     """
 
     program: ir.Program
@@ -95,6 +97,7 @@ class FunctionContext:
     numbers: TypeNumbering
     written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
     summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
+    expansion: ExpandedFunction | None = None
 
     @property
     def points_to(self) -> PointsTo:

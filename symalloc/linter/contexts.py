@@ -1,0 +1,71 @@
+"""The functions of a program as the generators of sites see them, plain and with calls written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from symalloc.analysis.call_expansion import ExpandedFunction, callees_to_write_out, expand_calls
+from symalloc.analysis.call_graph import functions_as_values
+from symalloc.analysis.facts import facts_of
+from symalloc.analysis.handles import written_zero_offset_views
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
+from symalloc.linter.sites.site import FunctionContext
+from symalloc.program.ir import CallFunction, Program
+from symalloc.program.operands import TypeNumbering
+
+
+class FunctionContexts:
+    """The contexts of all functions of a program.
+
+    `plain` are those of the functions as they stand, callees first.  `expanded` are those of functions with
+    calls written out, by name.  `seen_in_callers` are the private functions whose instructions stand in these
+    for all that call them: what is wrong with the order of their writes and reads shows there.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.numbers = program, TypeNumbering()
+        self.analyses = analyse(program)
+        self.summaries = {name: analysis.summary for name, analysis in self.analyses.items()}
+        self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
+        self._callees = callees_to_write_out(program, self.analyses)
+        self.expanded: dict[str, FunctionContext] = {}
+        self.seen_in_callers: set[str] = set()
+        if self._callees:
+            self._expand()
+
+    def _context(
+        self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
+    ) -> FunctionContext:
+        return FunctionContext(
+            program=self.program,
+            function=self.program.functions[name] if expansion is None else expansion.function,
+            analysis=analysis,
+            facts=facts_of(analysis.cfg, self.program.kernels, self.numbers),
+            numbers=self.numbers,
+            written_views=written_zero_offset_views(analysis.points_to, analysis.effects),
+            summaries=self.summaries,
+            expansion=expansion,
+        )
+
+    def _expand(self) -> None:
+        """Write calls out, in functions that others call last."""
+        values = functions_as_values(analysis.cfg for analysis in self.analyses.values())
+        inner = {n for n in self._callees if self.program.functions[n].private and n not in values}
+        for name in (*(n for n in self.analyses if n not in inner), *reversed(list(self.analyses))):
+            if name in self.expanded or name in self.seen_in_callers:
+                continue
+            expansion = self._expansion(name)
+            if expansion is not None:
+                self.expanded[name] = self._variant(name, expansion)
+                self.seen_in_callers |= expansion.written_out & inner - {name}
+
+    def _expansion(self, name: str) -> ExpandedFunction | None:
+        """The function with its calls written out; None where none needs to be."""
+        instructions: Iterator[object] = (made for _, made in self.analyses[name].cfg.instructions)
+        if not any(isinstance(made, CallFunction) and made.name in self._callees for made in instructions):
+            return None
+        return expand_calls(self.program, self.program.functions[name], self._callees)
+
+    def _variant(self, name: str, expansion: ExpandedFunction) -> FunctionContext:
+        analysis = analyse_variant(self.program, expansion.function, self.analyses)
+        return self._context(name, analysis, expansion)
