@@ -181,6 +181,16 @@ class ReuseConflicts:
             if effect.captures and root in self.points_to.roots(effect.captures):
                 yield point
 
+    def writes_to(self, regions: RegionSet) -> Iterator[Access]:
+        """The writes of real regions among `regions` that some path takes, by what is known to write."""
+        behind = regions | self.points_to.phis
+        for point, effect in enumerate(self.effects):
+            if (effect.writes | effect.may_writes) & behind:
+                for target in self.points_to.targets(effect.writes, effect.may_writes):
+                    path = self.paths[point] | target.path
+                    if contains(regions, target.region) and feasible(path):
+                        yield Access(point, target.region, path, target.certain)
+
     # -- accesses ------------------------------------------------------------------------------------------
 
     @cached_property

@@ -14,7 +14,7 @@ from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
 from symalloc.analysis.points_to import PointsTo, find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
-from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, only_member
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from symalloc.program.ir import Function, Program
@@ -128,8 +128,11 @@ def _parameters_in(points_to: PointsTo, regions: RegionSet) -> LeafSet:
 
 
 def _result(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> ResultSummary:
+    constant = bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants)
     must, may, fresh = _leaves(points_to, leaf_of, leaf)
-    return ResultSummary(must=must, may=may & ~must, fresh=fresh, storage=_storage(points_to, leaf))
+    return ResultSummary(
+        must=must, may=may & ~must, fresh=fresh, constant=constant, storage=_storage(points_to, leaf)
+    )
 
 
 def _storage(points_to: PointsTo, leaf: Pointees) -> Expr | None:
@@ -141,10 +144,15 @@ def _storage(points_to: PointsTo, leaf: Pointees) -> Expr | None:
 
 
 def _leaves(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> tuple[LeafSet, LeafSet, bool]:
-    """The parameter leaves behind a handle: (must, may); and whether other memory may be behind it."""
+    """The parameter leaves behind a handle: (must, may); and whether other memory may be behind it.
+
+    Constants count as neither.
+    """
     must = may = NO_LEAVES
     fresh = False
     for target in points_to.targets(leaf.must, leaf.may):
+        if contains(points_to.constants, target.region):
+            continue
         number = leaf_of.get(points_to.regions[target.region].root)
         if number is None:
             fresh = True

@@ -38,8 +38,8 @@ class LiveRegions(NamedTuple):
 
 
 def written_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[WrittenRegions]:
-    """The regions that some path to each point has written; parameters are written on entry."""
-    given = NO_REGIONS
+    """The regions that some path to each point has written; parameters and constants are from the start."""
+    given = points_to.constants
     for leaf in points_to.parameters:
         given |= leaf.must | leaf.may
     entry = WrittenRegions(given, points_to.contents(given))

@@ -12,6 +12,7 @@ from typing import Any
 
 from symalloc.analysis.region_maker import RegionMaker, known_bytes, sum_of
 from symalloc.analysis.regions import (
+    CONSTANTS,
     NO_POINTEES,
     AbstractValue,
     Pointees,
@@ -47,7 +48,8 @@ class PointsTo:
 
     `values` holds a value for every variable.  `defs[i]` are the regions that point i makes and fills.
     `ancestors[r]` are region r and what it is part of, `descendants[r]` region r and its parts.  `storages`,
-    `phis` and `views` are the regions of those kinds.  `parameters` holds the leaves of the parameters.
+    `phis` and `views` are the regions of those kinds, `constants` that of the constants with its parts.
+    `parameters` holds the leaves of the parameters.
     """
 
     cfg: ControlFlowGraph
@@ -59,12 +61,13 @@ class PointsTo:
     storages: RegionSet
     phis: RegionSet
     views: RegionSet
+    constants: RegionSet
     result: AbstractValue
     parameters: tuple[Pointees, ...]
     may_returns: tuple[MayReturn, ...]
 
     def value_of(self, operand: ir.Operand | None) -> AbstractValue:
-        """The value of an operand; literals point to nothing."""
+        """The value of an operand; literals that are no tensors point to nothing."""
         if type(operand) is ir.Var:
             return self.values.get(operand, NO_POINTEES)
         return _value_of(self.values, operand)
@@ -152,6 +155,8 @@ def _value_of(values: Mapping[ir.Var, AbstractValue], operand: ir.Operand | None
         return values.get(operand, NO_POINTEES)
     if isinstance(operand, ir.TupleValue):
         return TuplePointees(tuple(_value_of(values, item) for item in operand.items))
+    if isinstance(operand, ir.ConstantTensor):
+        return CONSTANTS
     return NO_POINTEES
 
 
@@ -197,6 +202,7 @@ class _PointsToBuilder(RegionMaker):
             storages=self.of_kind[RegionKind.STORAGE],
             phis=self.of_kind[RegionKind.PHI],
             views=self.of_kind[RegionKind.VIEW],
+            constants=descendants[0],
             result=self.value(self.cfg.points[-1].operand),
             parameters=tuple(leaf for param in params for leaf in align(self.values[param], param.type)),
             may_returns=tuple(self.may_returns),
@@ -296,11 +302,13 @@ class _PointsToBuilder(RegionMaker):
         """One leaf of a callee's result: `made` is fresh memory, `leaves` are those of the arguments."""
         if entry is None:
             return made
+        if entry.constant:
+            made = Pointees(made.must | CONSTANTS.must, made.may, None) if entry.fresh else CONSTANTS
         if not (entry.must or entry.may):
             if entry.storage is None:
                 return made
             return Pointees(self.add(RegionKind.STORAGE, call.var, instruction=call, nbytes=entry.storage))
-        must, may = (made.must, made.may) if entry.fresh else (NO_REGIONS, NO_REGIONS)
+        must, may = (made.must, made.may) if entry.fresh or entry.constant else (NO_REGIONS, NO_REGIONS)
         for number, leaf in enumerate(leaves):
             if contains(entry.must, number):
                 must, may = must | leaf.must, may | leaf.may

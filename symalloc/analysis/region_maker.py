@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from symalloc.analysis.regions import (
+    CONSTANTS,
     NO_POINTEES,
     AbstractValue,
     Pointees,
@@ -22,6 +23,7 @@ from symalloc.program.ir import Instruction, Var
 from symalloc.program.types import (
     DType,
     FunctionType,
+    OpaqueType,
     ScalarType,
     ShapeType,
     StorageType,
@@ -52,7 +54,7 @@ def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
 
 
 class RegionMaker:
-    """Keeps the regions made so far.
+    """Keeps the regions made so far, the constants first.
 
     `of_kind` holds the set of those of each kind, `defs` those that the current point makes and fills.
     """
@@ -61,6 +63,8 @@ class RegionMaker:
         self.regions: list[Region] = []
         self.of_kind = dict.fromkeys(RegionKind, NO_REGIONS)
         self.defs = NO_REGIONS
+        made = self.add(RegionKind.CONSTANT, Var("constant", OpaqueType()), instruction=None, external=True)
+        assert made == CONSTANTS.must
 
     def add(self, kind: RegionKind, var: Var, *, parent: Region | None = None, **fields: Any) -> RegionSet:
         """Add a region; return the set of it alone."""
@@ -158,4 +162,6 @@ class RegionMaker:
 def _is_tensor(region: Region) -> bool:
     if region.kind in (RegionKind.STORAGE, RegionKind.PHI):
         return False
+    if region.kind is RegionKind.CONSTANT:
+        return True
     return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))

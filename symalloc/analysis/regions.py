@@ -26,6 +26,7 @@ class RegionKind(StrEnum):
     TENSOR = "tensor"  # a tensor placed on a storage
     FRESH = "fresh"  # memory that an operator or a callee made
     PARAMETER = "parameter"  # memory of the caller
+    CONSTANT = "constant"  # all constants of the executable, which are not told apart
     VIEW = "view"  # a part of another region
     PHI = "phi"  # no memory: the value of an If, one thing or another
 
@@ -50,6 +51,8 @@ class TuplePointees(NamedTuple):
 AbstractValue: TypeAlias = Pointees | TuplePointees
 
 NO_POINTEES = Pointees(NO_REGIONS)
+CONSTANTS = Pointees(RegionSet(1))
+"""What a constant points to: region 0 of every function, the only one of its kind."""
 
 
 class Region(NamedTuple):

@@ -17,12 +17,13 @@ from symalloc.size.expr import Expr
 class ResultSummary:
     """One leaf of a result: the parameter leaves that it may be, and whether it may be `fresh` memory.
 
-    `storage` is its size in bytes where it is a storage of constant size.
+    `constant`: it may be a constant.  `storage` is its size in bytes where it is a storage of constant size.
     """
 
     must: LeafSet = NO_LEAVES
     may: LeafSet = NO_LEAVES
     fresh: bool = True
+    constant: bool = False
     storage: Expr | None = None
 
 

@@ -161,6 +161,12 @@ _KINDS = (
         places=("output", "writer"),
     ),
     SiteKind(
+        name="constant-write",
+        description="a call that writes a constant of the executable",
+        texts=("constant", "writer"),
+        relations=("constant-written",),
+    ),
+    SiteKind(
         name="allocation",
         description="a storage or tensor that is allocated",
         texts=("variable", "kind"),

@@ -145,6 +145,8 @@ class _Checker:
                 return
             case ir.CallFunction(name=name) | ir.CallPacked(name=name) | ir.CallOperator(name=name):
                 why = f"`{name}` makes it"
+            case _ if region.kind is RegionKind.CONSTANT:
+                why = "it is a constant"
             case _ if region.kind is RegionKind.PARAMETER:
                 why = f"it is the input `{region.name}`"
             case _:
