@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
+from symalloc.program.kernel_access import KernelAccess
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition
@@ -312,6 +313,7 @@ class Origin(Enum):
     DIMENSION = "dimension"  # an extent of a parameter tensor or of a R.Shape parameter: >= 0
     CAST = "cast"  # bound by a match_cast against a tensor or shape: >= 0
     SCALAR = "scalar"  # an R.Prim parameter or cast: any int64
+    LOOP = "loop"  # counts the passes of a loop inside a kernel: >= 0
     UNDEFINED = "undefined"  # used, but defined nowhere (SYM903)
 
 
@@ -365,16 +367,19 @@ class KernelScalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A PrimFunc, seen from outside.
+    """A PrimFunc, seen from outside, and what its body does to its parameters.
 
     `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
-    as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.
+    as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
+    are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
+    that are not known.
     """
 
     name: str
     parameters: tuple[KernelBuffer | KernelScalar, ...]
     undefined: frozenset[str] = frozenset()
     asserts: tuple[Condition, ...] = ()
+    accesses: tuple[KernelAccess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

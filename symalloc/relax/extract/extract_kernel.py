@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import tvm_ffi
@@ -14,19 +14,43 @@ from tvm.tirx.buffer import BufferType
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.types import DType
 from symalloc.relax.extract.covers import covered
+from symalloc.relax.extract.kernel_accesses import LEAVING_CALLS, kernel_accesses
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.type_conversion import to_dtype
-from symalloc.relax.ir_types import Node, TypeNode
+from symalloc.relax.ir_types import Node, TypeNode, elements
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 
 def extract_kernel(name: str, function: Node) -> Kernel:
-    """The kernel seen from outside; extents are expressions over the kernel's own symbols.
+    """The kernel; extents and indices are expressions over the kernel's own symbols.
 
-    A bare pointer parameter has neither shape nor dtype, and counts as read and written.
+    A bare pointer parameter has neither shape nor dtype, and counts as read and written.  A PrimFunc is read
+    once, however many stages of a module hold it.
     """
+    return replace(_read(_Text(function)), name=name)
+
+
+class _Text:
+    """The text of a kernel, its attributes aside: the same where body and parameters are the same objects."""
+
+    __slots__ = ("function", "key")
+
+    def __init__(self, function: Node) -> None:
+        nodes = (function.body, *elements(function.params))
+        self.function, self.key = function, tuple([node.__chandle__() for node in nodes])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Text) and self.key == other.key
+
+
+@lru_cache(maxsize=1024)
+def _read(text: _Text) -> Kernel:
+    function = text.function
     symbols = Symbols()
     form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
     params = list(function.params)
@@ -38,7 +62,13 @@ def extract_kernel(name: str, function: Node) -> Kernel:
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
     asserts = tuple(_asserted(function.body, form))
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
-    return Kernel(name=name, parameters=parameters, undefined=undefined, asserts=asserts)
+    return Kernel(
+        name="",
+        parameters=parameters,
+        undefined=undefined,
+        asserts=asserts,
+        accesses=kernel_accesses(function, symbols),
+    )
 
 
 def _asserted(body: Node, form: TirForm) -> Iterator[Condition]:
@@ -100,8 +130,6 @@ def _offset_factor(type_: TypeNode) -> int | None:
 
 # -- accesses ----------------------------------------------------------------------------------------------
 
-_LEAVES = frozenset({"tirx.break_loop", "tirx.continue_loop", "tirx.thread_return"})
-
 
 @dataclass(slots=True)
 class BufferAccesses:
@@ -149,7 +177,7 @@ class BufferAccesses:
     def call(self, node: Node) -> None:
         """The address of an element lets the callee do anything to the buffer."""
         name = getattr(node.op, "name", None)
-        if name in _LEAVES:
+        if name in LEAVING_CALLS:
             self.leaves_early = True
         elif name == "tirx.address_of":
             for argument in node.args:

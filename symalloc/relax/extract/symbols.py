@@ -9,7 +9,7 @@ from symalloc.relax.ir_types import Node, VarNode
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol
 
-_SIZES = (Origin.DIMENSION, Origin.CAST)
+_SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
 
 
 class Symbols:
@@ -29,6 +29,10 @@ class Symbols:
         """The expression of an integer variable; one that nothing has defined becomes an undefined symbol."""
         found = self._values.get(var.__chandle__())
         return self._declare(var, Origin.UNDEFINED) if found is None else found
+
+    def known(self, var: VarNode) -> Expr | None:
+        """The expression of an integer variable that something has defined; None for any other."""
+        return self._values.get(var.__chandle__())
 
     def resolve_flag(self, var: VarNode) -> Condition | None:
         """The condition of a boolean variable, where it is known."""
@@ -61,14 +65,20 @@ class Symbols:
         """Return whether the symbol is an extent, and hence >= 0."""
         return self.origins.get(name) in _SIZES
 
+    def counter(self, original: str) -> str:
+        """A new symbol that counts the passes of a loop, called `original` where that is free."""
+        return self._new(original, Origin.LOOP)
+
     def _declare(self, var: VarNode, origin: Origin) -> Expr:
-        original = var.name
+        value = symbol(self._new(var.name, origin))
+        self.bind(var, value)
+        return value
+
+    def _new(self, original: str, origin: Origin) -> str:
         name = self._fresh(original)
         self.origins[name] = origin
         self.original[name] = original
-        value = symbol(name)
-        self.bind(var, value)
-        return value
+        return name
 
     def _fresh(self, original: str) -> str:
         base = original if original.isidentifier() else re.sub(r"\W", "_", f"_{original}")
