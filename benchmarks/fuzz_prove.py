@@ -31,6 +31,13 @@ SMALL = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64)
 LARGE = (1024, 4096, 2**31, 2**62, 2**63 - 1, 2**63)
 
 
+MOST_BELOW = {
+    1: 2_000,
+    2: 45,
+    3: 12,
+}  # the largest value that is looked at below a counterexample, by symbols
+
+
 class UndefinedError(Exception):
     """A divisor below one."""
 
@@ -202,12 +209,44 @@ def _check(question: Question, proof: Proof, reach: int) -> Iterator[str]:
     ):
         if point is not None and not _is_point(question, point, claim, truth):
             yield f"{name} {dict(point)} does not check"
+    below = _below(question, proof, claim)
+    if below is not None:
+        yield f"counterexample {dict(proof.counterexample or {})} is not the smallest: {below}"
     if proof.precondition is not None:
         meaning = holds(parse_condition(str(proof.precondition)), lambda _: False)
         for point, truth in truths:
             if meaning.evaluate(point) is not truth:
                 yield f"precondition {proof.precondition} differs at {point}"
                 return
+
+
+def _below(
+    question: Question, proof: Proof, claim: Callable[[Mapping[str, int]], bool]
+) -> Mapping[str, int] | None:
+    """A point below the counterexample of `proof` where the claim fails, too, although it is called smallest.
+
+    Below: its largest value is less, or it comes before in the order of names, nearer to zero first.
+    """
+    found = proof.counterexample
+    if not found or not proof.smallest:
+        return None
+    names, largest = sorted(found), max(map(abs, found.values()))
+    limit = min(largest, MOST_BELOW[len(names)])
+    sides = [range(max(question.lower[n], -limit), min(question.upper[n], limit) + 1) for n in names]
+    known = {n: question.lower[n] for n in NAMES}
+    given = [a for a in question.assumptions if parse_condition(plain(a)).symbols <= set(names)]
+    tests = [_function(a) for a in given]
+    for values in product(*sides):
+        point = {**known, **dict(zip(names, values, strict=True))}
+        smaller = {n: point[n] for n in names}
+        if _size_of(smaller) < _size_of(found) and all(t(point) for t in tests) and not claim(point):
+            return smaller
+    return None
+
+
+def _size_of(point: Mapping[str, int]) -> tuple[int, list[tuple[int, int]]]:
+    values = [(abs(point[n]), point[n]) for n in sorted(point)]
+    return max(size for size, _ in values), values
 
 
 def _is_point(
@@ -244,6 +283,7 @@ def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
     rng = random.Random(seed)
     prover, judge = Prover(), Solver(Budget())
     verdicts: Counter[str] = Counter()
+    points: Counter[str] = Counter()
     contradictions = 0
     seconds: list[float] = []
     start = perf_counter()
@@ -253,16 +293,20 @@ def main(count: int, seed: int, solver_every: int, verbose: bool) -> None:
         proof = prover.prove(parse_condition(plain(question.constraint)), domain_of(question))
         seconds.append(perf_counter() - before)
         verdicts["unknown" if proof.unknown else proof.verdict.value] += 1
+        if proof.counterexample:
+            points["smallest" if proof.smallest else "not proved smallest"] += 1
         problems = list(_check(question, proof, 26 if question.complete else 5))
         if index % solver_every == 0:
             problems += filter(None, [_ask_solver(question, proof, judge)])
         for problem in problems:
             contradictions += 1
             _print(question, proof, problem)
-        if verbose and (proof.unknown or seconds[-1] > 0.15):
-            _print(question, proof, f"{seconds[-1]:.3f} s, {proof.reason}")
+        unproved = proof.counterexample is not None and not proof.smallest
+        if verbose and (proof.unknown or unproved or seconds[-1] > 0.15):
+            _print(question, proof, f"{seconds[-1]:.3f} s, {proof.counterexample} {proof.reason}")
     seconds.sort()
     print(f"{count} constraints in {perf_counter() - start:.0f} s: {dict(verdicts)}")
+    print(f"counterexamples: {dict(points)}")
     print(f"decided by {dict(prover.decided)}; z3 asked {prover.solver.asked} times")
     print(
         f"p50 {1e3 * seconds[count // 2]:.2f} ms, p99 {1e3 * seconds[int(count * 0.99)]:.1f} ms a constraint"

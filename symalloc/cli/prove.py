@@ -16,7 +16,7 @@ from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
+from symalloc.prover.verdict import Proof, Verdict, counterexample_title
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
@@ -119,7 +119,7 @@ def _as_text(text: str, proof: Proof) -> str:
     written = " ".join(text.split())
     lines = [f"{proof.verdict.value}: {written}"]
     if proof.counterexample:
-        lines.append(f"  counterexample: {_point(proof.counterexample)}")
+        lines.append(f"  {counterexample_title(proof.smallest)}: {_point(proof.counterexample)}")
     if proof.witness and proof.counterexample:
         lines.append(f"  holds at: {_point(proof.witness)}")
     if proof.precondition is not None and str(proof.precondition) != written:

@@ -69,13 +69,14 @@ FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
 class Diagnostic:
     """One finding, as it is shown.
 
-    `counterexample` is the smallest binding found that breaks the rule, `consequence` its arithmetic ("20 B
-    > 16 B"). `precondition` is a condition, proved equivalent, under which the rule holds.  `guarded`:
-    whether a check at run time stops the program before the fault.  `reason`: why nothing definite can be
-    said.  `stage`: the pass that brought the finding in, None for the module as it was given.  `label` is
-    the text under the carets.  `constraint` is what does not hold (None for rules about lifetimes), and
-    `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
-    `candidates` are fixes to be tried; a report holds none.
+    `counterexample` is a binding that breaks the rule, `smallest` that none is proved to be smaller (of those
+    without an empty tensor, where there is one), `consequence` its arithmetic ("20 B > 16 B"). `precondition`
+    is a condition, proved equivalent, under which the rule holds. `guarded`: whether a check at run time
+    stops the program before the fault. `reason`: why nothing definite can be said. `stage`: the pass that
+    brought the finding in, None for the module as it was given. `label` is the text under the carets.
+    `constraint` is what does not hold (None for rules about lifetimes), and `binds` the variable that the
+    instruction at fault binds: two stages of a module are compared by them. `candidates` are fixes to be
+    tried; a report holds none.
     """
 
     rule: str
@@ -90,6 +91,7 @@ class Diagnostic:
     label: str = ""
     labels: tuple[Label, ...] = ()
     counterexample: Mapping[str, int] | None = None
+    smallest: bool = False
     consequence: str | None = None
     precondition: str | None = None
     reason: str | None = None

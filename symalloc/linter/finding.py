@@ -128,6 +128,7 @@ class Finding:
             label=_rendered(rule, rule.label, values) or "",
             labels=self._labels(values),
             counterexample=self.counterexample,
+            smallest=self.proof is not None and self.proof.smallest,
             consequence=None if result is None else str(result),
             precondition=None if self.precondition is None else str(self.precondition),
             reason=self.reason,

@@ -118,8 +118,9 @@ class FunctionProver:
     def explain(self, constraint: Condition, decided: Proof) -> tuple[Proof, bool]:
         """Prove what does not always hold, with points; and tell whether only empty tensors break it.
 
-        The counterexample has extents of at least 1 where there is such a one.  A constraint that no
-        non-empty shape satisfies is `always-invalid` here; its witness is a point with an empty tensor.
+        The counterexample has extents of at least 1 where there is such a one, and is the smallest of those.
+        A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
+        an empty tensor.
         """
         domain = _domain_of(decided)
         proof = self.prover.prove(constraint, domain)
@@ -128,7 +129,9 @@ class FunctionProver:
         inner = self.prover.prove(constraint, non_empty(domain))
         if inner.verdict is Verdict.ALWAYS_INVALID:
             return replace(inner, witness=proof.witness, domain=domain), False
-        return replace(proof, counterexample=inner.counterexample or proof.counterexample), inner.holds
+        if inner.counterexample is None:
+            return replace(proof, smallest=proof.smallest and inner.holds), inner.holds
+        return replace(proof, counterexample=inner.counterexample, smallest=inner.smallest), inner.holds
 
     def always(self, condition: Condition) -> bool:
         """True where `condition` is proved for all inputs of the function."""

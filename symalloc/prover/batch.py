@@ -64,6 +64,7 @@ def proof_row(proof: Proof, counterexample: Point | None, witness: Point | None)
     return {
         "verdict": proof.verdict.value,
         "counterexample": None if counterexample is None else dict(counterexample),
+        "smallest": None if counterexample is None else proof.smallest,
         "witness": None if witness is None else dict(witness),
         "precondition": None if proof.precondition is None else str(proof.precondition),
         "decided_by": proof.decided_by,

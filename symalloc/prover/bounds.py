@@ -25,6 +25,10 @@ class Box:
         """An independent box with the same bounds."""
         return Box(self.lower, self.upper)
 
+    def origin(self) -> dict[str, int]:
+        """The point nearest to zero."""
+        return {n: max(low, min(0, self.upper[n])) for n, low in self.lower.items()}
+
     def holds(self, point: Mapping[str, int]) -> bool:
         """True if every coordinate of `point` lies within its bounds."""
         return all(self.lower[n] <= v <= self.upper[n] for n, v in point.items())

@@ -35,7 +35,7 @@ def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool
 def corner(domain: NormalizedDomain) -> list[Point]:
     """The points known so far; where there are none, the lower corner if it lies in the domain."""
     if not domain.points:
-        _keep(domain, (_base(domain.box),))
+        _keep(domain, (domain.box.origin(),))
     return domain.points
 
 
@@ -45,7 +45,7 @@ def first_points(domain: NormalizedDomain) -> list[Point]:
         domain.sampled = 1
         _keep(domain, _grid(domain.box))
         if not domain.points and domain.facts:
-            found = walk(domain.facts, domain.box, (_base(domain.box),), steps=400)
+            found = walk(domain.facts, domain.box, (domain.box.origin(),), steps=400)
             domain.points += [found] if found else []
     return domain.points
 
@@ -107,7 +107,7 @@ def _in_wide_grid(wanted: Sequence[Condition], box: Box, steps: int) -> Point | 
     if not names:
         return None
     width = min(40, int(steps ** (1 / len(names))))
-    base = _base(box)
+    base = box.origin()
     ranges = [range(base[n], min(base[n] + width, box.upper[n] + 1)) for n in names]
     for values in product(*ranges):
         point = {**base, **dict(zip(names, values, strict=True))}
@@ -118,7 +118,7 @@ def _in_wide_grid(wanted: Sequence[Condition], box: Box, steps: int) -> Point | 
 
 def _solved(branch: Condition, wanted: Sequence[Condition], box: Box) -> Point | None:
     """A point from the divisors of a constant, where `branch` has an equation `c * x * y == constant`."""
-    base = _base(box)
+    base = box.origin()
     for relation in branch.relations:
         for solution in divisor_points(relation, box):
             point = {**base, **solution}
@@ -136,12 +136,8 @@ def _keep(domain: NormalizedDomain, points: Iterable[Point]) -> None:
             domain.points.append(point)
 
 
-def _base(box: Box) -> Point:
-    return {n: max(low, min(0, box.upper[n])) for n, low in box.lower.items()}
-
-
 def _grid(box: Box) -> Iterator[Point]:
-    base = _base(box)
+    base = box.origin()
     names, corner, upper = list(base), tuple(base.values()), tuple(box.upper[n] for n in base)
     for steps in _steps(len(names), WIDTHS.get(len(names), 1)):
         values = tuple(map(add, corner, steps))
@@ -158,7 +154,7 @@ def _steps(count: int, width: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _spread(box: Box) -> Iterator[Point]:
-    base = _base(box)
+    base = box.origin()
     yield {n: 0 if box.lower[n] <= 0 <= box.upper[n] else base[n] for n in box.lower}
     for name, low in box.lower.items():
         high = box.upper[name]

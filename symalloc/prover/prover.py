@@ -121,7 +121,8 @@ class Prover:
         canon, names = canonicalize(f"{constraint.key}|{text}", normalized.names)
         domain = cache.domain
         bounds = tuple((domain.lower_of(n), domain.upper_of(n)) for n in names)
-        return (canon, bounds, self._others(cache, normalized), explain), names
+        ranks = tuple(sorted(range(len(names)), key=names.__getitem__)) if explain else ()  # orders points
+        return (canon, bounds, self._others(cache, normalized), explain, ranks), names
 
     def _decide(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
         self.solver.begin()
@@ -133,10 +134,13 @@ class Prover:
             )
         query = Query(constraint, normalized)
         proof = decide_query(query, self.solver, self.budget)
-        if proof.verdict is Verdict.ALWAYS_INVALID and None in living:
-            proof = undecided(proof, "no point that satisfies the assumptions was found")
+        if proof.verdict is Verdict.ALWAYS_INVALID:
+            if None in living:
+                proof = undecided(proof, "no point that satisfies the assumptions was found")
+            elif proof.counterexample is None:
+                proof = replace(proof, counterexample=first_points(normalized)[0])
         if explain:
-            proof = explain_proof(query, proof)
+            proof = explain_proof(query, proof, self.solver, self.budget)
         point, witness = proof.counterexample, proof.witness
         return replace(
             proof,

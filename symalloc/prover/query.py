@@ -122,7 +122,7 @@ def _by_solution_set(query: Query) -> Proof | None:
     if solutions is None:
         return None
     outside, inside = (
-        None if value is None else {**query.domain.box.lower, solutions.name: value}
+        None if value is None else {**query.domain.box.origin(), solutions.name: value}
         for value in (solutions.least_outside(), solutions.least_inside())
     )
     verdict = Verdict.ALWAYS_INVALID if inside is None else Verdict.RUNTIME_CHECK

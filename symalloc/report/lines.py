@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
+from symalloc.prover.verdict import counterexample_title
 from symalloc.report.cells import visible
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -48,7 +49,8 @@ def _body(diagnostic: Diagnostic) -> str:
     if diagnostic.counterexample:
         binding = ", ".join(f"{name} = {value}" for name, value in diagnostic.counterexample.items())
         lines.append(
-            f"counterexample: {binding}" + (f" -> {diagnostic.consequence}" if diagnostic.consequence else "")
+            f"{counterexample_title(diagnostic.smallest)}: {binding}"
+            + (f" -> {diagnostic.consequence}" if diagnostic.consequence else "")
         )
     if diagnostic.precondition:
         lines.append(f"holds only when: {diagnostic.precondition}")

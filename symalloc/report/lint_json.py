@@ -44,6 +44,7 @@ def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
         "end_line": span.end_line if span else None,
         "end_column": span.end_column if span else None,
         "counterexample": None if d.counterexample is None else dict(d.counterexample),
+        "smallest": None if d.counterexample is None else d.smallest,
         "precondition": d.precondition,
         "reason": d.reason,
         "guarded": d.guarded,

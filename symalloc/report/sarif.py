@@ -148,6 +148,7 @@ def _properties(d: Diagnostic) -> dict[str, Any]:
     found = {
         "verdict": d.verdict.value if d.verdict else None,
         "counterexample": None if d.counterexample is None else dict(d.counterexample),
+        "smallest": None if d.counterexample is None else d.smallest,
         "precondition": d.precondition,
         "reason": d.reason,
         "introducedBy": d.stage,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.program.span import Span
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.cells import visible
 from symalloc.report.excerpt import Row, Underline, excerpt
 
@@ -224,7 +224,7 @@ def _counterexample(d: Diagnostic) -> tuple[str, str]:
         return "for every input", d.consequence or "the rule is broken"
     binding = ", ".join(f"{name} = {value}" for name, value in d.counterexample.items())
     every = "   (every shape without an empty dimension fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
-    return "counterexample", f"{binding}{consequence}{every}"
+    return counterexample_title(d.smallest), f"{binding}{consequence}{every}"
 
 
 def _enforcement(d: Diagnostic) -> str:

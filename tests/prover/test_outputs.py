@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 import pytest
 import z3
 
-from symalloc.prover.batch import BatchError, answer, read_questions, summary
-from symalloc.prover.counterexample import minimise_point, order
+from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
+from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
 from symalloc.prover.domain_cache import canonicalize
 from symalloc.prover.normalize import components, read_bound, relevant
 from symalloc.prover.prover import Prover
+from symalloc.prover.smallest import order
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
 from symalloc.size.parse import parse_condition
@@ -73,19 +73,22 @@ def test_guards_are_minimised(guards: list[str], assume: list[str], kept: list[s
         assert found == tuple(map(parse_condition, kept))
 
 
-def test_smallest_point_trades_one_coordinate_for_another() -> None:
-    def accepts(point: Mapping[str, int]) -> bool:
-        return point["m"] * point["n"] >= 16_385 and min(point.values()) >= 1
-
-    found = minimise_point([{"m": 1, "n": 20_000}], accepts, {"m": 1, "n": 1}, steps=2_000)
-    assert found is not None
-    assert accepts(found)
-    assert sum(found.values()) <= 260
+def test_points_are_ordered_by_the_largest_value_then_by_name() -> None:
+    values = [(0, 0), (-1, 0), (-1, 1), (1, 0), (0, 2)]
+    points = [{"b": b, "a": a} for a, b in values]
+    assert sorted(points[::-1], key=order) == points
+    assert order({}) == (0, [])
 
 
-def test_smallest_point_of_none() -> None:
-    assert minimise_point([], lambda _: True, {}, steps=10) is None
-    assert order({"b": 1, "a": 2}) == (3, (2, 1))
+def test_an_unproved_counterexample_is_not_called_the_smallest() -> None:
+    constraint = parse_condition("n*n*m - 7*k*k <= 123456789123")
+    rows = []
+    for budget in (Budget(), Budget(z3_steps=0)):
+        proof = Prover(budget).prove(constraint, Domain(default_lower=1))
+        rows.append(proof_row(proof, proof.counterexample, proof.witness))
+    assert [row["smallest"] for row in rows] == [True, False]
+    assert rows[0]["counterexample"] == {"k": 1, "m": 4979, "n": 4980}
+    assert not constraint.evaluate(rows[1]["counterexample"])
 
 
 def test_canonical_text_numbers_symbols_as_they_occur() -> None:

@@ -170,16 +170,17 @@ def test_assumption_with_a_divisor_says_that_it_is_positive() -> None:
     [
         ("4*m <= 16", (), {"m": 5}),
         ("4*b*s*h <= 4*b*s*1024", (), {"b": 1, "h": 1025, "s": 1}),
+        ("m*n <= 16384", (), {"m": 128, "n": 129}),
         ("n != 123456789", (), {"n": 123456789}),
         ("n*m != 999983*1000003", ("n >= 2", "m >= 2"), {"n": 1000003, "m": 999983}),
-        ("n + m <= 10", ("n <= 9", "m <= 9"), {"m": 2, "n": 9}),
+        ("n + m <= 10", ("n <= 9", "m <= 9"), {"m": 5, "n": 6}),
         ("n*n + m*m != k*k", ("n >= 1", "m >= 1"), {"k": 5, "m": 3, "n": 4}),
     ],
 )
 def test_smallest_counterexample(text: str, assume: tuple[str, ...], counterexample: dict[str, int]) -> None:
-    found = ask(text, *assume).counterexample
-    assert found is not None
-    assert sum(found.values()) == sum(counterexample.values())
+    proof = ask(text, *assume)
+    assert proof.counterexample == counterexample
+    assert proof.smallest
 
 
 @pytest.mark.parametrize(

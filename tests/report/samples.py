@@ -76,6 +76,7 @@ OUTGROWN = Diagnostic(
     label="`alloc` needs 4*m B (m x float32)",
     labels=(STORAGE,),
     counterexample={"m": 5},
+    smallest=True,
     consequence="20 B > 16 B",
     precondition="m <= 4",
     notes=("TVM hides this until m = 1025: 16 B is rounded up to one 4096 B page",),
@@ -95,7 +96,11 @@ WIDE = replace(
     ),
 )
 TABBED = replace(
-    PLAIN, message="a line with tabs", span=span(12, "R.call_packed", "alloc)"), label="after two tabs"
+    PLAIN,
+    message="a line with tabs",
+    span=span(12, "R.call_packed", "alloc)"),
+    label="after two tabs",
+    smallest=False,
 )
 BLOCK = replace(
     PLAIN,

@@ -11,7 +11,7 @@ from tests.report import samples
 Golden = Callable[[str, str], None]
 DIAGNOSTIC_KEYS = [
     *("rule", "name", "severity", "verdict", "message", "function", "file", "line", "column", "end_line"),
-    *("end_column", "counterexample", "precondition", "reason", "guarded", "fix"),
+    *("end_column", "counterexample", "smallest", "precondition", "reason", "guarded", "fix"),
 ]
 SUMMARY_KEYS = [
     *("functions", "constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"),

@@ -80,13 +80,17 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
 
 
 def _noticed(quantities: dict[str, Expr], prover: Prover, domain: Domain) -> dict[str, str]:
-    """The smallest binding at which TVM's own check, against whole pages, fails; empty if none is hidden."""
+    """The smallest binding at which TVM's own check, against whole pages, fails.
+
+    Empty if none is hidden, or the one found is not proved smallest.
+    """
     size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
     if size is None or nbytes is None:
         return {}
     end = quantities["offset"] + nbytes
     seen = le(end, round_up(size, PAGE))
-    point = prover.prove(seen, domain).counterexample if seen.as_bool is None else None
+    proof = prover.prove(seen, domain) if seen.as_bool is None else None
+    point = proof.counterexample if proof is not None and proof.smallest else None
     if not point or point == prover.prove(le(end, size), domain).counterexample:
         return {}
     return {"noticed_at": ", ".join(f"{n} = {v}" for n, v in point.items())}

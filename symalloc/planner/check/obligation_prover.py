@@ -44,7 +44,7 @@ class ObligationProver:
         return cls(plan=plan, domain=domain, prover=prover, order=order, magnitudes=Magnitudes(order))
 
     def proof(self, obligation: Obligation) -> Proof:
-        """The proof of `obligation`; with the smallest counterexample found where it does not hold."""
+        """The proof of `obligation`; with a counterexample where it does not hold."""
         domain = self.domain_of(obligation)
         bounded = obligation.guarded and self._bounded(obligation, domain)
         if bounded or self._settled(obligation.sides, domain, MOST_REGIMES):
