@@ -69,8 +69,8 @@ FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
 class Diagnostic:
     """One finding, as it is shown.
 
-    `counterexample` is a binding that breaks the rule, `smallest` that none is proved to be smaller (of those
-    without an empty tensor, where there is one), `consequence` its arithmetic ("20 B > 16 B"). `precondition`
+    `counterexample` is a binding that breaks the rule, `smallest` that it is proved the smallest
+    (without an empty tensor, where there is such a one), `consequence` its arithmetic ("20 B > 16 B"). `precondition`
     is a condition, proved equivalent, under which the rule holds. `guarded`: whether a check at run time
     stops the program before the fault. `reason`: why nothing definite can be said. `stage`: the pass that
     brought the finding in, None for the module as it was given. `label` is the text under the carets.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from symalloc.prover.budget import Budget
 from symalloc.prover.precondition import precondition
 from symalloc.prover.query import Query
-from symalloc.prover.smallest import Point, order, smallest
+from symalloc.prover.smallest import order, smallest
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE
@@ -55,7 +55,7 @@ def _smallest_counterexample(
         known.append(proof.counterexample)
     if not known:
         return None, False
-    start: Point = dict(min(known, key=lambda point: order(domain.to_domain(point))))
+    least = min(known, key=lambda point: order(domain.to_domain(point)))
     fails = TRUE if proof.verdict is Verdict.ALWAYS_INVALID else query.fails
     solver.begin()
-    return smallest(start, fails, domain, solver, budget)
+    return smallest(dict(least), fails, domain, solver, budget)

@@ -74,9 +74,9 @@ def test_guards_are_minimised(guards: list[str], assume: list[str], kept: list[s
 
 
 def test_points_are_ordered_by_the_largest_value_then_by_name() -> None:
-    values = [(0, 0), (-1, 0), (-1, 1), (1, 0), (0, 2)]
+    values = [(0, 2), (1, 0), (-1, 1), (-1, 0), (0, 0)]
     points = [{"b": b, "a": a} for a, b in values]
-    assert sorted(points[::-1], key=order) == points
+    assert sorted(points, key=order) == points[::-1]
     assert order({}) == (0, [])
 
 
