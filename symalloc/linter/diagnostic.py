@@ -69,14 +69,14 @@ FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
 class Diagnostic:
     """One finding, as it is shown.
 
-    `counterexample` is a binding that breaks the rule, `smallest` that it is proved the smallest
-    (without an empty tensor, where there is such a one), `consequence` its arithmetic ("20 B > 16 B"). `precondition`
-    is a condition, proved equivalent, under which the rule holds. `guarded`: whether a check at run time
-    stops the program before the fault. `reason`: why nothing definite can be said. `stage`: the pass that
-    brought the finding in, None for the module as it was given. `label` is the text under the carets.
-    `constraint` is what does not hold (None for rules about lifetimes), and `binds` the variable that the
-    instruction at fault binds: two stages of a module are compared by them. `candidates` are fixes to be
-    tried; a report holds none.
+    `counterexample` is a binding that breaks the rule, `smallest` that it is proved the smallest (without an
+    empty tensor, where there is such a one), `consequence` its arithmetic ("20 B > 16 B"). `precondition` is
+    a condition, proved equivalent, under which the rule holds. `guarded`: whether a check at run time stops
+    the program before the fault. `reason`: why nothing definite can be said. `stage`: the pass that brought
+    the finding in, None for the module as it was given. `label` is the text under the carets. `constraint`
+    is what does not hold (None for rules about lifetimes), and `binds` the variable that the instruction at
+    fault binds: two stages of a module are compared by them. `candidates` are fixes to be tried; a report
+    holds none.
     """
 
     rule: str
