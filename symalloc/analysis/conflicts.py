@@ -2,7 +2,7 @@
 
 What may be such a pair is read off liveness, which keeps one set for all paths.  Each is then held
 against the paths: there must be one that first writes the one region, then the other, then reads the
-first.  Ifs are taken to be independent of each other.
+first, and that control can take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions
-from symalloc.analysis.paths import PathCondition, feasible, path_conditions
+from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Target
 from symalloc.analysis.sets import RegionSet, contains, members
@@ -25,7 +26,8 @@ class ReuseConflict(NamedTuple):
     """On some path point `writer` writes region `second`, while `first` holds what is needed later.
 
     `reader` is a point that needs `first` afterwards, or `writer` itself.  `certain` unless it takes a
-    function of unknown ownership to return its argument; then `through` may name that function.
+    function of unknown ownership to return its argument; then `through` may name that function.  `path` holds
+    the branches that it takes, up to `reader`.
     """
 
     first: int
@@ -34,6 +36,7 @@ class ReuseConflict(NamedTuple):
     reader: int
     certain: bool
     through: str | None = None
+    path: PathCondition = EVERY_PATH
 
 
 class Access(NamedTuple):
@@ -55,10 +58,10 @@ class _Accesses:
 
 
 class ReuseConflicts:
-    """Finds paths that write, overwrite and read."""
+    """Finds paths that write, overwrite and read; `paths` are those that control can take."""
 
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
-        self.points_to, self.effects = points_to, effects
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], paths: FeasiblePaths) -> None:
+        self.points_to, self.effects, self.paths = points_to, effects, paths
 
     # -- overwrites: regions of one root -------------------------------------------------------------------
 
@@ -67,7 +70,7 @@ class ReuseConflicts:
     ) -> Iterator[tuple[int, Target, int]]:
         """Writes that may undo what another wrote: (point, what it writes, the region that may be undone).
 
-        Read off liveness alone; `overwrite` says which of them are so on some path.
+        Read off liveness alone; `overwrites` says which of them are so on some path.
         """
         for point, effect in enumerate(self.effects):
             if not (effect.writes or effect.may_writes or effect.may_defs):
@@ -93,66 +96,75 @@ class ReuseConflicts:
         others = points_to.descendants[points_to.regions[number].root] & ~points_to.storages
         return others & ~points_to.ancestors[number] & ~points_to.descendants[number]
 
-    def overwrite(self, point: int, second: Target, first: int) -> ReuseConflict | None:
-        """The content lost where `first` is written, then `second` at `point`, then `first` read.
+    def overwrites(self, point: int, second: Target, first: int) -> Iterator[ReuseConflict]:
+        """The paths on which `first` is written, then `second` at `point`, then `first` read.
 
-        None where no path does so; a path that is certain goes first.
+        Those that are certain go first; there is one for each set of branches.
         """
-        base = self.paths[point] | second.path | self.points_to.regions[first].path
-        if not feasible(base):
-            return None
+        base = self.paths.at[point] | second.path | self.points_to.regions[first].path
+        if not self.paths.feasible(base, point):
+            return
+        seen: set[PathCondition] = set()
+        doubtful: dict[PathCondition, ReuseConflict] = {}
+        for write, read in self.pairs(point, second, first):
+            path = self.lost(first, point, read, base | write.path | read.path)
+            if path is None or path in seen:
+                continue
+            if second.certain and write.certain and read.certain:
+                seen.add(path)
+                yield ReuseConflict(first, second.region, point, read.point, True, None, path)
+            elif path not in doubtful:
+                doubtful[path] = self.uncertain(first, second.region, point, read.point, path)
+        yield from (conflict for path, conflict in doubtful.items() if path not in seen)
+
+    def pairs(self, point: int, second: Target, first: int) -> Iterator[tuple[Access, Access]]:
+        """The writes of `first` up to `point` with the reads from there on, in the order of the reads.
+
+        Those whose memory is `first`: a whole that `second` is part of as well is written and read through
+        its parts at will.
+        """
         whole = tuple(members(self.points_to.ancestors[first] & ~self.points_to.storages))
-        table = self.accesses
+        table, around = self.accesses, self.points_to.ancestors[second.region]
         writes = [w for r in whole for w in table.writes.get(r, ()) if w.point <= point]
         reads = [r for region in whole for r in table.reads.get(region, ()) if r.point >= point]
         reads.sort(key=lambda access: access.point)
-        best: ReuseConflict | None = None
         for read in reads:
             for write in writes:
-                if not self.matches(first, second.region, write, read, base):
-                    continue
-                if self.rewritten(first, point, read, base | write.path | read.path):
-                    continue
-                if second.certain and write.certain and read.certain:
-                    return ReuseConflict(first, second.region, point, read.point, True)
-                best = best or self.uncertain(first, second.region, point, read.point)
-        return best
+                if write.region == first or (read.region == first and not contains(around, write.region)):
+                    yield write, read
 
-    def matches(self, first: int, second: int, write: Access, read: Access, base: PathCondition) -> bool:
-        """True if one path holds both, and `first` is what the two have in common.
-
-        A whole that `second` is part of as well is written and read through its parts at will.
-        """
-        direct = write.region == first
-        whole = read.region == first and not contains(self.points_to.ancestors[second], write.region)
-        return (direct or whole) and feasible(base | write.path | read.path)
-
-    def rewritten(self, first: int, point: int, read: Access, path: PathCondition) -> bool:
-        """True if a point between `point` and `read` writes all of `first` anew, on every such path."""
-        regions = members(self.points_to.ancestors[first])
+    def lost(self, region: int, point: int, read: Access, path: PathCondition) -> PathCondition | None:
+        """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
+        regions = members(self.points_to.ancestors[region])
         between = (other for r in regions for other in self.accesses.must_defs.get(r, ()))
-        return any(point < other < read.point and self.paths[other] <= path for other in between)
+        again = [self.paths.at[other] for other in between if point < other < read.point]
+        return self.paths.uncovered(path, again, read.point).path
 
-    def uncertain(self, first: int, second: int, writer: int, reader: int) -> ReuseConflict:
+    def uncertain(
+        self, first: int, second: int, writer: int, reader: int, path: PathCondition
+    ) -> ReuseConflict:
         """An overwrite that takes a function of unknown ownership."""
         points_to = self.points_to
         related = points_to.ancestors[first] | points_to.descendants[first]
         related |= points_to.ancestors[second] | points_to.descendants[second]
         calls = (call.name for call in points_to.may_returns if points_to.resolve(call.regions) & related)
-        return ReuseConflict(first, second, writer, reader, False, next(calls, None))
+        return ReuseConflict(first, second, writer, reader, False, next(calls, None), path)
 
     def stale_reads(self, view: Target) -> Iterator[tuple[Access, Access]]:
-        """The writes of a view, each with the reads behind it, on its path, of what the view is part of."""
+        """The writes of a view, each with the reads behind it, on its path, of what the view is part of.
+
+        The `path` of such a read is that of both.
+        """
         above = (number for number in members(self.points_to.ancestors[view.region]) if number != view.region)
         reads = [read for number in above for read in self.accesses.reads.get(number, ())]
         root = self.points_to.regions[view.region].root
         for write in self.accesses_to(view.region, self.accesses.writes):
             for read in reads:
-                path = write.path | read.path | view.path
-                if read.point < write.point or not feasible(path):
+                if read.point < write.point:
                     continue
-                if not self.rewritten(root, write.point, read, path):
-                    yield write, read
+                path = self.lost(root, write.point, read, write.path | read.path | view.path)
+                if path is not None:
+                    yield write, read._replace(path=path)
 
     # -- takeover: one root in the memory of another ---------------------------------------------------------
 
@@ -166,14 +178,15 @@ class ReuseConflicts:
             (w.point == t.point, w.point, t.point, not (w.certain and t.certain))
             for w in self.accesses_to(writes, self.accesses.writes)
             for t in self.accesses_to(wanted)
-            if t.point >= w.point and feasible(w.path | t.path)
+            if t.point >= w.point and self.paths.feasible(w.path | t.path)
         }
         for _, writer, reader, uncertain in sorted(found):
             yield ReuseConflict(wanted, writes, writer, reader, not uncertain)
 
     def on_one_path(self, one: int, other: int) -> bool:
         """True if some path touches both roots."""
-        return any(feasible(a.path | b.path) for a in self.accesses_to(one) for b in self.accesses_to(other))
+        others = self.accesses_to(other)
+        return any(self.paths.feasible(a.path | b.path) for a in self.accesses_to(one) for b in others)
 
     def capturing(self, root: int) -> Iterator[int]:
         """The points whose callee may hold on to a root when they are over."""
@@ -194,11 +207,6 @@ class ReuseConflicts:
     # -- accesses ------------------------------------------------------------------------------------------
 
     @cached_property
-    def paths(self) -> Sequence[PathCondition]:
-        """The path condition of each point."""
-        return path_conditions(self.points_to.cfg).at
-
-    @cached_property
     def accesses(self) -> _Accesses:
         """All accesses of the function; parameters are written on entry."""
         found = _Accesses()
@@ -214,7 +222,7 @@ class ReuseConflicts:
     def _enter(self, table: dict[int, list[Access]], point: int, must: RegionSet, may: RegionSet) -> None:
         if not (must or may):
             return
-        around = self.paths[point] if point >= 0 else frozenset()
+        around = self.paths.at[point] if point >= 0 else EVERY_PATH
         for target in self.points_to.targets(must, may):
             access = Access(point, target.region, target.path | around, target.certain)
             table.setdefault(target.region, []).append(access)

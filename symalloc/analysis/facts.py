@@ -2,22 +2,23 @@
 
 Facts come from asserts, from R.match_cast, from the test of an If on its branches, and from kernels that
 compare the shapes of their arguments.  A fact holds behind the point it comes from, on the branch it comes
-from, nowhere else.
+from; behind the If it holds together with the test of that branch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
+from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import extents_of
-from symalloc.size.condition import Condition, ge, negate
+from symalloc.size.condition import Condition, conjunction, disjunction, ge, negate
 from symalloc.size.expr import Expr
 
 
@@ -48,31 +49,53 @@ class FunctionFacts:
     """The facts of one function; `before[i]` hold in front of point i.
 
     `entry` holds on entry to the function.  `definitions` gives the symbols that casts bind, in terms of
-    those that the parameters bind, where it is known.
+    those that the parameters bind, where it is known.  `tests` are the conditions that Ifs test, by BRANCH.
     """
 
     before: Sequence[Facts]
     entry: tuple[Condition, ...]
     definitions: Mapping[str, Expr]
+    tests: Mapping[int, Condition] = field(default_factory=dict)
 
 
-def facts_of(cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbering) -> FunctionFacts:
-    """The facts at every point of a function."""
-    problem = _FactProblem(cfg, kernels, numbers)
+def facts_of(
+    cfg: ControlFlowGraph,
+    kernels: Mapping[str, Kernel],
+    numbers: TypeNumbering,
+    tests: BranchTests = NO_TESTS,
+) -> FunctionFacts:
+    """The facts at every point of a function; `tests` are those of its Ifs that are no size conditions."""
+    problem = _FactProblem(cfg, kernels, numbers, tests)
     before = forward(problem, Facts()).before
-    return FunctionFacts(before=before, entry=entry_facts(cfg.function), definitions=problem.definitions)
+    return FunctionFacts(
+        before=before,
+        entry=entry_facts(cfg.function),
+        definitions=problem.definitions,
+        tests=problem.tests,
+    )
 
 
 _TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
 """The instructions behind which something is known."""
 
 
-class _FactProblem(DataflowProblem[Facts]):
-    """A join keeps the facts from in front of the If, and no more."""
+_MOST_RELATIONS = 24
+"""The relations of a fact behind an If up to which it is kept."""
 
-    def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, Kernel], numbers: TypeNumbering) -> None:
+
+class _FactProblem(DataflowProblem[Facts]):
+    """A join keeps the facts from in front of the If, and that those of one of its branches hold."""
+
+    def __init__(
+        self,
+        cfg: ControlFlowGraph,
+        kernels: Mapping[str, Kernel],
+        numbers: TypeNumbering,
+        opaque: BranchTests,
+    ) -> None:
         super().__init__(cfg)
-        self.kernels, self.numbers = kernels, numbers
+        self.kernels, self.numbers, self.opaque = kernels, numbers, opaque
+        self.tests: dict[int, Condition] = {}
         self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
         self.outside: dict[int, Facts] = {}
@@ -94,13 +117,20 @@ class _FactProblem(DataflowProblem[Facts]):
         self.outside[branch] = state
         instruction = self.cfg.points[branch].instruction
         condition = instruction.condition if isinstance(instruction, If) else None
-        if condition is None:
+        test = self.opaque.read.get(branch) if condition is None else condition.substitute(self.definitions)
+        if test is None:
             return state
-        known = condition.substitute(self.definitions)
-        return state.with_guards(_parts(known if then else negate(known)))
+        self.tests[branch] = test
+        return state.with_guards(_parts(test if then else negate(test)))
 
     def join(self, branch: int, then: Facts, otherwise: Facts) -> Facts:
-        return self.outside[branch]
+        outside, test = self.outside[branch], self.tests.get(branch)
+        known = len(outside.guards)
+        first, second = conjunction(then.guards[known:]), conjunction(otherwise.guards[known:])
+        if test is not None and (first, second) == (test, negate(test)):
+            return outside
+        either = disjunction((first, second))
+        return outside if sum(1 for _ in either.relations) > _MOST_RELATIONS else outside.with_guards(_parts(either))
 
     def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
         """The facts that a kernel compares on entry."""

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.analysis.effects import Effect
-from symalloc.analysis.paths import path_conditions
+from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import pointees_of
 from symalloc.program.control_flow import ControlFlowGraph
@@ -19,18 +20,22 @@ from symalloc.program.ir import Alias, Instruction, Kill, MatchCast, Var, View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleFault:
-    """At `point` `var` is used or killed although `earlier` (a Kill, or what binds it) forbids it."""
+    """At `point` `var` is used or killed although `earlier` (a Kill, or what binds it) forbids it.
+
+    So it is on paths that take the branches `path`.
+    """
 
     var: Var
     point: int
     earlier: Instruction | None
     kind: str
+    path: PathCondition = EVERY_PATH
 
 
-def uses_after_kill(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
+def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
     kills: dict[Var, list[int]] = {}
-    paths = path_conditions(cfg)
+    cfg = paths.cfg
     for index, point in enumerate(cfg.points):
         made = point.instruction
         if kills and not kills.keys().isdisjoint(point.uses):
@@ -39,25 +44,33 @@ def uses_after_kill(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
                 earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
                 if earlier is not None:
                     yield HandleFault(
-                        var=var, point=index, earlier=cfg.points[earlier].instruction, kind=kind
+                        var=var,
+                        point=index,
+                        earlier=cfg.points[earlier].instruction,
+                        kind=kind,
+                        path=paths.at[earlier] | paths.at[index],
                     )
         if type(made) is Kill and isinstance(made.target, Var):
             kills.setdefault(made.target, []).append(index)
 
 
-def out_of_scope(cfg: ControlFlowGraph) -> Iterator[HandleFault]:
-    """The first use of each variable that stands where what binds it does not dominate."""
-    paths = path_conditions(cfg)
+def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
+    """The first use of each variable that some path gets to without what binds it."""
+    cfg = paths.cfg
     reported = set(cfg.function.params)
     for index, point in enumerate(cfg.points):
         for var in point.uses:
             if var in reported:
                 continue
             bound = cfg.starts.get(var)
-            if bound is None or cfg.ends[var] >= index or not paths.dominates(bound, index):
+            binding = [] if bound is None or cfg.ends[var] >= index else [paths.at[bound]]
+            around = paths.uncovered(paths.at[index], binding, index).path
+            if around is not None:
                 reported.add(var)
                 earlier = cfg.definitions.get(var)
-                yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated")
+                yield HandleFault(
+                    var=var, point=index, earlier=earlier, kind="not-dominated", path=around
+                )
 
 
 def used_variables(cfg: ControlFlowGraph) -> set[Var]:

@@ -10,6 +10,7 @@ from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
+from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
 from symalloc.analysis.points_to import PointsTo, find_points_to
@@ -46,8 +47,11 @@ class FunctionAnalysis:
 
     @cached_property
     def conflicts(self) -> ReuseConflicts:
-        """The paths on which memory is written while it is needed."""
-        return ReuseConflicts(self.points_to, self.effects)
+        """The paths on which memory is written while it is needed, every If independent of the others.
+
+        Plans rest on these: they never rely on what a tensor holds.
+        """
+        return ReuseConflicts(self.points_to, self.effects, FeasiblePaths(self.cfg))
 
     @cached_property
     def escapes(self) -> Mapping[int, str]:

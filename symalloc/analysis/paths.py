@@ -1,12 +1,12 @@
 """The paths through a function: under which branches a point is reached, and all paths one by one.
 
-Ifs are taken to be independent of each other: a path may take either side of each.
+Ifs are taken to be independent of each other here; `symalloc.analysis.feasibility` knows which are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -17,32 +17,20 @@ from symalloc.program.ir import Alias, Block, Function, If, Instruction
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
 
+EVERY_PATH: PathCondition = frozenset()
+"""The condition that every path meets."""
 
-def feasible(condition: PathCondition) -> bool:
-    """True if one path can take all these branches."""
+
+def consistent(condition: PathCondition) -> bool:
+    """True if no If is taken both ways."""
     return len(condition) < 2 or len({branch for branch, _ in condition}) == len(condition)
 
 
-@dataclass(frozen=True, slots=True)
-class PathConditions:
+def path_conditions(cfg: ControlFlowGraph) -> Sequence[PathCondition]:
     """The branches that lead to each point; ELSE and JOIN are reached through the blocks that they end."""
-
-    at: Sequence[PathCondition]
-
-    def reaches(self, first: int, second: int) -> bool:
-        """True if some path goes through `first`, then through `second`."""
-        return first < second and feasible(self.at[first] | self.at[second])
-
-    def dominates(self, first: int, second: int) -> bool:
-        """True if every path to `second` goes through `first` before."""
-        return first < second and self.at[first] <= self.at[second]
-
-
-def path_conditions(cfg: ControlFlowGraph) -> PathConditions:
-    """The path conditions of all points of a function."""
     if not cfg.joins:
-        return PathConditions((frozenset(),) * len(cfg.points))
-    return PathConditions(forward(_Branches(cfg), frozenset()).before)
+        return (EVERY_PATH,) * len(cfg.points)
+    return forward(_Branches(cfg), EVERY_PATH).before
 
 
 class _Branches(DataflowProblem[PathCondition]):

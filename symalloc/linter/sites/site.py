@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from symalloc.analysis.call_expansion import ExpandedFunction
+from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo

@@ -1,0 +1,203 @@
+"""What Ifs test, as conditions: tests that must come out the same way are one condition.
+
+A test that is no condition on sizes reads a value: a symbol stands for what that value is.  Two tests share
+a symbol where they read one value, under whatever name, and nothing writes its memory in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, count
+from typing import NamedTuple
+
+from symalloc.analysis.effects import Effect
+from symalloc.analysis.paths import consistent, path_conditions
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.sets import RegionSet, members
+from symalloc.program import ir
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.operands import operands_of
+from symalloc.size.condition import Condition, Relation, eq, ne
+from symalloc.size.expr import symbol
+
+_NEGATIONS = frozenset({"relax.logical_not"})
+_WORDS = frozenset({"and", "max", "min", "not", "or"})
+"""The words of conditions, which no symbol is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTests:
+    """The tests of a function that are no conditions on sizes, by BRANCH, as conditions over `opaque` symbols.
+
+    `sources` holds for those what they are computed from: variables, and the names of symbols.
+    """
+
+    read: Mapping[int, Condition] = field(default_factory=dict)
+    opaque: frozenset[str] = frozenset()
+    sources: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
+
+    def name(self, cfg: ControlFlowGraph, branch: int) -> str:
+        """The test of a BRANCH in a message."""
+        made = cfg.points[branch].instruction
+        assert isinstance(made, ir.If)
+        condition = made.condition
+        if condition is None:
+            return f"`{made.test.name}`" if isinstance(made.test, ir.Var) else "a condition"
+        if isinstance(condition, Relation) and condition.operator == "!=" and condition.symbols <= self.opaque:
+            return f"`{condition.expr}`"
+        return f"`{condition}`"
+
+    def related(self, branches: Sequence[int]) -> tuple[int, int] | None:
+        """Two BRANCHes of which one is computed from what the other is, and nobody knows how."""
+        for one, other in combinations(branches, 2):
+            if self.sources.get(one, _NOTHING) & self.sources.get(other, _NOTHING) and not self._same(one, other):
+                return one, other
+        return None
+
+    def _same(self, one: int, other: int) -> bool:
+        """True if the prover knows how the two depend on each other."""
+        a, b = self.read.get(one), self.read.get(other)
+        return (a is None and b is None) or (a is not None and b is not None and a.symbols == b.symbols)
+
+
+_NOTHING: frozenset[Hashable] = frozenset()
+NO_TESTS = BranchTests()
+
+
+def branch_tests(points_to: PointsTo, effects: Sequence[Effect]) -> BranchTests:
+    """Read the tests of a function."""
+    return _TestReader(points_to, effects).run() if points_to.cfg.joins else NO_TESTS
+
+
+class _Value(NamedTuple):
+    """A value that a test reads; `negated` where it tests the opposite."""
+
+    key: Hashable
+    name: str
+    negated: bool = False
+
+
+class _TestReader:
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
+        self.points_to, self.effects, self.cfg = points_to, effects, points_to.cfg
+        self.paths = path_conditions(self.cfg)
+        self.symbols: dict[Hashable, str] = {}
+        self.taken = {*self.cfg.function.symbols, *_WORDS}
+
+    def run(self) -> BranchTests:
+        branches = [
+            (number, point.instruction)
+            for number, point in enumerate(self.cfg.points)
+            if point.kind is PointKind.BRANCH and isinstance(point.instruction, ir.If)
+        ]
+        conditions = [made.condition for _, made in branches if made.condition is not None]
+        flags = frozenset().union(*(c.symbols for c in conditions)) - self.taken
+        self.taken |= flags
+        read: dict[int, Condition] = {}
+        sources: dict[int, frozenset[Hashable]] = {}
+        for number, made in branches:
+            if made.condition is not None:
+                sources[number] = frozenset(made.condition.symbols)
+            elif isinstance(made.test, ir.Var):
+                read[number] = self.condition(self.value(made.test, number))
+                sources[number] = self.sources(made.test, number)
+        return BranchTests(read, flags | frozenset(self.symbols.values()), sources)
+
+    def condition(self, value: _Value) -> Condition:
+        """The condition that a test of `value` is."""
+        name = self.symbols.get(value.key)
+        if name is None:
+            names = (value.name if number == 0 else f"{value.name}_{number}" for number in count())
+            name = self.symbols[value.key] = next(name for name in names if name not in self.taken)
+            self.taken.add(name)
+        return eq(symbol(name), 0) if value.negated else ne(symbol(name), 0)
+
+    def value(self, var: ir.Var, point: int) -> _Value:
+        """What `var` holds in front of `point`."""
+        origin = self.origin(var)
+        made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
+        written = self.last_write(var, point)
+        if isinstance(made, ir.CallOperator) and made.name in _NEGATIONS and isinstance(made.arguments[0], ir.Var):
+            start = self.cfg.starts[made.var]
+            if written <= start:
+                inner = self.value(made.arguments[0], start)
+                return inner._replace(negated=not inner.negated)
+        return _Value((origin, written), _identifier(var.name))
+
+    def origin(self, var: ir.Var) -> Hashable:
+        """What a variable is another name of: a variable, or a field of one."""
+        fields: list[int] = []
+        operand: ir.Operand = var
+        while isinstance(operand, ir.Var):
+            match self.cfg.definitions.get(operand):
+                case ir.Alias(source=source) | ir.MatchCast(source=source):
+                    operand = source
+                case ir.View(kind="reshape" | "ensure_zero_offset", source=source):
+                    operand = source
+                case ir.TakeField(source=source, index=index):
+                    operand = source
+                    fields.append(index)
+                case ir.MakeTuple(fields=items) if fields and fields[-1] < len(items):
+                    operand = items[fields.pop()]
+                case _:
+                    break
+            while isinstance(operand, ir.TupleValue) and fields and fields[-1] < len(operand.items):
+                operand = operand.items[fields.pop()]
+        if not isinstance(operand, ir.Var):
+            return var
+        return (operand, tuple(fields)) if fields else operand
+
+    def last_write(self, var: ir.Var, point: int) -> int:
+        """The last point in front of `point`, on some path to it, that may write what `var` holds; else -1."""
+        family = self.family(var)
+        for earlier in range(point - 1, -1, -1):
+            effect = self.effects[earlier]
+            touched = effect.writes | effect.may_writes | effect.may_defs
+            if touched and self.points_to.resolve(touched) & family:
+                if consistent(self.paths[earlier] | self.paths[point]):
+                    return earlier
+        return -1
+
+    def family(self, var: ir.Var) -> RegionSet:
+        """The regions that share bytes with what `var` holds."""
+        points_to = self.points_to
+        found = own = points_to.regions_of(var)
+        for number in members(own):
+            found |= points_to.ancestors[number] | points_to.descendants[number]
+        return found
+
+    def sources(self, var: ir.Var, point: int) -> frozenset[Hashable]:
+        """All that the value of `var` in front of `point` may depend on."""
+        found: dict[Hashable, None] = {}
+        pending = [var]
+        while pending:
+            one = pending.pop()
+            if one in found:
+                continue
+            found[one] = None
+            for operand in self.inputs(one, point):
+                if isinstance(operand, ir.Var):
+                    pending.append(operand)
+                elif isinstance(operand, ir.Scalar) and operand.value is not None:
+                    found.update(dict.fromkeys(operand.value.symbols))
+        return frozenset(found)
+
+    def inputs(self, var: ir.Var, point: int) -> Iterator[ir.Operand]:
+        """What the instructions that bind `var`, or write its memory in front of `point`, are given."""
+        made = self.cfg.definitions.get(var)
+        if made is not None and not isinstance(made, ir.AllocTensor):
+            yield from operands_of(made)
+        if isinstance(made, ir.If):
+            yield from (made.then.result, made.otherwise.result)
+        family = self.family(var)
+        for number in range(point):
+            effect, writer = self.effects[number], self.cfg.points[number].instruction
+            touched = effect.writes | effect.may_writes | effect.may_defs
+            if writer is not None and touched and self.points_to.resolve(touched) & family:
+                yield from operands_of(writer)
+
+
+def _identifier(name: str) -> str:
+    plain = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
+    return plain if plain.isidentifier() else f"_{plain}"
