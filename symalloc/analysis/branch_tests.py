@@ -28,9 +28,10 @@ _WORDS = frozenset({"and", "max", "min", "not", "or"})
 
 @dataclass(frozen=True, slots=True)
 class BranchTests:
-    """The tests of a function that are no conditions on sizes, by BRANCH, as conditions over `opaque` symbols.
+    """The tests of a function.
 
-    `sources` holds for those what they are computed from: variables, and the names of symbols.
+    `read` holds by BRANCH those that are no conditions on sizes, as conditions over `opaque` symbols;
+    `sources` what tests are computed from: variables, and the names of symbols.
     """
 
     read: Mapping[int, Condition] = field(default_factory=dict)
@@ -44,14 +45,14 @@ class BranchTests:
         condition = made.condition
         if condition is None:
             return f"`{made.test.name}`" if isinstance(made.test, ir.Var) else "a condition"
-        if isinstance(condition, Relation) and condition.operator == "!=" and condition.symbols <= self.opaque:
-            return f"`{condition.expr}`"
-        return f"`{condition}`"
+        is_flag = isinstance(condition, Relation) and condition.symbols <= self.opaque
+        return f"`{condition.expr}`" if is_flag and condition.operator == "!=" else f"`{condition}`"
 
     def related(self, branches: Sequence[int]) -> tuple[int, int] | None:
         """Two BRANCHes of which one is computed from what the other is, and nobody knows how."""
         for one, other in combinations(branches, 2):
-            if self.sources.get(one, _NOTHING) & self.sources.get(other, _NOTHING) and not self._same(one, other):
+            shared = self.sources.get(one, _NOTHING) & self.sources.get(other, _NOTHING)
+            if shared and not self._same(one, other):
                 return one, other
         return None
 
@@ -118,10 +119,10 @@ class _TestReader:
         origin = self.origin(var)
         made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
         written = self.last_write(var, point)
-        if isinstance(made, ir.CallOperator) and made.name in _NEGATIONS and isinstance(made.arguments[0], ir.Var):
-            start = self.cfg.starts[made.var]
-            if written <= start:
-                inner = self.value(made.arguments[0], start)
+        if isinstance(made, ir.CallOperator) and made.name in _NEGATIONS:
+            start, opposite = self.cfg.starts[made.var], made.arguments[0]
+            if written <= start and isinstance(opposite, ir.Var):
+                inner = self.value(opposite, start)
                 return inner._replace(negated=not inner.negated)
         return _Value((origin, written), _identifier(var.name))
 
@@ -149,14 +150,15 @@ class _TestReader:
         return (operand, tuple(fields)) if fields else operand
 
     def last_write(self, var: ir.Var, point: int) -> int:
-        """The last point in front of `point`, on some path to it, that may write what `var` holds; else -1."""
+        """The last point on some path to `point` that may write what `var` holds; -1 where there is none."""
         family = self.family(var)
         for earlier in range(point - 1, -1, -1):
             effect = self.effects[earlier]
             touched = effect.writes | effect.may_writes | effect.may_defs
-            if touched and self.points_to.resolve(touched) & family:
-                if consistent(self.paths[earlier] | self.paths[point]):
-                    return earlier
+            if not touched or not consistent(self.paths[earlier] | self.paths[point]):
+                continue
+            if self.points_to.resolve(touched) & family:
+                return earlier
         return -1
 
     def family(self, var: ir.Var) -> RegionSet:

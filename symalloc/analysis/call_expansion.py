@@ -294,7 +294,7 @@ def _may_return_unwritten(analysis: FunctionAnalysis) -> bool:
         made = points_to.regions[target.region].instruction
         if not isinstance(made, ir.AllocTensor | ir.AllocFresh):
             continue
-        paths = paths or path_conditions(analysis.cfg).at
+        paths = paths or path_conditions(analysis.cfg)
         effects = zip(analysis.effects, paths, strict=True)
         if not any(contains(e.must_defs, target.region) and not path for e, path in effects):
             return True

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect
-from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Target

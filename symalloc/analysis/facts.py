@@ -130,7 +130,8 @@ class _FactProblem(DataflowProblem[Facts]):
         if test is not None and (first, second) == (test, negate(test)):
             return outside
         either = disjunction((first, second))
-        return outside if sum(1 for _ in either.relations) > _MOST_RELATIONS else outside.with_guards(_parts(either))
+        large = sum(1 for _ in either.relations) > _MOST_RELATIONS
+        return outside if large else outside.with_guards(_parts(either))
 
     def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
         """The facts that a kernel compares on entry."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
 from symalloc.analysis.facts import FunctionFacts
-from symalloc.analysis.paths import EVERY_PATH, PathCondition, consistent, path_conditions
+from symalloc.analysis.paths import PathCondition, consistent, path_conditions
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.size.condition import Condition, negate
 
@@ -79,8 +79,11 @@ class FeasiblePaths:
             rest = next((tuple(sorted(o - taken)) for o in avoided if consistent(o | taken)), None)
             if rest is None:
                 return UncoveredPath(taken)
-            others_ways = [self._leaving(taken, rest[:index], *rest[index]) for index in range(len(rest))]
-            pending += [way for way in reversed(others_ways) if self._stands(way, until) is not False]
+            ways = (
+                self.whole(taken | {*rest[:index], (branch, not side)})
+                for index, (branch, side) in enumerate(rest)
+            )
+            pending += reversed([way for way in ways if self._stands(way, until) is not False])
         return UncoveredPath(start, decided=False)
 
     def doubt(self, path: PathCondition, until: int | None = None) -> str | None:
@@ -122,18 +125,15 @@ class FeasiblePaths:
                 path |= self.at[branch]
         return path
 
-    def _leaving(self, taken: PathCondition, along: Iterable[tuple[int, bool]], at: int, side: bool) -> PathCondition:
-        return self.whole(taken | {*along, (at, not side)})
-
     def _stands(self, path: PathCondition, until: int | None) -> bool | None:
         """Whether control can take `path`; None where that is not decided."""
-        if not path:
+        if not path and (until is None or self.facts is None or not self.facts.before[until].guards):
             return True
         if not consistent(path):
             return False
         key = (path, until)
         if key not in self._standing:
-            last = max(branch for branch, _ in path) if until is None else until
+            last = max(path)[0] if until is None else until
             self._standing[key] = self._together(self.conditions(path, last))
         return self._standing[key]
 
@@ -148,6 +148,3 @@ class FeasiblePaths:
                 return self.possible(conditions)
             seen |= condition.symbols
         return True
-
-
-__all__ = ["EVERY_PATH", "MOST_STEPS", "FeasiblePaths", "Possible", "UncoveredPath"]

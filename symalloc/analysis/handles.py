@@ -68,9 +68,7 @@ def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
             if around is not None:
                 reported.add(var)
                 earlier = cfg.definitions.get(var)
-                yield HandleFault(
-                    var=var, point=index, earlier=earlier, kind="not-dominated", path=around
-                )
+                yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated", path=around)
 
 
 def used_variables(cfg: ControlFlowGraph) -> set[Var]:

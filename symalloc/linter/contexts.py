@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
+from symalloc.analysis.branch_tests import branch_tests
 from symalloc.analysis.call_expansion import ExpandedFunction, callees_to_write_out, expand_calls
 from symalloc.analysis.call_graph import functions_as_values
-from symalloc.analysis.facts import facts_of
+from symalloc.analysis.conflicts import ReuseConflicts
+from symalloc.analysis.facts import FunctionFacts, facts_of
+from symalloc.analysis.feasibility import FeasiblePaths, Possible
 from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.linter.sites.site import FunctionContext
-from symalloc.program.ir import CallFunction, Program
+from symalloc.program.ir import CallFunction, Function, Program
 from symalloc.program.operands import TypeNumbering
+
+PossibleIn: TypeAlias = Callable[[Function, FunctionFacts], Possible]
+"""Return what judges whether conditions can hold together in a function."""
 
 
 class FunctionContexts:
@@ -22,8 +29,8 @@ class FunctionContexts:
     for all that call them: what is wrong with the order of their writes and reads shows there.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.numbers = program, TypeNumbering()
+    def __init__(self, program: Program, possible: PossibleIn) -> None:
+        self.program, self.possible, self.numbers = program, possible, TypeNumbering()
         self.analyses = analyse(program)
         self.summaries = {name: analysis.summary for name, analysis in self.analyses.items()}
         self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
@@ -36,13 +43,19 @@ class FunctionContexts:
     def _context(
         self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
     ) -> FunctionContext:
+        points_to, effects = analysis.points_to, analysis.effects
+        function = self.program.functions[name] if expansion is None else expansion.function
+        tests = branch_tests(points_to, effects)
+        facts = facts_of(analysis.cfg, self.program.kernels, self.numbers, tests)
+        paths = FeasiblePaths(analysis.cfg, facts, tests, self.possible(function, facts))
         return FunctionContext(
             program=self.program,
-            function=self.program.functions[name] if expansion is None else expansion.function,
+            function=function,
             analysis=analysis,
-            facts=facts_of(analysis.cfg, self.program.kernels, self.numbers),
+            facts=facts,
             numbers=self.numbers,
-            written_views=written_zero_offset_views(analysis.points_to, analysis.effects),
+            conflicts=ReuseConflicts(points_to, effects, paths),
+            written_views=written_zero_offset_views(points_to, effects),
             summaries=self.summaries,
             expansion=expansion,
         )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
+from symalloc.analysis.facts import FunctionFacts
 from symalloc.linter.call_checks import CallChecks
 from symalloc.linter.call_duplicates import merge_callers
 from symalloc.linter.contexts import FunctionContexts
@@ -14,9 +16,9 @@ from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
-from symalloc.linter.function_prover import FunctionDomains, FunctionProver
+from symalloc.linter.function_prover import FunctionDomains, FunctionProver, Together
 from symalloc.linter.sites.site import FunctionContext
-from symalloc.program.ir import Program
+from symalloc.program.ir import Function, Program
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition
@@ -31,11 +33,13 @@ def check(
     """
     started, before = perf_counter(), Counter(prover.decided)
 
-    def checking(context: FunctionContext) -> FunctionCheck:
-        domains = FunctionDomains(context.function, context.facts, assume)
-        return FunctionCheck(context, rulebook, FunctionProver(prover, domains))
+    def proving(function: Function, facts: FunctionFacts) -> FunctionProver:
+        return FunctionProver(prover, FunctionDomains(function, facts, assume))
 
-    contexts = FunctionContexts(program)
+    def checking(context: FunctionContext) -> FunctionCheck:
+        return FunctionCheck(context, rulebook, proving(context.function, context.facts))
+
+    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)))
     checks = [checking(context) for context in contexts.plain]
     calls = CallChecks(program)
     for one in checks:

@@ -132,7 +132,7 @@ class Finding:
             consequence=None if result is None else str(result),
             precondition=None if self.precondition is None else str(self.precondition),
             reason=self.reason,
-            notes=(*rule.render_notes(values), *self._empty_note()),
+            notes=(*self._path_note(), *rule.render_notes(values), *self._empty_note()),
             help=rule.render_help(values),
             guarded=self.guarded,
             constraint=None if self.asked is None else str(self.asked.constraint),
@@ -169,6 +169,10 @@ class Finding:
             if call.span is not None:
                 labels.append(Label(span=call.span, text=f"`{call.name}` is called here"))
         return tuple(dict.fromkeys(labels))
+
+    def _path_note(self) -> tuple[str, ...]:
+        path = self.context.paths.text(self.site.path)
+        return (f"this is so when {path}",) if path else ()
 
     def _empty_note(self) -> tuple[str, ...]:
         proof = self.proof

@@ -123,7 +123,7 @@ class FunctionCheck:
         rules = self.rulebook.by_site(site.kind)
         if isinstance(site, RelationSite):
             for rule in rules:
-                if rule.relation == site.relation and self.prover.reachable(self.context.facts.before[point]):
+                if rule.relation == site.relation and self._on_some_path(site, point):
                     self.keep(self.finding(rule, site, point))
         elif isinstance(site, ConstraintSite):
             divisors = self._ask_about_divisors(site, point)
@@ -148,20 +148,37 @@ class FunctionCheck:
             self.summary.count(proof)
             return
         self._broke = True
-        resolved = site.resolved
-        if resolved is not None:
-            self._broken(rule, resolved, point, asked, proof)
+        broken: list[tuple[ConstraintSite, PlacedConstraint, Proof]] = []
+        for resolved in site.resolved:
+            placed = self._on_its_path(asked, resolved, point)
+            decided = proof if placed is asked else self.prover.decide(placed)
+            if not decided.holds:
+                broken.append((resolved, placed, decided))
+        if broken:
+            self._broken(rule, *min(broken, key=_by_certainty), point)
+
+    def _on_some_path(self, site: Site, point: int) -> bool:
+        """False where no path makes the site a fault."""
+        return self.context.paths.feasible(site.path, point if site.until is None else site.until)
+
+    def _on_its_path(self, asked: PlacedConstraint, site: ConstraintSite, point: int) -> PlacedConstraint:
+        """The constraint where it is known which branches the path takes."""
+        until = point if site.until is None else site.until
+        known = self.context.paths.conditions(self.context.paths.whole(site.path, until), until)
+        if known == asked.facts.guards:
+            return asked
+        return asked._replace(facts=Facts(known, self.context.facts.before[until].calls))
 
     def _broken(
-        self, rule: Rule, site: ConstraintSite, point: int, asked: PlacedConstraint, decided: Proof
+        self, rule: Rule, site: ConstraintSite, asked: PlacedConstraint, decided: Proof, point: int
     ) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         proof, only_empty = self.prover.explain(asked.constraint, decided)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
         if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)
-        self.summary.count(proof, certain=site.uncertainty is None)
         finding = self.finding(rule, site, point, asked=asked, proof=proof, only_empty=only_empty)
+        self.summary.count(proof, certain=finding.site.uncertainty is None)
         needed = runtime and not proof.guarded and self.prover.needed_bounds(asked.constraint, proof)
         if needed:
             self.bound_dependent.append((needed, finding))
@@ -170,7 +187,7 @@ class FunctionCheck:
 
     def _undecidable(self, rule: Rule, site: ConstraintSite, point: int) -> None:
         self._broke = True
-        resolved = site.resolved
+        resolved = next((one for one in site.resolved if self._on_some_path(one, point)), None)
         if resolved is not None:
             self.summary.runtime_check += 1
             self.summary.unknown += 1
@@ -191,7 +208,11 @@ class FunctionCheck:
         return found
 
     def finding(self, rule: Rule, site: Site, point: int, **more: Any) -> Finding:
-        """Make a finding of this function."""
+        """Make a finding of this function; it is not certain where the path that it takes is not."""
+        until = point if site.until is None else site.until
+        doubt = site.uncertainty or self.context.paths.doubt(site.path, until)
+        if doubt != site.uncertainty:
+            site = replace(site, uncertainty=doubt)
         return Finding(context=self.context, rule=rule, site=site, point=point, **more)
 
     def discharge(self, met: frozenset[Finding]) -> None:
@@ -224,6 +245,12 @@ class FunctionCheck:
             texts={"symbol": name, "bound": str(bound), "needed_by": _subjects_listed(dependent)},
         )
         return self.finding(rule, site, first.point, asked=first.asked, proof=first.proof)
+
+
+def _by_certainty(broken: tuple[ConstraintSite, PlacedConstraint, Proof]) -> tuple[bool, bool]:
+    """What is certain goes first, then what holds for no shape."""
+    site, _, proof = broken
+    return site.uncertainty is not None, proof.verdict is not Verdict.ALWAYS_INVALID
 
 
 _NAMED = 3

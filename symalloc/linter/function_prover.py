@@ -7,8 +7,9 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
@@ -137,11 +138,10 @@ class FunctionProver:
         """True where `condition` is proved for all inputs of the function."""
         return self._ask(condition, self.domains.entry).holds
 
-    def reachable(self, facts: Facts) -> bool:
-        """False where control is proved never to get to where `facts` hold."""
-        if not facts.guards:
-            return True
-        return self._ask(FALSE, self.domains.over(facts)).verdict is not Verdict.VACUOUS
+    def possible(self, conditions: Sequence[Condition]) -> bool | None:
+        """Whether `conditions` can hold together for inputs of the function; None where undecided."""
+        verdict = self._ask(FALSE, self.domains.entry.assuming(conditions)).verdict
+        return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
     def needed_bounds(self, constraint: Condition, decided: Proof) -> tuple[str, ...]:
         """The symbols whose declared bounds make `constraint` hold: one where one will do; none where they
@@ -157,6 +157,21 @@ class FunctionProver:
 
     def _ask(self, constraint: Condition, domain: Domain) -> Proof:
         return self.prover.prove(constraint, domain, explain=False)
+
+
+class Together:
+    """Tells whether conditions can hold together in a function; makes its prover when it is first asked."""
+
+    def __init__(self, proving: Callable[[], FunctionProver]) -> None:
+        self._proving = proving
+
+    def __call__(self, conditions: Sequence[Condition]) -> bool | None:
+        """Whether `conditions` can hold together; None where that is not decided."""
+        return self._prover.possible(conditions)
+
+    @cached_property
+    def _prover(self) -> FunctionProver:
+        return self._proving()
 
 
 def non_empty(domain: Domain) -> Domain:

@@ -100,6 +100,6 @@ def test_forward_and_backward_are_what_all_paths_say(cfg: ControlFlowGraph) -> N
 @settings(max_examples=100)
 @given(graphs())
 def test_edges_are_those_of_the_path_conditions(cfg: ControlFlowGraph) -> None:
-    conditions = path_conditions(cfg).at
+    conditions = path_conditions(cfg)
     for states in (forward(Edges(cfg), ()).before, backward(Edges(cfg), ()).after):
         assert [frozenset(state) for state in states] == list(conditions)

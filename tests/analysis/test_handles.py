@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import Function, Operand, TupleValue
@@ -9,11 +10,13 @@ from tests.program.build import Body, param
 
 
 def kills(function: Function) -> list[tuple[str, str]]:
-    return [(fault.kind, fault.var.name) for fault in uses_after_kill(control_flow_graph(function))]
+    return [
+        (fault.kind, fault.var.name) for fault in uses_after_kill(FeasiblePaths(control_flow_graph(function)))
+    ]
 
 
 def strays(function: Function) -> list[str]:
-    return [fault.var.name for fault in out_of_scope(control_flow_graph(function))]
+    return [fault.var.name for fault in out_of_scope(FeasiblePaths(control_flow_graph(function)))]
 
 
 def test_a_killed_variable_is_not_used_again() -> None:

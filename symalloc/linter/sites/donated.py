@@ -27,7 +27,7 @@ def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     for target in points_to.result_targets():
         view = points_to.regions[target.region]
         if view.kind is RegionKind.VIEW and points_to.regions[view.root].kind is RegionKind.PARAMETER:
-            pairs = context.analysis.conflicts.stale_reads(target)
+            pairs = context.conflicts.stale_reads(target)
             sites = [(_uncertainty(context, write, read, target), write, read) for write, read in pairs]
             sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
             for uncertainty, write, read in sites[:1]:
@@ -69,4 +69,5 @@ def _site(
         places=places_of(output=view.instruction, writer=writer),
         dedup_key=view.number,
         uncertainty=uncertainty,
+        path=read.path,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.handles import (
     HandleFault,
     killed_variables,
@@ -36,7 +37,7 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     writing point.
     """
     analysis, points_to = context.analysis, context.points_to
-    for point, target, index in analysis.conflicts.candidates(analysis.written, analysis.live):
+    for point, target, index in context.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         places = (first.offset, first.nbytes, second.offset, second.nbytes)
         site = ConstraintSite(
@@ -56,11 +57,13 @@ _PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
 
 def _resolved(
     context: FunctionContext, point: int, target: Target, index: int, site: ConstraintSite
-) -> ConstraintSite | None:
-    """The pair, if there is a path on which content is lost."""
-    found = context.analysis.conflicts.overwrite(point, target, index)
-    if found is None:
-        return None
+) -> Iterator[ConstraintSite]:
+    """The pair on each path on which content is lost."""
+    for found in context.conflicts.overwrites(point, target, index):
+        yield _lost(context, found, site)
+
+
+def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
     regions, points = context.points_to.regions, context.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = points[found.writer].instruction, points[found.reader].instruction
@@ -81,6 +84,8 @@ def _resolved(
             reader=reader if reader is not writer else None,
         ),
         uncertainty=None if found.certain else through,
+        path=found.path,
+        until=found.reader,
     )
 
 
@@ -97,11 +102,10 @@ def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[st
 @function_sites("use", "kill")
 def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Uses and kills of variables that are killed, and uses of variables out of scope."""
-    cfg = context.analysis.cfg
-    for fault in uses_after_kill(cfg):
+    for fault in uses_after_kill(context.paths):
         kind = "kill" if fault.kind == "double-kill" else "use"
         yield fault.point, _handle_site(context, kind, fault, places_of(kill=fault.earlier))
-    for fault in out_of_scope(cfg):
+    for fault in out_of_scope(context.paths):
         yield fault.point, _handle_site(context, "use", fault, places_of(allocation=fault.earlier))
 
 
@@ -118,6 +122,7 @@ def _handle_site(context: FunctionContext, kind: str, fault: HandleFault, places
             "user": "the function's result" if ends else caller_name(point.instruction),
         },
         places=places,
+        path=fault.path,
     )
 
 
@@ -161,8 +166,8 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     if context.function.private:
         return
     points_to, last = context.points_to, len(context.analysis.cfg.points) - 1
-    certain = dict.fromkeys(t.region for t in points_to.result_targets() if t.certain)
-    for region in (points_to.regions[number] for number in certain):
+    targets = {t.region: t.path for t in points_to.result_targets() if t.certain}
+    for region, path in ((points_to.regions[number], path) for number, path in targets.items()):
         root = points_to.regions[region.root]
         if region.kind is RegionKind.TENSOR and _outlives(root):
             site = RelationSite(
@@ -171,6 +176,7 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                 relation="views-reused-memory",
                 texts={"variable": region.name, "storage": root.name},
                 uncertainty=_may_be_fresh(root),
+                path=path,
             )
             yield last, site
 

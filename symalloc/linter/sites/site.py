@@ -9,7 +9,9 @@ from typing import TypeAlias
 from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.facts import FunctionFacts
+from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
@@ -30,7 +32,8 @@ class Site:
 
     `quantities` are the sizes that constraints and messages are over, `texts` the words of messages (they win
     over quantities of the same name), `places` further spans to point at.  `span` stands in for that of the
-    instruction.  `uncertainty`: why the site may be no fault whatever the verdict.
+    instruction.  `uncertainty`: why the site may be no fault whatever the verdict.  It is one only on paths
+    that take the branches `path` and get to the point `until` (where it stands, if that is None).
 
     Of several findings of one rule with the same `dedup_key` one is kept.  `memo_key`: everything that the
     verdicts depend on; a site whose key was clean is not asked again.  None stands for no such key.
@@ -43,6 +46,8 @@ class Site:
     texts: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, Span] = field(default_factory=dict)
     uncertainty: str | None = None
+    path: PathCondition = EVERY_PATH
+    until: int | None = None
     dedup_key: object = None
     memo_key: Hashable | None = None
 
@@ -66,27 +71,28 @@ class ConstraintSite(Site):
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
     program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
 
-    Once there is something to report, `resolve` completes the site, or finds that it is none (None), and
-    `lazy_texts` gives further words.
+    Once there is something to report, `resolve` completes the site, once for each set of branches on which it
+    is one (none where it is none), and `lazy_texts` gives further words.
     """
 
     unknown: str | None = None
     checked: Condition | None = None
     sized: bool = False
-    resolve: Callable[[ConstraintSite], ConstraintSite | None] | None = None
+    resolve: Callable[[ConstraintSite], Iterable[ConstraintSite]] | None = None
     lazy_texts: LazyTexts | None = None
 
     @property
-    def resolved(self) -> ConstraintSite | None:
-        """The site completed; None where it is none."""
-        return self if self.resolve is None else self.resolve(self)
+    def resolved(self) -> Iterable[ConstraintSite]:
+        """The site completed, once for each set of branches on which it is one."""
+        return (self,) if self.resolve is None else self.resolve(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionContext:
     """One function as the generators of sites see it.
 
-    `written_views` are the results of ensure_zero_offset that are written, with what writes them; `summaries`
+    `conflicts` are the reuse conflicts on paths that control can take.  `written_views` are the results of
+    ensure_zero_offset that are written, with what writes them; `summaries`
     those of all functions of the program.  `expansion`: where the instructions come from, if `function` is
     one with calls written out.
     """
@@ -96,9 +102,15 @@ class FunctionContext:
     analysis: FunctionAnalysis
     facts: FunctionFacts
     numbers: TypeNumbering
+    conflicts: ReuseConflicts
     written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
     summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
     expansion: ExpandedFunction | None = None
+
+    @property
+    def paths(self) -> FeasiblePaths:
+        """The paths that control can take."""
+        return self.conflicts.paths
 
     @property
     def points_to(self) -> PointsTo:

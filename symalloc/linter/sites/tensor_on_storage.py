@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.region_maker import byte_count
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.linter.sites.registry import instruction_sites
@@ -30,15 +31,22 @@ PAGE = 4096
 
 def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
+    return tuple(dict.fromkeys(storage for storage, _ in _placed(context, alloc)))
+
+
+def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Region, PathCondition]]:
+    """The storages that the tensor may lie on, each with the branches on which it does."""
     points_to = context.points_to
-    found = (points_to.regions[t.region].parent for t in points_to.targets_of(alloc.var))
-    return tuple(points_to.regions[parent] for parent in dict.fromkeys(found) if parent is not None)
+    found = ((points_to.regions[t.region].parent, t.path) for t in points_to.targets_of(alloc.var))
+    for parent, path in dict.fromkeys(found):
+        if parent is not None:
+            yield points_to.regions[parent], path
 
 
 @instruction_sites("tensor-on-storage", AllocTensor)
 def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[Site]:
     """The sites of one alloc_tensor."""
-    for storage in storages_of(context, alloc):
+    for storage, path in _placed(context, alloc):
         made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
         size = storage.nbytes if storage.kind is RegionKind.STORAGE else None
         quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
@@ -66,6 +74,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             texts=texts,
             lazy_texts=partial(_noticed, quantities),
             places=places_of(storage=made),
+            path=path,
         )
         if made is not None and made.device != alloc.device:
             difference = f"device {alloc.device} against device {made.device}"
@@ -76,6 +85,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
                 quantities=quantities,
                 texts={**texts, "difference": difference},
                 places=places_of(storage=made),
+                path=path,
             )
 
 
