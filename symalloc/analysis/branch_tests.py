@@ -1,4 +1,4 @@
-"""What Ifs test, as conditions: tests that must come out the same way are one condition.
+"""The tests of Ifs as conditions: tests that must come out the same way are one condition.
 
 A test that is no condition on sizes reads a value: a symbol stands for what that value is.  Two tests share
 a symbol where they read one value, under whatever name, and nothing writes its memory in between.
@@ -45,8 +45,10 @@ class BranchTests:
         condition = made.condition
         if condition is None:
             return f"`{made.test.name}`" if isinstance(made.test, ir.Var) else "a condition"
-        is_flag = isinstance(condition, Relation) and condition.symbols <= self.opaque
-        return f"`{condition.expr}`" if is_flag and condition.operator == "!=" else f"`{condition}`"
+        if isinstance(condition, Relation) and condition.operator == "!=":
+            flag = condition.expr.as_symbol
+            return f"`{flag}`" if flag in self.opaque else f"`{condition}`"
+        return f"`{condition}`"
 
     def related(self, branches: Sequence[int]) -> tuple[int, int] | None:
         """Two BRANCHes of which one is computed from what the other is, and nobody knows how."""
@@ -115,7 +117,7 @@ class _TestReader:
         return eq(symbol(name), 0) if value.negated else ne(symbol(name), 0)
 
     def value(self, var: ir.Var, point: int) -> _Value:
-        """What `var` holds in front of `point`."""
+        """The value that `var` holds in front of `point`."""
         origin = self.origin(var)
         made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
         written = self.last_write(var, point)
@@ -127,7 +129,7 @@ class _TestReader:
         return _Value((origin, written), _identifier(var.name))
 
     def origin(self, var: ir.Var) -> Hashable:
-        """What a variable is another name of: a variable, or a field of one."""
+        """The variable, or the field of one, that a variable is another name of."""
         fields: list[int] = []
         operand: ir.Operand = var
         while isinstance(operand, ir.Var):
@@ -186,7 +188,7 @@ class _TestReader:
         return frozenset(found)
 
     def inputs(self, var: ir.Var, point: int) -> Iterator[ir.Operand]:
-        """What the instructions that bind `var`, or write its memory in front of `point`, are given."""
+        """The operands of what binds `var`, or writes its memory in front of `point`."""
         made = self.cfg.definitions.get(var)
         if made is not None and not isinstance(made, ir.AllocTensor):
             yield from operands_of(made)

@@ -200,8 +200,8 @@ class ReuseConflicts:
         for point, effect in enumerate(self.effects):
             if (effect.writes | effect.may_writes) & behind:
                 for target in self.points_to.targets(effect.writes, effect.may_writes):
-                    path = self.paths[point] | target.path
-                    if contains(regions, target.region) and feasible(path):
+                    path = self.paths.at[point] | target.path
+                    if contains(regions, target.region) and self.paths.feasible(path, point):
                         yield Access(point, target.region, path, target.certain)
 
     # -- accesses ------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class FeasiblePaths:
         return UncoveredPath(start, decided=False)
 
     def doubt(self, path: PathCondition, until: int | None = None) -> str | None:
-        """Why it is not certain that control can take `path`; None where nothing speaks against it."""
+        """The reason for which control may not take `path`; None where nothing speaks against it."""
         whole = self.whole(path, until)
         if len(whole) < 2:
             return None
@@ -126,7 +126,7 @@ class FeasiblePaths:
         return path
 
     def _stands(self, path: PathCondition, until: int | None) -> bool | None:
-        """Whether control can take `path`; None where that is not decided."""
+        """Return whether control can take `path`; None where that is not decided."""
         if not path and (until is None or self.facts is None or not self.facts.before[until].guards):
             return True
         if not consistent(path):
@@ -138,7 +138,7 @@ class FeasiblePaths:
         return self._standing[key]
 
     def _together(self, conditions: tuple[Condition, ...]) -> bool | None:
-        """Whether conditions can hold together, by sight where that will do."""
+        """Return whether conditions can hold together, judged by sight where that will do."""
         known = frozenset(conditions)
         if any(c.as_bool is False or negate(c) in known for c in conditions):
             return False

@@ -248,7 +248,7 @@ class FunctionCheck:
 
 
 def _by_certainty(broken: tuple[ConstraintSite, PlacedConstraint, Proof]) -> tuple[bool, bool]:
-    """What is certain goes first, then what holds for no shape."""
+    """Sort what is certain first, then what holds for no shape."""
     site, _, proof = broken
     return site.uncertainty is not None, proof.verdict is not Verdict.ALWAYS_INVALID
 

@@ -139,7 +139,7 @@ class FunctionProver:
         return self._ask(condition, self.domains.entry).holds
 
     def possible(self, conditions: Sequence[Condition]) -> bool | None:
-        """Whether `conditions` can hold together for inputs of the function; None where undecided."""
+        """Return whether `conditions` can hold together for some inputs; None where undecided."""
         verdict = self._ask(FALSE, self.domains.entry.assuming(conditions)).verdict
         return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
@@ -166,7 +166,7 @@ class Together:
         self._proving = proving
 
     def __call__(self, conditions: Sequence[Condition]) -> bool | None:
-        """Whether `conditions` can hold together; None where that is not decided."""
+        """Return whether `conditions` can hold together; None where that is not decided."""
         return self._prover.possible(conditions)
 
     @cached_property

@@ -15,7 +15,7 @@ def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
     analysis = analyse(program)[name]
     conflicts, regions = analysis.conflicts, analysis.points_to.regions
     candidates = conflicts.candidates(analysis.written, analysis.live)
-    found = (conflicts.overwrite(*candidate) for candidate in candidates)
+    found = (next(conflicts.overwrites(*candidate), None) for candidate in candidates)
     return {(regions[o.first].name, regions[o.second].name, o.certain) for o in found if o is not None}
 
 

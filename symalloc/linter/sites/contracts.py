@@ -13,7 +13,7 @@ from symalloc.program.operands import operands_of
 @function_sites("constant-write")
 def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls that write a constant; each with its program point."""
-    for access in context.analysis.conflicts.writes_to(context.points_to.constants):
+    for access in context.conflicts.writes_to(context.points_to.constants):
         call = context.analysis.cfg.points[access.point].instruction
         yield (
             access.point,
