@@ -60,8 +60,13 @@ def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str,
 
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols of a Relax function's parameters, in symbols of the caller."""
+    return bind_parameters(callee.params, arguments)
+
+
+def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
+    """The values of the symbols in the types of `params`, in symbols of the caller."""
     bound: dict[str, Expr] = {}
-    for param, argument in zip(callee.params, arguments, strict=False):
+    for param, argument in zip(params, arguments, strict=False):
         for actual, declared in extent_pairs(type_of(argument), param.type):
             name = declared.as_symbol
             if name is not None:

@@ -357,7 +357,7 @@ _TRANSFER: dict[type, Callable[[_PointsToBuilder, Any], AbstractValue]] = {
     ir.CallPacked: _PointsToBuilder.call_packed,
     ir.CallTIR: _PointsToBuilder.call_tir,
     ir.MakeTuple: lambda builder, i: TuplePointees(tuple(builder.value(field) for field in i.fields)),
-    ir.MatchCast: lambda builder, i: builder.value(i.source),
+    ir.MatchCast: lambda builder, i: builder.value(i.source if i.returns else None),
     ir.NotUnderstood: _PointsToBuilder.not_understood,
     ir.TakeField: _PointsToBuilder.take_field,
     ir.View: _PointsToBuilder.view,

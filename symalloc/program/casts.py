@@ -18,7 +18,7 @@ class CastReading:
     target).
 
     `unchecked` holds the numbers of pairs whose target is a bare symbol with a value already: TVM 0.27's
-    KillAfterLastUse takes such a cast for a definition of what follows and drops it, so that nothing
+    KillAfterLastUse takes such an R.match_cast for a definition of what follows and drops it, so that nothing
     compares them when the module runs.
     """
 
@@ -54,7 +54,8 @@ def read_cast(cast: MatchCast) -> CastReading:
         for index, (source, target) in pairs
         if index not in binding
     )
-    unchecked = frozenset(index for index, (_, target) in pairs if target.as_symbol is not None)
+    bare = frozenset(index for index, (_, target) in pairs if target.as_symbol is not None)
+    unchecked = bare if cast.returns else frozenset[int]()
     return CastReading(definitions=definitions, compared=compared, unchecked=unchecked)
 
 

@@ -148,12 +148,13 @@ class MatchCast(Instruction):
     """`var = R.match_cast(source, target)`: the same value; checked at run time; may define symbols of
     `target`.
 
-    `defines` names the symbols that this cast binds.
+    `defines` names the symbols that this cast binds.  One that does not return is vm.builtin.match_shape.
     """
 
     source: Operand
     target: Type
     defines: frozenset[str] = frozenset()
+    returns: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from symalloc.size.expr import Expr, product
@@ -104,3 +104,43 @@ def extents_of(kind: Type) -> Iterator[Expr]:
             yield from leaf.shape or ()
         elif isinstance(leaf, ShapeType):
             yield from leaf.values or ()
+
+
+def filled_in(declared: Type, known: Type) -> Type:
+    """`declared` with the extents that it lacks, where `known` tells them; itself where there are none."""
+    match declared, known:
+        case TensorType(shape=None, ndim=ndim), TensorType(shape=shape) if shape is not None:
+            return replace(declared, shape=shape) if ndim in (None, len(shape)) else declared
+        case ShapeType(values=None, ndim=ndim), ShapeType(values=values) if values is not None:
+            return known if ndim in (None, len(values)) else declared
+        case TupleType(fields=ours), TupleType(fields=theirs) if len(ours) == len(theirs):
+            fields = tuple(filled_in(a, b) for a, b in zip(ours, theirs, strict=True))
+            changed = any(a is not b for a, b in zip(ours, fields, strict=True))
+            return TupleType(fields=fields) if changed else declared
+    return declared
+
+
+def is_open(kind: Type) -> bool:
+    """Return whether extents of a tensor or shape in a type are not known."""
+    if type(kind) is TensorType:
+        return kind.shape is None
+    if type(kind) is ShapeType:
+        return kind.values is None
+    return type(kind) is TupleType and any(map(is_open, kind.fields))
+
+
+def substituted(kind: Type, values: Mapping[str, Expr]) -> Type:
+    """`kind` with its symbols replaced; what depends on a symbol that has no value is not known."""
+    match kind:
+        case TensorType(shape=shape) if shape is not None:
+            return replace(kind, shape=_substituted(shape, values))
+        case ShapeType(values=extents) if extents is not None:
+            return replace(kind, values=_substituted(extents, values))
+        case TupleType(fields=fields):
+            return TupleType(fields=tuple(substituted(field, values) for field in fields))
+    return kind
+
+
+def _substituted(extents: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
+    known = all(extent.symbols <= values.keys() for extent in extents)
+    return tuple(extent.substitute(values) for extent in extents) if known else None

@@ -8,8 +8,9 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.types import TensorType
+from symalloc.program.types import TensorType, is_open
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.heap_builtins import call_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, assertion, reshape, same_value
 from symalloc.relax.extract.packed import call_packed
 from symalloc.relax.extract.tir_form import NotASizeError
@@ -51,9 +52,12 @@ def _global(
     name = context.callee_name(op)
     module = context.module
     if name in module.kernels:
-        return ir.CallKernel(**head, kernel=name, arguments=context.operands(arguments))
+        return call_kernel(context, head, name, arguments)
     if name in module.functions:
-        return ir.CallFunction(**head, name=name, arguments=context.operands(arguments))
+        operands = context.operands(arguments)
+        if is_open(head["var"].type):
+            head = context.known_head(head, module.result_of(name, operands))
+        return ir.CallFunction(**head, name=name, arguments=operands)
     symbol = module.externs.get(name)
     if symbol is not None:
         return call_packed(context, head, call, symbol, arguments, pure=False)

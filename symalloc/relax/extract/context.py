@@ -12,7 +12,18 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program import ir
 from symalloc.program.span import Span
-from symalloc.program.types import ScalarType, StorageType, TensorType
+from symalloc.program.types import (
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    StorageType,
+    TensorType,
+    Type,
+    filled_in,
+    is_open,
+)
+from symalloc.relax.extract.host_functions import HostFunctions
+from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
@@ -41,7 +52,8 @@ class ModuleFacts:
     `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for, `symbols`
     the kernels by the symbol that they are exported as.  `lowered`: whether operators were lowered to calls
     already, so that a remaining R.reshape is a view and not a copy.  `handles`: instructions carry their
-    bindings.  `open_shapes`: a tensor may be placed whose extents are not known.
+    bindings.  `open_shapes`: a tensor may be placed whose extents are not known.  `host` are the PrimFuncs as
+    TVM has them; `result_of` gives the type of what a function returns for arguments.
     """
 
     kernels: Mapping[str, ir.Kernel]
@@ -52,6 +64,8 @@ class ModuleFacts:
     devices: tuple[Node, ...] = ()
     handles: bool = False
     open_shapes: bool = False
+    host: Mapping[str, Node] = field(default_factory=dict)
+    result_of: Callable[[str, Sequence[ir.Operand]], Type] = lambda name, arguments: OpaqueType()
 
 
 class Context:
@@ -67,6 +81,8 @@ class Context:
         self.symbols = Symbols()
         self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
+        self.host = HostFunctions(module.host, self.symbols.is_size)
+        self.heaps = ShapeHeaps()
         self.out: list[ir.Instruction] = []
         self._vars: dict[int, ir.Var] = {}
         self._constants: dict[int, tuple[Node, ir.Operand]] = {}
@@ -93,10 +109,24 @@ class Context:
             self._early.add(made)
         return made
 
+    def declare_parameters(self, params: Node) -> tuple[ir.Var, ...]:
+        """Our variables for the parameters of a function; their extents become symbols."""
+        for param in params:
+            self.types.define(param.ty, ir.Origin.DIMENSION)
+        return tuple(self.declare(param) for param in params)
+
     def storage_head(self, head: Head) -> Head:
         """`head` with a variable of a storage's type; one used before it is bound must stay what it is."""
         var = head["var"]
         return head if var in self._early else Head({**head, "var": ir.Var(var.name, StorageType())})
+
+    def known_head(self, head: Head, known: Type) -> Head:
+        """`head` with the extents that its variable's type lacks, where `known` tells them."""
+        var = head["var"]
+        if not is_open(var.type) or var in self._early:
+            return head
+        filled = filled_in(var.type, known)
+        return head if filled is var.type else Head({**head, "var": ir.Var(var.name, filled)})
 
     @property
     def unbound(self) -> tuple[ir.Var, ...]:
@@ -112,6 +142,8 @@ class Context:
     def retype(self, var: VarNode, made: ir.Var) -> None:
         """`made` takes the place of what `declare` returned for `var`."""
         self._vars[var.__chandle__()] = made
+        if isinstance(made.type, ShapeType):
+            self.types.know_shape(var, made.type.values)
 
     def note_null(self, var: VarNode) -> None:
         """`var` is bound to R.null_value(): it stands for an argument left out."""

@@ -10,13 +10,17 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from symalloc.program import ir
+from symalloc.program.operands import type_of
 from symalloc.program.span import Span
-from symalloc.program.types import StorageType
+from symalloc.program.types import StorageType, TupleType, filled_in
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
+from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import BindingNode, Node, elements
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
 
 
 def extract_function(
@@ -31,7 +35,8 @@ class FunctionExtractor(Context):
 
     def run(self, name: str, function: Node) -> ir.Function:
         """The whole function."""
-        params = self._params(function.params)
+        self.heaps.body = function.body
+        params = self.declare_parameters(function.params)
         signature = dict(self.symbols.original)
         body = self._whole(function.body)
         attributes: Mapping[str, Node] = function.attrs or {}
@@ -47,11 +52,6 @@ class FunctionExtractor(Context):
             span=self.places.definition,
             result_span=self.places.result,
         )
-
-    def _params(self, params: Node) -> tuple[ir.Var, ...]:
-        for param in params:
-            self.types.define(param.ty, ir.Origin.DIMENSION)
-        return tuple(self.declare(param) for param in params)
 
     def _whole(self, body: Node) -> ir.Block:
         """The body; variables that nothing binds are said to be so at its start."""
@@ -128,6 +128,9 @@ class FunctionExtractor(Context):
     def _match_cast(self, binding: BindingNode) -> None:
         place = self.places.of(binding.var, binding.value)
         source = self._value_operand(binding.value)
+        if self.heaps.lowered:
+            self._checked_before(binding, place, source)
+            return
         defines = self.types.define(binding.ty, ir.Origin.CAST)
         target = self.types.of(binding.ty)
         if isinstance(source, ir.Scalar) and source.value is not None:
@@ -135,21 +138,49 @@ class FunctionExtractor(Context):
         head = self._head(self.declare(binding.var), place, binding)
         self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
 
+    def _checked_before(
+        self, binding: BindingNode, place: tuple[Span | None, str], source: ir.Operand
+    ) -> None:
+        """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
+        var = self.declare(binding.var)
+        head = self._head(ir.Var(var.name, filled_in(var.type, type_of(source))), place, binding)
+        self.retype(binding.var, head["var"])
+        self.out.append(ir.Alias(**head, source=source))
+
     def _bind_scalar(self, binding: BindingNode, place: tuple[Span | None, str]) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
         var, value = binding.var, binding.value
         try:
             if str(var.ty.dtype) == "bool":
-                self.symbols.bind_flag(var, self.form.condition(value))
+                self.symbols.bind_flag(var, self._flag(value))
                 source = ir.Scalar(None)
             else:
-                bound = self.form.expr(value)
+                bound = self._number(value)
                 self.symbols.bind(var, bound)
                 source = ir.Scalar(bound)
         except NotASizeError:
             return False
         self.out.append(ir.Alias(**self._head(self.declare(var), place, binding), source=source))
         return True
+
+    def _number(self, value: Node) -> Expr:
+        """A scalar that the program computes; raises NotASizeError."""
+        if type(value) is tvm.ir.Call:
+            kind = type(value.op)
+            if kind is tvm.ir.GlobalVar and value.op.name_hint in self.module.kernels:
+                return self.host.number(value.op.name_hint, self._numbers(value.args))
+            if kind is relax.ExternFunc and value.op.global_symbol == MAKE_PRIM_VALUE:
+                return made_number(self, value)
+        return self.form.expr(value)
+
+    def _flag(self, value: Node) -> Condition:
+        """A condition that the program computes; raises NotASizeError."""
+        if type(value) is tvm.ir.Call and type(value.op) is tvm.ir.GlobalVar:
+            return self.host.flag(value.op.name_hint, self._numbers(value.args))
+        return self.form.condition(value)
+
+    def _numbers(self, nodes: Node) -> list[Expr]:
+        return [self.form.expr(node) for node in nodes]
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -163,13 +194,19 @@ class FunctionExtractor(Context):
         source = self.operand(value)
         if isinstance(source, ir.Var) and isinstance(source.type, StorageType):
             head = self.storage_head(head)
-        return ir.Alias(**head, source=source)
+        return ir.Alias(**self.known_head(head, type_of(source)), source=source)
 
     def _tuple(self, head: Head, value: Node) -> ir.Instruction:
-        return ir.MakeTuple(**head, fields=self.operands(elements(value.fields)))
+        fields = self.operands(elements(value.fields))
+        head = self.known_head(head, TupleType(fields=tuple(map(type_of, fields))))
+        return ir.MakeTuple(**head, fields=fields)
 
     def _field(self, head: Head, value: Node) -> ir.Instruction:
-        return ir.TakeField(**head, source=self.operand(value.tuple_value), index=int(value.index))
+        source, index = self.operand(value.tuple_value), int(value.index)
+        kind = type_of(source)
+        if isinstance(kind, TupleType) and 0 <= index < len(kind.fields):
+            head = self.known_head(head, kind.fields[index])
+        return ir.TakeField(**head, source=source, index=index)
 
     def _local_function(self, head: Head, value: Node) -> ir.Instruction:
         """A closure reads what it captures; one that calls itself does not capture itself."""
@@ -181,10 +218,17 @@ class FunctionExtractor(Context):
 
     def _if(self, head: Head, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
+        before = self.heaps.saved()
         with self.places.branch(taken=True):
             then = self._block(value.true_branch)
+        behind_then = self.heaps.saved()
+        self.heaps.restore(before)
         with self.places.branch(taken=False):
             otherwise = self._block(value.false_branch)
+        self.heaps.join(behind_then)
+        yielded = type_of(then.result)
+        if yielded == type_of(otherwise.result):
+            head = self.known_head(head, yielded)
         return ir.If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
 
 

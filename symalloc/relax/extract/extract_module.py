@@ -12,6 +12,7 @@ from symalloc.relax.extract.context import ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
+from symalloc.relax.extract.signatures import with_signatures
 from symalloc.relax.extract.spans import NO_PLACES, ScriptText
 from symalloc.relax.ir_types import Node, bindings_in
 
@@ -61,7 +62,7 @@ def _program(
     kinds = {variable.name_hint: function for variable, function in mod.functions.items()}
     kernels = {n: extract_kernel(n, f) for n, f in kinds.items() if isinstance(f, tirx.PrimFunc)}
     relax_functions = {n: f for n, f in kinds.items() if isinstance(f, relax.Function)}
-    facts = ModuleFacts(
+    module = ModuleFacts(
         kernels=kernels,
         functions=frozenset(relax_functions),
         externs={n: str(f.global_symbol) for n, f in kinds.items() if isinstance(f, relax.ExternFunc)},
@@ -70,7 +71,9 @@ def _program(
         devices=_devices(mod),
         handles=handles,
         open_shapes=open_shapes,
+        host={n: kinds[n] for n in kernels},
     )
+    facts = with_signatures(module, relax_functions)
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():
         places = NO_PLACES if text is None else text.places(function_name)

@@ -46,12 +46,13 @@ def _reserve_storage(
 @takes(4)
 def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
+    shape, dtype = _placed_shape(context, arguments[2]), _known_dtype(context, arguments[3])
     return ir.AllocTensor(
-        **head,
+        **context.known_head(head, TensorType(shape=shape, dtype=dtype)),
         storage=context.operand(arguments[0]),
         offset=context.form.expr(arguments[1]),
-        shape=_placed_shape(context, arguments[2]),
-        dtype=_known_dtype(context, arguments[3]),
+        shape=shape,
+        dtype=dtype,
         device=context.constant(arguments[4], "a device index") if len(arguments) > 4 else 0,
     )
 

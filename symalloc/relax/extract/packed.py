@@ -9,6 +9,7 @@ import tvm
 from symalloc.program import ir
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.heap_builtins import HEAP_BUILTINS, call_kernel
 from symalloc.relax.extract.memory_operators import (
     assertion,
     ensure_zero_offset,
@@ -31,14 +32,15 @@ def call_packed(
         return special(context, head, call, arguments)
     kernel = context.module.symbols.get(name)
     if kernel is not None:
-        return ir.CallKernel(**head, kernel=kernel, arguments=context.operands(arguments))
+        return call_kernel(context, head, kernel, arguments)
     if name in _CLOSURES:
         return context.not_understood(head, "a call of a closure", arguments)
-    known = packed_function(name)
+    known, operands = packed_function(name), context.operands(arguments)
+    context.heaps.forget(operands)
     return ir.CallPacked(
         **head,
         name=name,
-        arguments=context.operands(arguments),
+        arguments=operands,
         ownership=known.ownership if holds_memory(head["var"].type) else ir.Ownership.FRESH,
         pure=pure or known.reads_only,
         writes=known.writes,
@@ -83,6 +85,7 @@ def _function_name(context: Context, callee: Node) -> str:
 
 
 _SPECIAL: Mapping[str, Handler] = {
+    **HEAP_BUILTINS,
     "relax.run.assert_op": assertion,
     "runtime.TVMTensorCreateView": take_view,
     "vm.builtin.alloc_storage": reserve_vm_storage,

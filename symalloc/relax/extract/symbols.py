@@ -51,6 +51,10 @@ class Symbols:
             self.origins[name] = origin
         return name if known is Origin.UNDEFINED else None
 
+    def invent(self, original: str, origin: Origin) -> Expr:
+        """A new symbol, called `original` where that is free, for what no variable of TVM stands for."""
+        return symbol(self._new(original, origin))
+
     def bind(self, var: VarNode, value: Expr) -> None:
         """The integer variable `var` stands for `value`."""
         self._values[var.__chandle__()] = value

@@ -38,11 +38,16 @@ def _never(_: object) -> None:
     return None
 
 
+def _no_load(_: PrimNode) -> Expr:
+    raise NotASizeError("an element of a buffer inside a size")
+
+
 class TirForm:
     """Translates the scalar expressions of one function; keeps what it has translated, by identity.
 
     `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (or
-    None), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down).
+    None), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down), `load` the
+    expression of an element of a buffer.
     """
 
     def __init__(
@@ -50,10 +55,13 @@ class TirForm:
         resolve: Callable[[PrimNode], Expr],
         resolve_flag: Callable[[PrimNode], Condition | None] = _never,
         nonnegative: Callable[[str], bool] = lambda _: False,
+        load: Callable[[PrimNode], Expr] = _no_load,
     ) -> None:
         self._resolve = resolve
         self._resolve_flag = resolve_flag
         self._nonnegative = nonnegative
+        self._load = load
+        self._local: dict[int, Expr] = {}
         self._known: dict[
             int, tuple[PrimNode, Expr]
         ] = {}  # the node is kept, or its address could be used again
@@ -77,7 +85,17 @@ class TirForm:
         type_ = node.ty
         if type(type_) is not ir.PrimType or not _is_integer(type_.dtype):
             raise NotASizeError(f"`{node.name}` is no integer scalar")
-        return self._resolve(node)
+        local = self._local.get(node.__chandle__()) if self._local else None
+        return self._resolve(node) if local is None else local
+
+    def load(self, node: PrimNode) -> Expr:
+        """The expression of an element that is loaded from a buffer; raises NotASizeError."""
+        return self._load(node)
+
+    def let(self, node: PrimNode) -> Expr:
+        """The body of a `Let`, its variable standing for the value."""
+        self._local[node.var.__chandle__()] = self.expr(node.value)
+        return self.expr(node.body)
 
     def flag(self, node: PrimNode) -> Condition:
         """The condition of a boolean variable; raises NotASizeError for one of which nothing is known."""
@@ -177,19 +195,24 @@ def _remainder(form: TirForm, node: PrimNode) -> Expr:
     return numerator - denominator * form.truncated_quotient(numerator, denominator)
 
 
-def _shift_amount(form: TirForm, node: PrimNode) -> int:
+def _shift_amount(form: TirForm, node: PrimNode, most: int) -> int:
     amount = form.expr(node.b).as_constant
-    if amount is None or not 0 <= amount < 63:
-        raise NotASizeError("a shift by other than a constant from 0 to 62")
+    if amount is None or not 0 <= amount <= min(most, node.a.ty.dtype.bits - 1):
+        raise NotASizeError(f"a shift by other than a constant from 0 to {most}")
     return amount
 
 
 def _shift_left(form: TirForm, node: PrimNode) -> Expr:
-    return form.expr(node.a) * (1 << _shift_amount(form, node))
+    return form.expr(node.a) * (1 << _shift_amount(form, node, 62))
 
 
 def _shift_right(form: TirForm, node: PrimNode) -> Expr:
-    return floordiv(form.expr(node.a), 1 << _shift_amount(form, node))
+    """Rounds down, whatever the sign: by 63 nothing but the sign is left."""
+    signed = not str(node.a.ty.dtype).startswith("u")
+    value, amount = form.expr(node.a), _shift_amount(form, node, 63 if signed else 62)
+    if amount < 63:
+        return floordiv(value, 1 << amount)
+    return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
 
 
 def _bitwise_and(form: TirForm, node: PrimNode) -> Expr:
@@ -260,7 +283,9 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, PrimNode], Expr]] = {
     prim.BitwiseAnd: _bitwise_and,
     prim.Select: _select,
     prim.Cast: _cast,
+    prim.Let: TirForm.let,
     ir.Call: _call,
+    ir.TensorLoad: TirForm.load,
     ir.Var: TirForm.variable,
     relax.DataflowVar: TirForm.variable,
 }

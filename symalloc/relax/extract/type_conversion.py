@@ -20,7 +20,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.ir_types import Node, TypeNode, elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.size.expr import Expr
 
 OPAQUE = OpaqueType()
@@ -79,6 +79,10 @@ class Types:
         if found[1] is None:
             raise NotASizeError("a shape whose extents are not known")
         return found[1]
+
+    def know_shape(self, var: VarNode, extents: tuple[Expr, ...] | None) -> None:
+        """The shape variable `var` has these extents, whatever its type tells."""
+        self._shapes[var.__chandle__()] = (var, extents)
 
     def shape_or_none(self, shape: Node | None) -> tuple[Expr, ...] | None:
         """As `shape`, None where the extents are unknown or have no exact form."""

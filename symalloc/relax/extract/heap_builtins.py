@@ -1,0 +1,153 @@
+"""The builtins that work on the shape heap: what VMShapeLower makes of casts, shapes and scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tvm
+from tvm import relax
+
+from symalloc.program import ir
+from symalloc.program.types import OpaqueType, ShapeType
+from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.shape_heap import (
+    MAKE_NUMBER,
+    MATCH_NUMBER,
+    MATCH_SLOT,
+    MATCH_STORE,
+    Code,
+    extents_given,
+    extents_of_cast,
+    is_of_cast,
+    matched_type,
+    pairs_of,
+)
+from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.ir_types import CallNode, Node, elements
+from symalloc.size.condition import Condition, eq
+from symalloc.size.expr import Expr, constant
+
+MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
+_UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
+
+
+@takes(1)
+def _alloc_heap(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    """(number of slots): a heap of which nothing is known."""
+    var = ir.Var(head["var"].name, OpaqueType())
+    context.heaps.make(var, context.constant(arguments[0], "a number of slots"))
+    return ir.Alias(**Head({**head, "var": var}), source=ir.TextLiteral("shape heap"))
+
+
+@takes(4)
+def _match_shape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    """(tensor or shape, heap, number of extents, (code, number or slot)…, text of an error)."""
+    context.heaps.lowered = True
+    matching = _Matching(context, arguments[0], context.operand(arguments[1]), arguments[-1])
+    count = context.constant(arguments[2], "a number of extents")
+    pairs = pairs_of(_numbers(context, arguments[3:-1]), count)
+    extents = tuple([matching.extent(axis, pair) for axis, pair in enumerate(pairs)])
+    target = matched_type(matching.source, extents)
+    return ir.MatchCast(
+        **head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
+    )
+
+
+def _numbers(context: Context, nodes: Sequence[Node]) -> list[int]:
+    return [context.constant(node, "a code or slot") for node in nodes]
+
+
+class _Matching:
+    """One match_shape: finds what each extent of `source` is, and stores it where that is asked for.
+
+    An extent that nothing tells gets a symbol: of the R.match_cast that the call stands for, or a new one.
+    """
+
+    def __init__(self, context: Context, value: Node, heap: ir.Operand, error: Node) -> None:
+        self.context, self.heap, self.name = context, heap, getattr(value, "name", "extent")
+        self.source = context.operand(value)
+        self.defines: set[str] = set()
+        self._given = extents_given(self.source)
+        self._named = extents_of_cast(context.heaps.next_cast(value)) if is_of_cast(error) else ()
+
+    def extent(self, axis: int, pair: Code) -> Expr:
+        """The extent that a pair asks for; a store gives the slot its value."""
+        if pair.code == MATCH_NUMBER:
+            return constant(pair.value)
+        wanted = self.context.heaps.load(self.heap, pair.value) if pair.code == MATCH_SLOT else None
+        found = self._found(axis) if wanted is None else wanted
+        if pair.code == MATCH_STORE:
+            self.context.heaps.store(self.heap, pair.value, found)
+        return found
+
+    def _found(self, axis: int) -> Expr:
+        symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
+        if named is not None and type(named) in (tvm.ir.Var, relax.DataflowVar):
+            defined = symbols.define(named, ir.Origin.CAST)
+            if defined is not None:
+                self.defines.add(defined)
+                return symbols.resolve(named)
+        if self._given is not None and axis < len(self._given):
+            return self._given[axis]
+        invented = symbols.invent(f"{self.name}_{axis}", ir.Origin.CAST)
+        self.defines |= invented.symbols
+        return invented
+
+
+@takes(4)
+def _match_number(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    """(scalar, heap, code, number or slot, text of an error)."""
+    source, heap = context.operand(arguments[0]), context.operand(arguments[1])
+    value = source.value if isinstance(source, ir.Scalar) else None
+    code, number = _numbers(context, arguments[2:4])
+    if code == MATCH_STORE:
+        context.heaps.store(heap, number, value)
+    wanted = constant(number) if code == MATCH_NUMBER else context.heaps.load(heap, number)
+    condition: Condition | None = None if value is None or wanted is None else eq(value, wanted)
+    return ir.Assert(**head, condition=condition)
+
+
+@takes(2)
+def _make_shape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    """(heap, number of extents, (code, number or slot)…)."""
+    heap, count = context.operand(arguments[0]), context.constant(arguments[1], "a number of extents")
+    found = [_made(context, heap, pair) for pair in pairs_of(_numbers(context, arguments[2:]), count)]
+    extents = tuple([extent for extent in found if extent is not None])
+    if len(extents) < count:
+        not_a_size(_UNKNOWN_SLOT)
+    var = ir.Var(head["var"].name, ShapeType(values=extents, ndim=count))
+    return ir.Alias(**Head({**head, "var": var}), source=ir.ShapeValue(extents))
+
+
+def _made(context: Context, heap: ir.Operand, pair: Code) -> Expr | None:
+    return constant(pair.value) if pair.code == MAKE_NUMBER else context.heaps.load(heap, pair.value)
+
+
+def made_number(context: Context, call: CallNode) -> Expr:
+    """The scalar that a call of make_prim_value (heap, code, number or slot) makes; raises NotASizeError."""
+    arguments = elements(call.args)
+    if len(arguments) != 3:
+        not_a_size(f"{len(arguments)} arguments where 3 are needed")
+    found = _made(context, context.operand(arguments[0]), Code(*_numbers(context, arguments[1:])))
+    if found is None:
+        raise NotASizeError(_UNKNOWN_SLOT)
+    return found
+
+
+def call_kernel(context: Context, head: Head, name: str, arguments: Sequence[Node]) -> ir.Instruction:
+    """A call of the PrimFunc `name`; nothing is left of one that computes slots of a heap from others."""
+    operands = context.operands(arguments)
+    slots = context.heaps.slots.get(operands[0]) if len(operands) == 1 and context.heaps.slots else None
+    if slots is not None and context.host.computes_slots(name):
+        context.host.store(name, slots)
+        return ir.MakeTuple(**head, fields=())
+    context.heaps.forget(operands)
+    return ir.CallKernel(**head, kernel=name, arguments=operands)
+
+
+HEAP_BUILTINS: Mapping[str, Handler] = {
+    "vm.builtin.alloc_shape_heap": _alloc_heap,
+    "vm.builtin.make_shape": _make_shape,
+    "vm.builtin.match_prim_value": _match_number,
+    "vm.builtin.match_shape": _match_shape,
+}

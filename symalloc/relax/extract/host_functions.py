@@ -1,0 +1,117 @@
+"""PrimFuncs that compute sizes: what they return or store, as expressions of their arguments.
+
+ComputePrimValue makes functions that return one number, VMShapeLower makes functions that compute slots of
+the shape heap from other slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tvm import tirx
+
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.ir_types import Node, PrimNode
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+Slots = list[Expr | None]
+"""What the slots of a shape heap hold; None for one of which nothing is known."""
+
+
+class HostFunctions:
+    """The PrimFuncs of a module by name, evaluated on expressions.
+
+    `nonnegative` tells, of a symbol in the arguments, whether it is known to be >= 0.
+    """
+
+    def __init__(self, functions: Mapping[str, Node], nonnegative: Callable[[str], bool]) -> None:
+        self._functions, self._nonnegative = functions, nonnegative
+
+    def number(self, name: str, arguments: Sequence[Expr]) -> Expr:
+        """The integer that the function `name` returns; raises NotASizeError."""
+        form, value = self._returned(name, arguments)
+        return form.expr(value)
+
+    def flag(self, name: str, arguments: Sequence[Expr]) -> Condition:
+        """The condition that the function `name` returns; raises NotASizeError."""
+        form, value = self._returned(name, arguments)
+        return form.condition(value)
+
+    def _returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirForm, PrimNode]:
+        function = self._functions.get(name)
+        if function is None:
+            raise NotASizeError(f"`{name}`, which is no PrimFunc of the module")
+        params, body = list(function.params), function.body
+        if type(body) is not tirx.Return or len(params) != len(arguments):
+            raise NotASizeError(f"`{name}`, which does more than return a number")
+        values = {p.__chandle__(): value for p, value in zip(params, arguments, strict=True)}
+        return TirForm(_among(values), nonnegative=self._nonnegative), body.value
+
+    def computes_slots(self, name: str) -> bool:
+        """Return whether the function `name` takes one heap, and does nothing but store into it."""
+        function = self._functions[name]
+        params = list(function.params)
+        return len(params) == 1 and all(
+            type(s) is tirx.BufferStore and s.buffer.same_as(params[0]) for s in _statements(function.body)
+        )
+
+    def store(self, name: str, slots: Slots) -> None:
+        """Carry out the stores of the function `name` on `slots`, in order."""
+        run = _SlotStores(slots, self._nonnegative)
+        for statement in _statements(self._functions[name].body):
+            run.store(statement)
+
+
+def _statements(body: Node) -> list[Node]:
+    return list(body.seq) if type(body) is tirx.SeqStmt else [body]
+
+
+def _among(values: Mapping[int, Expr]) -> Callable[[PrimNode], Expr]:
+    def resolve(var: PrimNode) -> Expr:
+        found = values.get(var.__chandle__())
+        if found is None:
+            raise NotASizeError(f"`{var.name}`, which no parameter binds")
+        return found
+
+    return resolve
+
+
+class _SlotStores:
+    """Evaluates stores one after the other; a slot that was loaded before it is stored is read anew."""
+
+    def __init__(self, slots: Slots, nonnegative: Callable[[str], bool]) -> None:
+        self.slots, self._nonnegative = slots, nonnegative
+        self._loaded: set[int] = set()
+        self._form = self._fresh_form()
+
+    def _fresh_form(self) -> TirForm:
+        self._loaded.clear()
+        return TirForm(_among({}), nonnegative=self._nonnegative, load=self._load)
+
+    def store(self, statement: Node) -> None:
+        index = _slot_index(statement.indices)
+        try:
+            value: Expr | None = self._form.expr(statement.value)
+        except NotASizeError:
+            value = None
+        if index is None:
+            self.slots[:] = [None] * len(self.slots)  # any slot may be the one
+        elif 0 <= index < len(self.slots):
+            self.slots[index] = value
+        if index is None or index in self._loaded:
+            self._form = self._fresh_form()
+
+    def _load(self, node: PrimNode) -> Expr:
+        index = _slot_index(node.indices)
+        value = self.slots[index] if index is not None and 0 <= index < len(self.slots) else None
+        if index is None or value is None:
+            raise NotASizeError("a slot of the shape heap of which nothing is known")
+        self._loaded.add(index)
+        return value
+
+
+def _slot_index(indices: Node) -> int | None:
+    if len(indices) != 1 or type(indices[0]) is not tirx.IntImm:
+        return None
+    return int(indices[0].value)
