@@ -8,6 +8,7 @@ from functools import cached_property
 
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
+from symalloc.analysis.content import Needs, find_needs, needed_parameters, related, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
@@ -26,14 +27,16 @@ from symalloc.size.expr import Expr
 class FunctionAnalysis:
     """The analyses of one function; those that few ask for are made when they are first asked for.
 
-    `recursive`: the function can be called while it is under way.
+    `recursive`: the function can be called while it is under way; `called`: another function calls it.
     """
 
     cfg: ControlFlowGraph
     points_to: PointsTo
     effects: Sequence[Effect]
+    needs: Sequence[Needs]
     summary: FunctionSummary = NO_EFFECTS
     recursive: bool = False
+    called: bool = False
 
     @cached_property
     def written(self) -> States[WrittenRegions]:
@@ -77,15 +80,17 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
         del pending[name]
         points_to = find_points_to(graphs[name], summaries, parameters)
         effects = find_effects(program, points_to, summaries)
-        summary = _summary(points_to, effects)
+        needs = find_needs(program, points_to, summaries)
+        summary = _summary(points_to, effects, needs)
         found[name] = FunctionAnalysis(
-            cfg=graphs[name], points_to=points_to, effects=effects, summary=summary
+            cfg=graphs[name], points_to=points_to, effects=effects, needs=needs, summary=summary
         )
         if summary != summaries[name]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
     under_way = recursive(callees)
-    return {name: replace(found[name], recursive=name in under_way) for name in order}
+    called = {callee for name in order for callee in callees[name] if callee != name}
+    return {n: replace(found[n], recursive=n in under_way, called=n in called) for n in order}
 
 
 def analyse_variant(
@@ -99,27 +104,34 @@ def analyse_variant(
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     points_to = find_points_to(control_flow_graph(function), summaries, parameters)
     effects = find_effects(program, points_to, summaries)
-    return FunctionAnalysis(cfg=points_to.cfg, points_to=points_to, effects=effects)
+    needs = find_needs(program, points_to, summaries)
+    called = analyses[function.name].called
+    return FunctionAnalysis(
+        cfg=points_to.cfg, points_to=points_to, effects=effects, needs=needs, called=called
+    )
 
 
-def _summary(points_to: PointsTo, effects: Sequence[Effect]) -> FunctionSummary:
+def _summary(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> FunctionSummary:
     """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    writes = may_writes = captures = ignores = NO_REGIONS
-    for effect in effects:
+    writes = may_writes = captures = ignores = written = NO_REGIONS
+    for effect, need in zip(effects, needs, strict=True):
+        written |= effect.written | need.given
         writes |= effect.writes
         may_writes |= effect.may_writes
         captures |= effect.captures
         ignores |= effect.ignores_offset
     must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
+    written = related(points_to, written)
     return FunctionSummary(
-        results=tuple(_result(points_to, leaf_of, leaf) for leaf in results),
+        results=tuple(_result(points_to, leaf_of, leaf, written) for leaf in results),
         writes=must,
         may_writes=may & ~must,
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
         ignores_offset=_parameters_in(points_to, ignores),
+        needs=needed_parameters(points_to, effects, needs),
     )
 
 
@@ -131,11 +143,17 @@ def _parameters_in(points_to: PointsTo, regions: RegionSet) -> LeafSet:
     return found
 
 
-def _result(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> ResultSummary:
-    constant = bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants)
+def _result(
+    points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees, written: RegionSet
+) -> ResultSummary:
     must, may, fresh = _leaves(points_to, leaf_of, leaf)
     return ResultSummary(
-        must=must, may=may & ~must, fresh=fresh, constant=constant, storage=_storage(points_to, leaf)
+        must=must,
+        may=may & ~must,
+        fresh=fresh,
+        constant=bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants),
+        storage=_storage(points_to, leaf),
+        filled=not unwritten_leaf(points_to, leaf, written),
     )
 
 

@@ -302,6 +302,8 @@ class _PointsToBuilder(RegionMaker):
         """One leaf of a callee's result: `made` is fresh memory, `leaves` are those of the arguments."""
         if entry is None:
             return made
+        if not entry.filled:
+            self.defs &= ~made.must
         if entry.constant:
             made = Pointees(made.must | CONSTANTS.must, made.may, None) if entry.fresh else CONSTANTS
         if not (entry.must or entry.may):

@@ -18,6 +18,7 @@ class ResultSummary:
     """One leaf of a result: the parameter leaves that it may be, and whether it may be `fresh` memory.
 
     `constant`: it may be a constant.  `storage` is its size in bytes where it is a storage of constant size.
+    `filled` unless it is new memory that nothing has written.
     """
 
     must: LeafSet = NO_LEAVES
@@ -25,6 +26,7 @@ class ResultSummary:
     fresh: bool = True
     constant: bool = False
     storage: Expr | None = None
+    filled: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,8 @@ class FunctionSummary:
 
     `results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
     written, `captures` those that something may hold on to behind the call, other than as a result, and
-    `ignores_offset` those whose byte offset something in the function ignores or refuses.
+    `ignores_offset` those whose byte offset something in the function ignores or refuses.  `needs` are those
+    whose content it reads before it writes any of it.
     """
 
     results: tuple[ResultSummary, ...] = ()
@@ -41,6 +44,7 @@ class FunctionSummary:
     may_writes: LeafSet = NO_LEAVES
     captures: LeafSet = NO_LEAVES
     ignores_offset: LeafSet = NO_LEAVES
+    needs: LeafSet = NO_LEAVES
 
 
 NO_EFFECTS = FunctionSummary()

@@ -13,6 +13,7 @@ from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths, Possible
 from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
+from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.program.ir import CallFunction, Function, Program
 from symalloc.program.operands import TypeNumbering
@@ -55,6 +56,7 @@ class FunctionContexts:
             facts=facts,
             numbers=self.numbers,
             conflicts=ReuseConflicts(points_to, effects, paths),
+            unwritten=UnwrittenReads(points_to, effects, analysis.needs, paths),
             written_views=written_zero_offset_views(points_to, effects),
             summaries=self.summaries,
             expansion=expansion,

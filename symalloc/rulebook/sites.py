@@ -154,6 +154,14 @@ _KINDS = (
         places=("first", "second", "reader"),
     ),
     SiteKind(
+        name="read",
+        description="a read of memory that something else has not written on every path before",
+        # lacking: bytes that are read and not written; what: "which nothing has written before"
+        quantities={"lacking": _B},
+        texts=("tensor", "reader", "what", "later"),
+        places=("allocation", "later"),
+    ),
+    SiteKind(
         name="donated-input",
         description="a result that is a view of a parameter, which is read after the result was written",
         quantities={"output.nbytes": _B},

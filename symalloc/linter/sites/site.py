@@ -15,6 +15,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
+from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.program import ir
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
@@ -91,7 +92,8 @@ class ConstraintSite(Site):
 class FunctionContext:
     """One function as the generators of sites see it.
 
-    `conflicts` are the reuse conflicts on paths that control can take.  `written_views` are the results of
+    `conflicts` are the reuse conflicts, and `unwritten` the reads of what nothing has written, on paths that
+    control can take.  `written_views` are the results of
     ensure_zero_offset that are written, with what writes them; `summaries`
     those of all functions of the program.  `expansion`: where the instructions come from, if `function` is
     one with calls written out.
@@ -103,6 +105,7 @@ class FunctionContext:
     facts: FunctionFacts
     numbers: TypeNumbering
     conflicts: ReuseConflicts
+    unwritten: UnwrittenReads
     written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
     summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
     expansion: ExpandedFunction | None = None

@@ -1,0 +1,169 @@
+"""Content: what each program point needs memory to hold already, beside what it reads of its own writing.
+
+An effect says what a point may touch; here stands what it surely reads before it has written it.  A kernel
+that only loads from a buffer needs its content, one that initialises it first does not.  Looking at a shape,
+handing on a handle and killing one read nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from symalloc.analysis.argument_binding import arguments_of
+from symalloc.analysis.effects import Effect
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import Pointees, RegionKind, leaves_of
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
+from symalloc.analysis.summary import FunctionSummary
+from symalloc.program import ir
+from symalloc.program.control_flow import PointKind, ProgramPoint
+from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
+
+
+class Needs(NamedTuple):
+    """The regions whose content one point reads as it was before.
+
+    `doubtful` are those that it may not read after all; `given` are regions that count as written behind the
+    point although no effect says so, for something that is not understood was handed them.
+    """
+
+    surely: RegionSet = NO_REGIONS
+    doubtful: RegionSet = NO_REGIONS
+    given: RegionSet = NO_REGIONS
+
+
+NO_NEEDS = Needs()
+
+
+def find_needs(
+    program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+) -> Sequence[Needs]:
+    """The needs of every point of `points_to.cfg`."""
+    reader = _NeedReader(program, points_to, summaries)
+    return [reader.needs(point) for point in points_to.cfg.points]
+
+
+@lru_cache(maxsize=4096)
+def needed_positions(kernel: ir.Kernel) -> tuple[int, ...]:
+    """The positions of the parameters that a kernel reads as it finds them."""
+    return tuple(
+        position
+        for position, parameter in enumerate(kernel.parameters)
+        if isinstance(parameter, ir.KernelBuffer) and parameter.reads and not parameter.writes
+    )
+
+
+class _NeedReader:
+    def __init__(
+        self, program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+    ) -> None:
+        self.program, self.points_to, self.summaries = program, points_to, summaries
+        self.tensors = ~points_to.storages
+        self.positions = {name: needed_positions(kernel) for name, kernel in program.kernels.items()}
+
+    def needs(self, point: ProgramPoint) -> Needs:
+        if point.kind is PointKind.INSTRUCTION:
+            handler = _NEEDS.get(type(point.instruction))
+            return NO_NEEDS if handler is None else handler(self, point.instruction)
+        if point.kind is PointKind.EXIT:
+            return Needs(self.content((point.operand,)))
+        return Needs(self.content(point.uses)) if point.kind is PointKind.BRANCH else NO_NEEDS
+
+    def content(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
+        """The tensors that operands surely point to, each on its branch."""
+        found = NO_REGIONS
+        for operand in operands:
+            for leaf in leaves_of(self.points_to.value_of(operand)):
+                found |= self.certain(leaf)
+        return found & self.tensors
+
+    def certain(self, leaf: Pointees) -> RegionSet:
+        """The regions of one handle; none where it may as well be another."""
+        if leaf.may:
+            return NO_REGIONS
+        if only_member(leaf.must) is None:
+            regions = self.points_to.regions
+            if not all(regions[number].path for number in members(leaf.must)):
+                return NO_REGIONS
+        return leaf.must
+
+    def kernel(self, call: ir.CallKernel | ir.CallTIR) -> Needs:
+        arguments = call.arguments if type(call) is ir.CallKernel else arguments_of(call)
+        wanted = self.positions.get(call.kernel, ())
+        return Needs(self.content([arguments[i] for i in wanted if i < len(arguments)]))
+
+    def call_packed(self, call: ir.CallPacked) -> Needs:
+        known = packed_function(call.name)
+        if known.looks:
+            return NO_NEEDS
+        if known.reads_only or known.writes:
+            read = [a for index, a in enumerate(call.arguments) if index not in known.fills]
+            return Needs(self.content(read))
+        return Needs(doubtful=self.content(call.arguments)) if call.pure else NO_NEEDS
+
+    def call_operator(self, call: ir.CallOperator) -> Needs:
+        looked_at = SHAPE_ARGUMENTS.get(call.name, frozenset())
+        return Needs(self.content([a for i, a in enumerate(call.arguments) if i not in looked_at]))
+
+    def call_function(self, call: ir.CallFunction) -> Needs:
+        summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
+        if summary is None or callee is None or len(callee.params) != len(call.arguments):
+            return self.not_understood(call.arguments)
+        found = NO_REGIONS
+        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
+            if contains(summary.needs, number):
+                found |= self.certain(leaf)
+        return Needs(found & self.tensors)
+
+    def not_understood(self, operands: Sequence[ir.Operand]) -> Needs:
+        given = NO_REGIONS
+        for operand in operands:
+            given |= self.points_to.regions_of(operand)
+        return Needs(given=given)
+
+
+_NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
+    ir.CallFunction: _NeedReader.call_function,
+    ir.CallKernel: _NeedReader.kernel,
+    ir.CallOperator: _NeedReader.call_operator,
+    ir.CallPacked: _NeedReader.call_packed,
+    ir.CallTIR: _NeedReader.kernel,
+    ir.NotUnderstood: lambda reader, i: reader.not_understood(i.reads),
+}
+
+
+def needed_parameters(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> LeafSet:
+    """The leaves of the parameters that some point reads before any point has written to them."""
+    early = written = NO_REGIONS
+    for effect, need in zip(effects, needs, strict=True):
+        early |= points_to.resolve(need.surely) & ~written
+        made = effect.written | need.given
+        if made & ~written:
+            written |= related(points_to, made)
+    found = NO_LEAVES
+    for number, leaf in enumerate(points_to.parameters):
+        if early & related(points_to, leaf.must):
+            found |= LeafSet(1 << number)
+    return found
+
+
+def unwritten_leaf(points_to: PointsTo, leaf: Pointees, written: RegionSet) -> bool:
+    """True if a handle is a tensor in memory of the function's own, all of it outside `written`."""
+    found = [points_to.regions[target.region] for target in points_to.targets(leaf.must, leaf.may)]
+    kinds = (RegionKind.FRESH, RegionKind.TENSOR, RegionKind.VIEW)
+    if not found or any(region.external or region.kind not in kinds for region in found):
+        return False
+    return not any(contains(written, region.number) for region in found)
+
+
+def related(points_to: PointsTo, numbers: RegionSet) -> RegionSet:
+    """Regions, phis replaced by what they may be, with their parts and what they are parts of."""
+    numbers = points_to.resolve(numbers)
+    if not (points_to.views or points_to.storages):
+        return numbers
+    found = numbers
+    for number in members(numbers):
+        found |= points_to.ancestors[number] | points_to.descendants[number]
+    return found

@@ -1,0 +1,194 @@
+"""Reads of memory that nothing has written, on some path.
+
+A forward pass keeps the regions that every path so far has written as a whole; what is read and not among
+them is then held against the paths one by one.  A tensor on a storage has no content when it is made,
+whatever the storage held: what another tensor of the same function left there is no content of this one.  A
+view shares the bytes of what it is a view of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from symalloc.analysis.byte_ranges import ByteRange, left_out
+from symalloc.analysis.content import Needs
+from symalloc.analysis.dataflow import DataflowProblem, forward
+from symalloc.analysis.effects import Effect
+from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.paths import PathCondition
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.region_maker import sum_of
+from symalloc.analysis.regions import Region, RegionKind, Target
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
+from symalloc.program import ir
+from symalloc.size.expr import Expr, constant
+
+
+class UnwrittenRead(NamedTuple):
+    """Point `reader` reads `region`, of which nothing has written `lacking` bytes, on the branches `path`.
+
+    `lacking` is at most 0 where all is written.  `written` are the ranges of bytes, from the start of the
+    root, that are written in front of the reader on that path.  `doubtful`: the reader may not read it;
+    `decided` unless there were too many paths to look at.
+    """
+
+    reader: int
+    region: int
+    path: PathCondition
+    lacking: Expr
+    written: tuple[ByteRange, ...]
+    doubtful: bool
+    decided: bool = True
+
+
+class _Write(NamedTuple):
+    """A point that writes a region, on the branches `path`."""
+
+    point: int
+    region: int
+    path: PathCondition
+
+
+class UnwrittenReads:
+    """Finds paths that read what they have not written."""
+
+    def __init__(
+        self,
+        points_to: PointsTo,
+        effects: Sequence[Effect],
+        needs: Sequence[Needs],
+        paths: FeasiblePaths,
+    ) -> None:
+        self.points_to, self.effects, self.needs, self.paths = points_to, effects, needs, paths
+
+    def candidates(self) -> Iterator[tuple[int, Target, bool]]:
+        """Reads of what some path to them may not have written: (point, what it reads, doubtful)."""
+        before = forward(_Filled(self.points_to, self.effects, self.needs), self.given).before
+        for point, need in enumerate(self.needs):
+            for wanted, doubtful in ((need.surely, False), (need.doubtful, True)):
+                missing = wanted & ~before[point]
+                for target in self.points_to.targets(missing) if missing else ():
+                    if target.certain and not contains(before[point], target.region):
+                        yield point, target, doubtful
+
+    def on_paths(self, point: int, target: Target, *, doubtful: bool) -> Iterator[UnwrittenRead]:
+        """The paths on which a candidate is a read of what nothing, or only a part, was written of."""
+        here = self.paths.at[point] | target.path
+        writes = [w for w in self.writes_to(target.region) if w.point < point]
+        whole = [write.path for write in writes if self.is_whole(write, target.region)]
+        parts = [write for write in writes if not self.is_whole(write, target.region)]
+        for avoided in ([*whole, *(part.path for part in parts)], whole) if parts else (whole,):
+            found = self.paths.uncovered(here, avoided, point)
+            if found.path is not None:
+                read = self.lacking(target.region, parts, found.path)
+                if read is not None:
+                    yield UnwrittenRead(point, target.region, found.path, *read, doubtful, found.decided)
+
+    def lacking(
+        self, number: int, parts: Sequence[_Write], path: PathCondition
+    ) -> tuple[Expr, tuple[ByteRange, ...]] | None:
+        """The bytes of a region that `parts` leave out on a path, and what they write; None if not known."""
+        ranges = [self.range_of(part.region) for part in parts if self.paths.feasible(part.path | path)]
+        known = tuple(found for found in ranges if found is not None)
+        if len(known) < len(ranges):
+            return None
+        wanted = self.range_of(number)
+        left = left_out(wanted, known) if wanted is not None else None if known else constant(1)
+        return None if left is None else (left, known)
+
+    # -- regions -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def given(self) -> RegionSet:
+        """The regions that hold content before the function writes any: those of memory from outside."""
+        found = NO_REGIONS
+        for region in self.points_to.regions:
+            if _is_given(self.points_to.regions[region.root]):
+                found |= RegionSet(1 << region.number)
+        return found
+
+    @cached_property
+    def all_writes(self) -> dict[int, list[_Write]]:
+        """The writes of the function, in order, by root."""
+        found: dict[int, list[_Write]] = {}
+        for point, (effect, need) in enumerate(zip(self.effects, self.needs, strict=True)):
+            must = effect.writes | effect.may_defs | effect.defs | need.given
+            if not (must or effect.may_writes):
+                continue
+            for target in self.points_to.targets(must, effect.may_writes):
+                write = _Write(point, target.region, self.paths.at[point] | target.path)
+                found.setdefault(self.points_to.regions[target.region].root, []).append(write)
+        return found
+
+    def writes_to(self, number: int) -> Iterator[_Write]:
+        """The writes that give a region content, or a part of it."""
+        base = self.base_of(number)
+        for write in self.all_writes.get(base.root, ()):
+            other = self.base_of(write.region)
+            if other.number == base.number or other.kind is RegionKind.STORAGE or _handed_over(base, other):
+                yield write
+
+    def base_of(self, number: int) -> Region:
+        """The region that a view is a view of, in the end; any other region itself."""
+        region = self.points_to.regions[number]
+        while region.kind is RegionKind.VIEW and region.parent is not None:
+            region = self.points_to.regions[region.parent]
+        return region
+
+    def is_whole(self, write: _Write, number: int) -> bool:
+        """True if a write of a region counts as one of all of another: that, or what it is part of."""
+        if contains(self.points_to.ancestors[number], write.region):
+            return True
+        return self.range_of(number) is not None and self.range_of(write.region) == self.range_of(number)
+
+    def range_of(self, number: int) -> ByteRange | None:
+        """The bytes of a region, from the start of its root; None where they are not known."""
+        region = self.points_to.regions[number]
+        end = sum_of(region.offset, region.nbytes)
+        return None if region.offset is None or end is None else ByteRange(region.offset, end)
+
+
+class _Filled(DataflowProblem[RegionSet]):
+    """The regions that every path has written as a whole; phis among them, where what they are is."""
+
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> None:
+        super().__init__(points_to.cfg)
+        self.points_to, self.effects, self.needs = points_to, effects, needs
+
+    def transfer(self, point: int, state: RegionSet) -> RegionSet:
+        written = self.effects[point].written | self.needs[point].given
+        return state | self.with_parts(written) if written & ~state else state
+
+    def with_parts(self, written: RegionSet) -> RegionSet:
+        points_to = self.points_to
+        if not written & points_to.storages and not points_to.views:
+            return written
+        for number in members(written):
+            written |= points_to.descendants[number]
+        return written
+
+    def join(self, branch: int, then: RegionSet, otherwise: RegionSet) -> RegionSet:
+        both = then & otherwise
+        for number in members(self.points_to.phis & ~both):
+            region = self.points_to.regions[number]
+            if region.branch == branch and region.sources is not None:
+                sides = zip(region.sources, (then, otherwise), strict=True)
+                if not any((source.must | source.may) & ~filled for source, filled in sides):
+                    both |= RegionSet(1 << number)
+        return both
+
+
+def _is_given(root: Region) -> bool:
+    """True if memory may hold content when the function first sees it."""
+    made = root.instruction
+    return root.external and not (isinstance(made, ir.CallFunction) and made.kept)
+
+
+def _handed_over(one: Region, other: Region) -> bool:
+    """True if two tensors lie on one storage that goes by two names: a function was handed it, to fill it."""
+    first, second = one.instruction, other.instruction
+    if not (isinstance(first, ir.AllocTensor) and isinstance(second, ir.AllocTensor)):
+        return False
+    return first.storage is not second.storage

@@ -1,0 +1,97 @@
+"""Sites of kind `read`: memory that something reads while, on some path, nothing has written it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from symalloc.analysis.regions import Region, Target
+from symalloc.analysis.sets import contains
+from symalloc.analysis.unwritten_reads import UnwrittenRead
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    Site,
+    caller_name,
+    places_of,
+)
+from symalloc.program import ir
+from symalloc.program.control_flow import PointKind
+from symalloc.program.span import Span
+from symalloc.size.expr import Expr
+
+
+@function_sites("read", expanded=True)
+def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each read of what some path to it has not written, with its program point."""
+    reads = context.unwritten
+    for point, target, doubtful in reads.candidates():
+        at_end = context.analysis.cfg.points[point].kind is PointKind.EXIT
+        if at_end and _left_to_callers(context, target):
+            continue
+        for found in reads.on_paths(point, target, doubtful=doubtful):
+            yield point, _site(context, found)
+
+
+def _left_to_callers(context: FunctionContext, target: Target) -> bool:
+    """True if a result is memory of which nothing at all is written, and a caller of the module gets it."""
+    if any(context.unwritten.writes_to(target.region)):
+        return False
+    return context.function.private or context.analysis.called
+
+
+def _site(context: FunctionContext, found: UnwrittenRead) -> Site:
+    points, region = context.analysis.cfg.points, context.points_to.regions[found.region]
+    point = points[found.reader]
+    ends = point.kind is PointKind.EXIT
+    later = _later_writer(context, found)
+    texts = {
+        "tensor": region.name,
+        "reader": "the caller" if ends else caller_name(point.instruction),
+        "what": _what(region, found),
+    }
+    return ConstraintSite(
+        kind="read",
+        instruction=None if ends else point.instruction,
+        span=context.function.result_span if ends else None,
+        quantities={"lacking": found.lacking},
+        texts=texts | ({} if later is None else {"later": caller_name(later)}),
+        places=_places(region, later),
+        uncertainty=_uncertainty(found, texts["reader"]),
+        path=found.path,
+        until=found.reader,
+        dedup_key=("read", region.number),
+    )
+
+
+def _uncertainty(found: UnwrittenRead, reader: str) -> str | None:
+    """Why it may be no fault; None where it surely is."""
+    if found.doubtful:
+        return f"{reader} may look at no element of it"
+    return None if found.decided else "there are too many paths to look at"
+
+
+def _places(region: Region, later: ir.Instruction | None) -> Mapping[str, Span]:
+    return places_of(allocation=region.instruction, later=later)
+
+
+def _what(region: Region, found: UnwrittenRead) -> str:
+    """The words for what is not written: all of the region, or all but some of its bytes."""
+    if not found.written or region.offset is None:
+        return "which nothing has written before"
+    ranges = (f"{_plain(r.begin, region)} to {_plain(r.end, region)}" for r in found.written)
+    return f"of which only bytes {' and '.join(ranges)} are written before"
+
+
+def _plain(place: Expr, region: Region) -> str:
+    return str(place - region.offset if region.offset is not None else place)
+
+
+def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruction | None:
+    """The first instruction behind the reader that writes the region: the two may stand in wrong order."""
+    reads = context.unwritten
+    for write in reads.writes_to(found.region):
+        same = contains(context.points_to.ancestors[found.region], write.region)
+        if write.point > found.reader and same:
+            return context.analysis.cfg.points[write.point].instruction
+    return None
