@@ -25,7 +25,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend import nn
 
 from benchmarks.harness import in_turns, json_option, medians, print_table, timed
-from symalloc.planner.planner_options import PipelineName
+from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.zoo.llama import Layer, Shape

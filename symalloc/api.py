@@ -12,8 +12,8 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
 from symalloc.planner.memory_report.runs import PlanKind, RunResult
-from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName, PlanOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, Stage
+from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
@@ -38,7 +38,8 @@ def lint(
     select: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     rules: str | Path | Sequence[str | Path] = (),
-    stage: Stage = "auto",
+    stage: str = "auto",
+    pipeline: PipelineName | None = None,
     trust: bool = False,
     strict: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
@@ -48,9 +49,9 @@ def lint(
     A module is checked in this process, files are read in worker processes.  `assume` holds conditions on
     symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
     further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
-    `auto` both where it holds no memory operations, `all` every stage.  `trust` lets scripts run whatever
-    they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for
-    reading one file.
+    `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
+    `pipeline`: TVM's "default" one, or the "target"'s own.  `trust` lets scripts run whatever they hold.
+    `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one file.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -61,6 +62,7 @@ def lint(
         ignore=_texts(ignore),
         rules=tuple(map(Path, [rules] if isinstance(rules, str | Path) else rules)),
         stage=stage,
+        pipeline=pipeline,
         trust=trust,
         strict=strict,
         timeout=timeout,

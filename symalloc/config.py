@@ -23,7 +23,7 @@ from typing import Any
 
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.program.reading import STAGES, Stage
+from symalloc.program.reading import STAGES, is_stage
 
 _KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores")
 
@@ -99,11 +99,10 @@ def _texts(file: Path, key: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _stage(file: Path, value: object) -> Stage:
-    for stage in STAGES:
-        if value == stage:
-            return stage
-    raise UsageError(f"{file}: `stage` must be one of {', '.join(STAGES)}, not {value!r}")
+def _stage(file: Path, value: object) -> str:
+    if isinstance(value, str) and is_stage(value):
+        return value
+    raise UsageError(f"{file}: `stage` must be one of {', '.join(STAGES)}, or a pass, not {value!r}")
 
 
 def _per_file(file: Path, value: object) -> dict[str, tuple[str, ...]]:

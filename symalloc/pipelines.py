@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tvm.target import Target
     from tvm.transform import Pass
 
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
+    from symalloc.program.reading import PipelineName
 
 PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": "target"}
 
@@ -40,7 +41,8 @@ def pipeline(
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PipelineName, PlanOptions
+    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.program.reading import PipelineName
     from symalloc.relax.passes.pipeline import pipeline as make
 
     for name, value, kind in (

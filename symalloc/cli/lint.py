@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -14,7 +14,7 @@ from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
 from symalloc.linter.lint_options import LintOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES
+from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 
@@ -60,6 +60,12 @@ def _split(_: click.Context, __: click.Parameter, keys: tuple[str, ...]) -> tupl
     return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
 
 
+def _stage(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not is_stage(name):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(STAGES)}, and no pass is called like that")
+    return name
+
+
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from symalloc.report.lint_json import schema_text
@@ -89,9 +95,17 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "n <= 2048".')
 @click.option(
     "--stage",
-    type=click.Choice(STAGES),
+    callback=_stage,
+    metavar="|".join((*STAGES, "PASS")),
     help="as-is: check the modules as they stand; planned: check them after TVM's passes; all: check every "
-    "stage; auto (default): as-is, and planned for modules without memory operations.",
+    "stage; auto (default): as-is, and planned for modules without memory operations; or the name of a pass "
+    "of TVM's pipeline, such as VMShapeLower: check them after that pass.",
+)
+@click.option(
+    "--pipeline",
+    type=click.Choice(get_args(PipelineName)),
+    help="The passes for --stage: TVM's default pipeline, or the target's own, which fuses operators.  "
+    "Without it a GPU's own and else the default one.",
 )
 @click.option(
     "--trust", is_flag=True, help="Run all code of the scripts. Never use it for code that you have not read."

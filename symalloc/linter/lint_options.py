@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from symalloc.errors import UsageError
-from symalloc.program.reading import STAGES, ReadOptions
+from symalloc.program.reading import STAGES, ReadOptions, is_stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
@@ -35,8 +35,11 @@ class LintOptions(ReadOptions):
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.stage not in STAGES:
-            raise UsageError(f"unknown stage {self.stage!r}; it must be one of {', '.join(STAGES)}")
+        if not is_stage(self.stage):
+            stages = ", ".join(STAGES)
+            raise UsageError(
+                f"unknown stage {self.stage!r}; it must be one of {stages}, or the name of a pass"
+            )
         if not self.timeout > 0:
             raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")
 

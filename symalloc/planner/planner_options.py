@@ -10,7 +10,6 @@ from symalloc.analysis.donation import Donation
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["arena", "storages"]
-PipelineName: TypeAlias = Literal["default", "target"]  # TVM's pipeline of that name, or the target's own
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from symalloc.errors import UsageError
 from symalloc.program.ir import Program
@@ -12,9 +12,15 @@ from symalloc.program.span import Source, Span
 
 DEFAULT_TIMEOUT = 300.0  # seconds for one file
 
-Stage: TypeAlias = Literal["auto", "as-is", "planned", "all"]
-STAGES: tuple[Stage, ...] = get_args(Stage)
+STAGES = ("auto", "as-is", "planned", "all")
+"""The stages that are no passes; any other stage is the name of a pass."""
 AS_IS = "as-is"
+PipelineName: TypeAlias = Literal["default", "target"]  # TVM's pipeline of that name, or the target's own
+
+
+def is_stage(name: object) -> bool:
+    """Return whether `name` is a stage, or may be the name of a pass, which only the pipeline knows."""
+    return isinstance(name, str) and (name in STAGES or (name[:1].isupper() and name.isidentifier()))
 
 
 class InputError(UsageError):
@@ -37,14 +43,16 @@ class ReadOptions:
     `trust`: evaluate whatever the scripts hold, and run the module-level code of a `.py` file where its
     scripts need it.  `stage`: `as-is` reads a module as it stands, `planned` what TVM's passes make of it,
     `auto` both where the module holds no memory operations yet, `all` the program after every pass from
-    CallTIRRewrite to LowerRuntimeBuiltin.  `target` is a TVM target.  `timeout`: seconds for one file.
-    `locate`: give programs without source of their own spans into the script that TVM prints (costs the
-    printing).
+    CallTIRRewrite on; the name of a pass reads what that pass leaves.  `target` is a TVM target, `pipeline`
+    TVM's "default" one, or the "target"'s own; None for the target's own on a GPU only.  `timeout`: seconds
+    for one file.  `locate`: give programs without source of their own spans into the script that TVM prints
+    (costs the printing).
     """
 
     trust: bool = False
-    stage: Stage = "auto"
+    stage: str = "auto"
     target: str = "llvm"
+    pipeline: PipelineName | None = None
     timeout: float = DEFAULT_TIMEOUT
     locate: bool = True
 

@@ -9,8 +9,8 @@ from tvm import relax
 
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.planner_options import PipelineName, PlanOptions
-from symalloc.program.reading import UnreadableError
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.reading import PipelineName, UnreadableError
 from symalloc.program.span import Span
 from symalloc.prover.prover import Prover
 from symalloc.relax.ir_types import Node

@@ -23,7 +23,8 @@ from symalloc.planner.memory_report.function_report import (
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
 from symalloc.planner.plan_functions import certify
-from symalloc.planner.planner_options import PipelineName, PlanOptions
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.planner_options import PipelineName
 from symalloc.program.ir import Program
+from symalloc.program.reading import PipelineName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

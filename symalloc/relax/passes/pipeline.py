@@ -10,7 +10,8 @@ from tvm import relax
 from tvm.relax import backend, transform
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 
-from symalloc.planner.planner_options import PipelineName, PlanOptions
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.plan_pass import PlanMemory

@@ -2,28 +2,26 @@
 
 The passes are not listed here: TVM's pipeline runs as it is in relax.build, and an instrument keeps the
 module after each of its passes, names the pass that is running, and leaves out those that come after the
-memory operations.
+last one that is wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
 
-from symalloc.program.reading import Stage
+from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
 from symalloc.relax.tvm_error import error_text
 
 PLANNER = "StaticPlanBlockMemory"
 FINAL = "KillAfterLastUse"
-FIRST, LAST = "CallTIRRewrite", "LowerRuntimeBuiltin"
-# passes behind the last of interest: nothing in them plans memory
-_LATER = frozenset({"ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol"})
+ALLOCATED = "CallTIRRewrite"
 # FoldConstant compiles kernels of the module and runs them; a linter must not
 _EXECUTES = frozenset({"FoldConstant"})
 _WRAPPERS = frozenset({"sequential", "_pipeline"})
@@ -44,6 +42,14 @@ class Lowered:
     mod: tvm.IRModule
 
 
+class UnknownPassError(Exception):
+    """The pipeline has no pass `name`; it has `passes`."""
+
+    def __init__(self, name: str, passes: Sequence[str]) -> None:
+        super().__init__(f"the pipeline has no pass {name}")
+        self.name, self.passes = name, tuple(dict.fromkeys(passes))
+
+
 class PassFailedError(Exception):
     """A pass of TVM raised; `stage` names it (empty before the first), the text is what TVM says, without its
     stack.
@@ -54,58 +60,61 @@ class PassFailedError(Exception):
         self.stage = stage
 
 
-def wanted_stages(stage: Stage, planned: bool) -> tuple[bool, Callable[[str], bool] | None]:
+@dataclass(frozen=True, slots=True)
+class WantedStages:
+    """The passes of the pipeline after which a module is read: those of `names`, or all from `first` on.
+
+    Passes inside other passes do not count.  Those behind the last of `names` are not run.
+    """
+
+    names: tuple[str, ...] = ()
+    first: str = ""
+
+
+def wanted_stages(stage: str, planned: bool) -> tuple[bool, WantedStages | None]:
     """(whether the module is read as it stands, which passes to read it after, None for no lowering).
 
     `planned`: whether the module already holds memory operations, in which case TVM plans nothing more for
     it.
     """
-    if stage == "as-is" or (planned and stage == "auto"):
+    if stage not in STAGES:
+        return False, WantedStages((stage,))
+    if stage == AS_IS or (planned and stage == "auto"):
         return True, None
     if stage == "all":
-        return True, _Between(FIRST, LAST)
+        return True, WantedStages(first=ALLOCATED)
     if planned:
         return True, None
-    return stage == "auto", lambda name: name in (PLANNER, FINAL)
-
-
-class _Between:
-    """True from the first of two names on, until behind the second."""
-
-    def __init__(self, first: str, last: str) -> None:
-        self._first, self._last, self._inside = first, last, False
-
-    def __call__(self, name: str) -> bool:
-        self._inside = self._inside or name == self._first
-        wanted = self._inside
-        self._inside = self._inside and name != self._last
-        return wanted
+    return stage == "auto", WantedStages((PLANNER, FINAL))
 
 
 def lower(
     mod: tvm.IRModule,
     target: str,
     *,
-    wanted: Callable[[str], bool],
+    wanted: WantedStages,
     keep: Callable[[Lowered], None],
     entering: Callable[[str], None] = lambda _: None,
     trust: bool = False,
+    pipeline: PipelineName | None = None,
 ) -> None:
-    """Run TVM's pipeline for `target` on `mod`, and `keep` it after every pass that `wanted` names.
+    """Run TVM's pipeline for `target` on `mod`, and `keep` it after every pass that is wanted.
 
     `keep` is called while the pipeline runs, so that what came before a crash is not lost; `entering` is told
-    the name of each pass before it runs.  Raises PassFailedError.
+    the name of each pass before it runs.  `pipeline`: None for what `relax.build` would take for a CPU, and
+    the target's own for a GPU.  Raises PassFailedError, and UnknownPassError where there is no such pass.
     """
-    keeper = _Keeper(wanted, keep, entering, skip=_LATER if trust else _LATER | _EXECUTES)
+    keeper = _Keeper(wanted, keep, entering, skip=frozenset() if trust else _EXECUTES)
     try:
         chosen = tvm.target.Target(target)
-        pipeline = (
-            relax.get_default_pipeline(chosen) if "gpu" in chosen.keys else relax.get_pipeline("default")
-        )
+        own = "gpu" in chosen.keys if pipeline is None else pipeline == "target"
+        passes = relax.get_default_pipeline(chosen) if own else relax.get_pipeline("default")
         with chosen, tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)]):
-            pipeline(mod)
+            passes(mod)
     except Exception as error:  # a pass raises whatever it raises
         raise PassFailedError(keeper.running, error_text(error)) from error
+    for name in set(wanted.names).difference(keeper.seen):
+        raise UnknownPassError(name, keeper.seen)
 
 
 def _instrument(keeper: _Keeper) -> PassInstrument:
@@ -121,32 +130,53 @@ def _instrument(keeper: _Keeper) -> PassInstrument:
 
 
 class _Keeper:
-    """Hands on the module after the passes that are wanted."""
+    """Hands on the module after the passes that are wanted; `seen` are the passes so far, in order."""
 
     def __init__(
         self,
-        wanted: Callable[[str], bool],
+        wanted: WantedStages,
         keep: Callable[[Lowered], None],
         entering: Callable[[str], None],
         skip: frozenset[str],
     ) -> None:
-        self.running = ""
+        self.running, self.seen = "", list[str]()
         self._wanted, self._keep, self._entering, self._skip = wanted, keep, entering, skip
+        self._depth = 0
 
     def should_run(self, mod: tvm.IRModule, info: Node) -> bool:
-        """Leave out what is skipped."""
-        return str(info.name) not in self._skip
+        """Leave out what executes code, and what comes behind the last pass that is wanted."""
+        name = str(info.name)
+        if self._done:
+            return False
+        if name in self._skip and self._depth == 0:
+            self._reached(name, mod)  # selected, it stands for the place that it has in the pipeline
+        return name not in self._skip
+
+    @property
+    def _done(self) -> bool:
+        return bool(self._wanted.names) and set(self._wanted.names).issubset(self.seen)
 
     def run_before_pass(self, mod: tvm.IRModule, info: Node) -> None:
         """Note which pass is running."""
         if info.name not in _WRAPPERS:
+            self._depth += 1
             self.running = str(info.name)
             self._entering(self.running)
 
     def run_after_pass(self, mod: tvm.IRModule, info: Node) -> None:
         """Keep what the pass made."""
-        name = str(info.name)
-        if name not in _WRAPPERS and self._wanted(name):
+        if info.name not in _WRAPPERS:
+            self._depth -= 1
+            if self._depth == 0:
+                self._reached(str(info.name), mod)
+
+    def _reached(self, name: str, mod: tvm.IRModule) -> None:
+        first = self._wanted.first
+        wanted = (bool(first) and first in (name, *self.seen)) or (
+            name in self._wanted.names and name not in self.seen
+        )
+        self.seen.append(name)
+        if wanted:
             self._keep(Lowered(name, mod))
 
 

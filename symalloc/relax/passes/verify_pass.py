@@ -21,9 +21,6 @@ from symalloc.relax.passes.stages import has_memory_operations
 
 Mode: TypeAlias = Literal["raise", "warn"]
 
-# from here on shapes are numbers in a heap of the VM, and no symbol is left to verify
-_SHAPES_GO = "ComputePrimValue"
-_SHAPE_HEAP = "shape_heap"
 _WRAPPERS = frozenset({"sequential", "_pipeline", "symalloc"})
 
 
@@ -90,20 +87,19 @@ class _Watch:
         """Forget everything: a context begins, or ends (also by an exception)."""
         self._depth = 0
         self._known: Counter[tuple[str, str, bool]] = Counter()
-        self._shapes_gone = False
 
     def before(self, module: Node, info: Node) -> None:
         """At the outermost pass, note the faults that are there already."""
         self._depth += 1
         if self._depth == 1:
-            self._shapes_gone = False
             self._known = _counted(self._faults(module, str(info.name)))
 
     def after(self, module: Node, info: Node) -> None:
         """Charge the pass with the faults that were not there before."""
         self._depth -= 1
         name = str(info.name)
-        self._shapes_gone = self._shapes_gone or name == _SHAPES_GO
+        if not _holds_functions(module):
+            return  # a part of the module under way, on which a pass runs another one
         faults = self._faults(module, name)
         found = _counted(faults)
         added = found - self._known
@@ -113,9 +109,9 @@ class _Watch:
             self._report(name, [f for f in located or faults if _key(f) in added])
 
     def _faults(self, module: Node, name: str) -> Sequence[MemoryFault]:
-        if self._shapes_gone or not isinstance(module, tvm.IRModule) or _shapes_in_heap(module):
+        if not isinstance(module, tvm.IRModule) or not has_memory_operations(module):
             return ()
-        return self._check(module, name) if has_memory_operations(module) else ()
+        return self._check(module, name)
 
     def _report(self, name: str, faults: Sequence[MemoryFault]) -> None:
         """Warn of the warnings, then raise (or warn of) the errors."""
@@ -142,9 +138,7 @@ def _count(faults: Sequence[MemoryFault], what: str) -> str:
     return f"a {what} ({rules})" if len(faults) == 1 else f"{len(faults)} {what}s ({rules})"
 
 
-def _shapes_in_heap(module: tvm.IRModule) -> bool:
-    """Return whether VMShapeLower has run: it makes the shape heap the first thing that a function binds."""
-    functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
-    bodies = (f.body for f in functions if isinstance(f.body, relax.SeqExpr))
-    firsts = (body.blocks[0].bindings[0] for body in bodies if body.blocks and body.blocks[0].bindings)
-    return any(binding.var.name == _SHAPE_HEAP for binding in firsts)
+def _holds_functions(module: Node) -> bool:
+    return isinstance(module, tvm.IRModule) and any(
+        isinstance(function, relax.Function) for function in module.functions.values()
+    )

@@ -12,9 +12,9 @@ from tvm import relax
 from tvm.relax import transform
 
 from symalloc.errors import RunError
-from symalloc.planner.planner_options import PipelineName
 from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline

@@ -21,8 +21,9 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import floors
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
 from symalloc.planner.memory_report.sample_bindings import highest, total
-from symalloc.planner.planner_options import PipelineName, PlanOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments

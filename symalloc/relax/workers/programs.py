@@ -5,7 +5,6 @@ Everything here runs TVM and may take the process down with it: files are read i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +28,8 @@ from symalloc.relax.extract import extract, locate
 from symalloc.relax.passes.stages import (
     Lowered,
     PassFailedError,
+    UnknownPassError,
+    WantedStages,
     has_memory_operations,
     lower,
     wanted_stages,
@@ -163,19 +164,29 @@ def _take(module: _ReadModule) -> None:
         _lower(module, wanted)
 
 
-def _lower(module: _ReadModule, wanted: Callable[[str], bool]) -> None:
+def _lower(module: _ReadModule, wanted: WantedStages) -> None:
     def keep(lowered: Lowered) -> None:
         _extract(module, lowered.mod, lowered.stage)
 
     def entering(name: str) -> None:
         module.tell(ReadingStep(name))
 
-    target, trust = module.options.target, module.options.trust
+    options = module.options
     try:
-        lower(module.mod, target, wanted=wanted, keep=keep, entering=entering, trust=trust)
+        lower(
+            module.mod,
+            options.target,
+            wanted=wanted,
+            keep=keep,
+            entering=entering,
+            trust=options.trust,
+            pipeline=options.pipeline,
+        )
+    except UnknownPassError as error:
+        module.report(f"{error}", hint=f"its passes are {', '.join(error.passes)}")
     except PassFailedError as error:
         if not error.stage:
-            module.report(f"target {target!r} is not understood: {error}")
+            module.report(f"target {options.target!r} is not understood: {error}")
             return
         message = f"TVM's pass {error.stage} refuses the module: {error}"
         module.report(message, hint="--stage as-is verifies the module as it stands", stage=error.stage)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-from symalloc.relax.passes.stages import Lowered, PassFailedError, has_memory_operations, lower, wanted_stages
+from symalloc.program.reading import PipelineName
+from symalloc.relax.passes.stages import (
+    Lowered,
+    PassFailedError,
+    UnknownPassError,
+    WantedStages,
+    has_memory_operations,
+    lower,
+    wanted_stages,
+)
 
 
 def module() -> Any:
@@ -40,8 +49,42 @@ def test_all_are_the_passes_that_tvm_itself_runs() -> None:
 
     with tvm.transform.PassContext(instruments=[Recorder()]):
         relax.build(module(), target="llvm")
-    first, last = ran.index("CallTIRRewrite"), ran.index("LowerRuntimeBuiltin")
-    assert [lowered.stage for lowered in stages("all", module())] == ran[first : last + 1]
+    first, last = ran.index("CallTIRRewrite"), ran.index("AttachGlobalSymbol")
+    passes = [name for name in ran[first : last + 1] if name != "NormalizeGlobalVar"]  # inside another one
+    assert [lowered.stage for lowered in stages("all", module())] == passes
+
+
+@pytest.mark.parametrize("pipeline", get_args(PipelineName))
+def test_every_pass_of_a_pipeline_can_be_named(pipeline: PipelineName) -> None:
+    kept: list[Lowered] = []
+    everything = WantedStages(first="DispatchSampling")
+    lower(module(), "llvm", wanted=everything, keep=kept.append, pipeline=pipeline)
+    names = [lowered.stage for lowered in kept]
+    assert names[-1] == "AttachGlobalSymbol" and len(names) >= 15
+    for name in names:
+        kept.clear()
+        lower(module(), "llvm", wanted=WantedStages((name,)), keep=kept.append, pipeline=pipeline)
+        assert [lowered.stage for lowered in kept] == [name]
+
+
+def test_a_pass_that_would_run_kernels_stands_for_its_place() -> None:
+    kept: list[Lowered] = []
+    lower(module(), "llvm", wanted=WantedStages(("FoldConstant",)), keep=kept.append, pipeline="target")
+    assert [lowered.stage for lowered in kept] == ["FoldConstant"]
+
+
+def test_nothing_behind_the_last_wanted_pass_runs() -> None:
+    seen: list[str] = []
+    wanted = WantedStages(("CallTIRRewrite",))
+    lower(module(), "llvm", wanted=wanted, keep=lambda _: None, entering=seen.append)
+    assert seen[-1] == "CallTIRRewrite"
+
+
+def test_a_pass_that_does_not_exist() -> None:
+    with pytest.raises(UnknownPassError, match="no pass Vmshapelower") as caught:
+        lower(module(), "llvm", wanted=WantedStages(("Vmshapelower",)), keep=lambda _: None)
+    assert "VMShapeLower" in caught.value.passes
+    assert "sequential" not in caught.value.passes
 
 
 def test_auto_plans_what_is_not_planned() -> None:
@@ -72,9 +115,9 @@ def test_planned_alone_leaves_the_module_out() -> None:
 
 def test_each_pass_is_announced() -> None:
     seen: list[str] = []
-    lower(module(), "llvm", wanted=lambda _: False, keep=lambda _: None, entering=seen.append)
+    lower(module(), "llvm", wanted=WantedStages(first="none"), keep=lambda _: None, entering=seen.append)
     assert "LegalizeOps" in seen
-    assert seen[-1] == "LowerRuntimeBuiltin"
+    assert seen[-1] == "AttachGlobalSymbol"
 
 
 def test_the_module_given_is_not_changed() -> None:
