@@ -121,7 +121,7 @@ class Diagnostic:
     def one_line(self) -> str:
         """The message on one line, with the pass that brought the finding in."""
         message = " ".join(self.message.split())
-        return f"{message} [introduced by {self.stage}]" if self.stage else message
+        return f"{message} [found after {self.stage}]" if self.stage else message
 
     @property
     def fix(self) -> Fix | None:

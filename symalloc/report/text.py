@@ -205,7 +205,7 @@ class _DiagnosticText:
     def remark_texts(self) -> Iterator[tuple[str, str]]:
         d = self.diagnostic
         if d.stage:
-            yield "note", f"introduced by {d.stage}"
+            yield "note", f"found after {d.stage}"
         if d.counterexample is not None:
             yield _counterexample(d)
         if d.precondition:

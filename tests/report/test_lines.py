@@ -36,7 +36,7 @@ def test_a_place_in_a_printed_script_is_no_line_of_the_file() -> None:
         text = render(samples.report(samples.FROM_PASS))
         assert samples.PRINTED not in text
         assert ":10:" not in text and "line=10" not in text
-        assert "introduced by StaticPlanBlockMemory" in text
+        assert "found after StaticPlanBlockMemory" in text
 
 
 def test_nothing_found_is_nothing_written() -> None:
