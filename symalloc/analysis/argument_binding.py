@@ -7,7 +7,7 @@ binds the symbols of its parameters alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.program import ir
@@ -66,12 +66,28 @@ def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[
 def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols in the types of `params`, in symbols of the caller."""
     bound: dict[str, Expr] = {}
-    for param, argument in zip(params, arguments, strict=False):
-        for actual, declared in extent_pairs(type_of(argument), param.type):
-            name = declared.as_symbol
-            if name is not None:
-                bound.setdefault(name, actual)
+    for actual, declared in _given(params, arguments):
+        name = declared.as_symbol
+        if name is not None:
+            bound.setdefault(name, actual)
     return bound
+
+
+def entry_checks(
+    callee: ir.Function, arguments: Sequence[ir.Operand], bound: Mapping[str, Expr]
+) -> tuple[Condition, ...]:
+    """The conditions that the callee checks on entry, over the symbols in `bound`; not those that always hold."""
+    pairs = ((actual, declared) for actual, declared in _given(callee.params, arguments))
+    checks = (eq(a, d.substitute(bound)) for a, d in pairs if d.symbols <= bound.keys())
+    return tuple(dict.fromkeys(check for check in checks if check.as_bool is not True))
+
+
+def _given(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> Iterator[tuple[Expr, Expr]]:
+    """The extents and scalars of the arguments beside those that the parameters declare."""
+    for param, argument in zip(params, arguments, strict=False):
+        value = _scalar(argument)
+        kind = type_of(argument) if value is None else ScalarType(value=value, dtype=None)
+        yield from extent_pairs(kind if isinstance(param.type, ScalarType) else type_of(argument), param.type)
 
 
 def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[ExtentComparison]:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from symalloc.analysis.argument_binding import bind_function
+from symalloc.analysis.argument_binding import bind_function, entry_checks
 from symalloc.analysis.call_graph import callees_first
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import path_conditions
 from symalloc.analysis.regions import RegionKind
-from symalloc.analysis.sets import RegionSet, contains
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains
 from symalloc.analysis.summary import align
 from symalloc.program import ir
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType
@@ -148,6 +148,8 @@ class _Expander:
         for param, argument in zip(callee.params, call.arguments, strict=True):
             var = inner.variables[param] = _copied_var(param, inner)
             made.append(ir.Alias(var=var, span=call.span, source=argument))
+        for condition in entry_checks(callee, call.arguments, inner.symbols):
+            made.append(ir.Assert(var=ir.Var("_", _NOTHING), span=call.span, condition=condition))
         self.under_way[call.name] += 1
         self.lay_out(callee.body, inner, made)
         self.under_way[call.name] -= 1
@@ -180,6 +182,7 @@ class _Expander:
         return fresh
 
 
+_NOTHING = TupleType(fields=())
 _KEPT = frozenset({"var", "span", "text", "handle", "defines"})
 _TAKEN_APART = (
     TensorType,
@@ -270,8 +273,11 @@ def _captures(analysis: FunctionAnalysis) -> bool:
 
 def _is_given(analysis: FunctionAnalysis, numbers: RegionSet) -> bool:
     """True if some of the regions may be memory of a parameter."""
-    regions = analysis.points_to.regions
-    return any(regions[root].kind is RegionKind.PARAMETER for root in analysis.points_to.roots(numbers))
+    points_to = analysis.points_to
+    given = NO_REGIONS
+    for leaf in points_to.parameters:
+        given |= leaf.must
+    return any(contains(given, root) for root in points_to.roots(numbers))
 
 
 def _shares_results(analysis: FunctionAnalysis) -> bool:

@@ -54,10 +54,16 @@ NO_EFFECT = Effect()
 
 
 def find_effects(
-    program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+    program: ir.Program,
+    points_to: PointsTo,
+    summaries: Mapping[str, FunctionSummary],
+    unsure: frozenset[ir.Var] = frozenset(),
 ) -> Sequence[Effect]:
-    """The effect of every point of `points_to.cfg`."""
-    reader = _EffectReader(program, points_to, summaries)
+    """The effect of every point of `points_to.cfg`.
+
+    What calls that bind a variable of `unsure` read and write they do on some paths only.
+    """
+    reader = _EffectReader(program, points_to, summaries, unsure)
     return [reader.effect(index, point) for index, point in enumerate(points_to.cfg.points)]
 
 
@@ -65,9 +71,14 @@ class _EffectReader:
     """Reads point after point; `filled` are the regions that hold content so far, on some path."""
 
     def __init__(
-        self, program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+        self,
+        program: ir.Program,
+        points_to: PointsTo,
+        summaries: Mapping[str, FunctionSummary],
+        unsure: frozenset[ir.Var],
     ) -> None:
         self.program, self.points_to, self.summaries = program, points_to, summaries
+        self.unsure = unsure
         self.tensors = ~points_to.storages
         self.filled = NO_REGIONS
         self.parameters = points_to.phis  # what may be a parameter
@@ -97,12 +108,13 @@ class _EffectReader:
         return Effect(*self.regions(point.uses), ignores_offset=self.at_byte_zero(point.uses))
 
     def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
-        """The tensors that operands point to: (must, may)."""
+        """The tensors that operands point to: (must, may); of storages what functions do somewhere on them."""
         must = may = NO_REGIONS
         for operand in operands:
             a, b = pointees_of(self.points_to.value_of(operand))
             must, may = must | a, may | b
-        return must & self.tensors, may & self.tensors
+        content = self.points_to.content_of_storages(must | may)
+        return must & self.tensors, may & self.tensors | content
 
     def at_byte_zero(self, operands: Sequence[ir.Operand]) -> RegionSet:
         """The parameters that handles among `operands` begin with, and phis that may be one."""
@@ -158,13 +170,18 @@ class _EffectReader:
     def call_packed(self, call: ir.CallPacked) -> Effect:
         reads, may = self.regions(call.arguments)
         writes = [a for index, a in enumerate(call.arguments) if index in call.writes]
-        may_defs = NO_REGIONS if call.pure or call.writes else reads
+        known = call.pure or bool(call.writes)
+        may_defs = NO_REGIONS if known else reads
+        written, may_be_written = self.regions(writes)
+        if not known:
+            may_be_written |= self.points_to.content_of_storages(may)
         captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
         ignores = packed_function(call.name).byte_offset == "ignored"
         return Effect(
             reads,
             may,
-            *self.regions(writes),
+            written,
+            may_be_written,
             may_defs=may_defs,
             captures=captures,
             ignores_offset=self.at_byte_zero(call.arguments) if ignores else NO_REGIONS,
@@ -193,6 +210,9 @@ class _EffectReader:
 
     def call_function(self, call: ir.CallFunction) -> Effect:
         reads, may_reads = self.regions(call.arguments)
+        unsure = call.var in self.unsure
+        if unsure:
+            reads, may_reads = NO_REGIONS, reads | may_reads
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
             return Effect(reads, may_reads, captures=reads | may_reads)
@@ -200,12 +220,13 @@ class _EffectReader:
             return Effect(reads, may_reads)
         writes = may_writes = captures = ignores = NO_REGIONS
         for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
-            if contains(summary.writes, number):
-                writes, may_writes = writes | leaf.must, may_writes | leaf.may
-            elif contains(summary.may_writes, number):
-                may_writes |= leaf.must | leaf.may
+            content = self.points_to.content_of_storages(leaf.must | leaf.may)
+            if contains(summary.writes, number) and not unsure:
+                writes, may_writes = writes | leaf.must, may_writes | leaf.may | content
+            elif contains(summary.writes | summary.may_writes, number):
+                may_writes |= leaf.must | leaf.may | content
             if contains(summary.captures, number):
-                captures |= leaf.must | leaf.may
+                captures |= leaf.must | leaf.may | content
             if contains(summary.ignores_offset, number) and ZERO in self.points_to.offsets_of(leaf):
                 ignores |= leaf.must
         tensors = self.tensors

@@ -19,7 +19,7 @@ from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.ir import Function, Program
+from symalloc.program.ir import Function, Program, Var
 from symalloc.size.expr import Expr
 
 
@@ -94,16 +94,20 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
 
 
 def analyse_variant(
-    program: Program, function: Function, analyses: Mapping[str, FunctionAnalysis]
+    program: Program,
+    function: Function,
+    analyses: Mapping[str, FunctionAnalysis],
+    unsure: frozenset[Var] = frozenset(),
 ) -> FunctionAnalysis:
-    """The analysis of `function`, a form of a function of `program` that does not call itself.
+    """The analysis of `function`, a form of a function of `program`.
 
-    `analyses` are those of all functions of `program`; what callees do is taken from there.
+    `analyses` are those of all functions of `program`; what callees do is taken from there.  Calls that bind
+    a variable of `unsure` do it on some paths only.
     """
     summaries = {name: analysis.summary for name, analysis in analyses.items()}
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     points_to = find_points_to(control_flow_graph(function), summaries, parameters)
-    effects = find_effects(program, points_to, summaries)
+    effects = find_effects(program, points_to, summaries, unsure)
     needs = find_needs(program, points_to, summaries)
     called = analyses[function.name].called
     return FunctionAnalysis(

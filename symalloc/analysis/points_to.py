@@ -27,6 +27,7 @@ from symalloc.analysis.regions import (
     targets,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
+from symalloc.analysis.storage_variables import storage_variables
 from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
@@ -49,7 +50,8 @@ class PointsTo:
     `values` holds a value for every variable.  `defs[i]` are the regions that point i makes and fills.
     `ancestors[r]` are region r and what it is part of, `descendants[r]` region r and its parts.  `storages`,
     `phis` and `views` are the regions of those kinds, `constants` that of the constants with its parts.
-    `parameters` holds the leaves of the parameters.
+    `parameters` holds the leaves of the parameters.  `contents_of` gives by storage the region that stands
+    for what functions to which it was handed write and read there, somewhere.
     """
 
     cfg: ControlFlowGraph
@@ -65,6 +67,7 @@ class PointsTo:
     result: AbstractValue
     parameters: tuple[Pointees, ...]
     may_returns: tuple[MayReturn, ...]
+    contents_of: Mapping[int, RegionSet]
 
     def value_of(self, operand: ir.Operand | None) -> AbstractValue:
         """The value of an operand; literals that are no tensors point to nothing."""
@@ -102,6 +105,13 @@ class PointsTo:
     def roots(self, numbers: RegionSet) -> frozenset[int]:
         """The roots of all regions of a set, phis replaced by what they may be."""
         return frozenset(self.regions[number].root for number in members(self.resolve(numbers)))
+
+    def content_of_storages(self, numbers: RegionSet) -> RegionSet:
+        """The regions that stand for what functions do somewhere on the storages among `numbers`."""
+        found, storages = NO_REGIONS, numbers & (self.storages | self.phis)
+        for number in members(self.resolve(storages) & self.storages) if storages else ():
+            found |= self.contents_of.get(number, NO_REGIONS)
+        return found
 
     def contents(self, numbers: RegionSet) -> RegionSet:
         """The regions whose bytes are read when those of the set are: they and their parts.
@@ -181,7 +191,7 @@ class _PointsToBuilder(RegionMaker):
         summaries: Mapping[str, FunctionSummary],
         parameters: Mapping[str, tuple[Type, ...]],
     ) -> None:
-        super().__init__()
+        super().__init__(storage_variables(cfg))
         self.cfg, self.summaries, self.parameters = cfg, summaries, parameters
         self.values: dict[ir.Var, AbstractValue] = {}
         self.may_returns: list[MayReturn] = []
@@ -206,6 +216,7 @@ class _PointsToBuilder(RegionMaker):
             result=self.value(self.cfg.points[-1].operand),
             parameters=tuple(leaf for param in params for leaf in align(self.values[param], param.type)),
             may_returns=tuple(self.may_returns),
+            contents_of=self.contents,
         )
 
     def point(self, index: int) -> RegionSet:
@@ -274,10 +285,11 @@ class _PointsToBuilder(RegionMaker):
         return TuplePointees(tuple(fields)) if isinstance(call.var.type, TupleType) else fields[0]
 
     def call_packed(self, call: ir.CallPacked) -> AbstractValue:
+        given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.FRESH:
             return self.fresh(call.var.type, call.var, call)
         if call.ownership is ir.Ownership.ARGUMENT:
-            return Pointees(*self.tensors_of(call.arguments), None)
+            return Pointees(*given, None)
         return self.may_return(call, call.name, call.arguments)
 
     def call_operator(self, call: ir.CallOperator) -> AbstractValue:
@@ -292,6 +304,8 @@ class _PointsToBuilder(RegionMaker):
             return self.may_return(call, call.name, call.arguments)
         pairs = zip(call.arguments, kinds, strict=False)
         leaves = [leaf for argument, kind in pairs for leaf in align(self.value(argument), kind)]
+        for leaf in leaves:
+            self.handed_over(leaf.must | leaf.may)
         made = self.fresh(call.var.type, call.var, call)
         entries = iter(summary.results)
         return _mapped(made, lambda leaf: self.returned(leaf, next(entries, None), leaves, call))
@@ -318,17 +332,25 @@ class _PointsToBuilder(RegionMaker):
                 may |= leaf.must | leaf.may
         storages = self.of_kind[RegionKind.STORAGE]
         if not made.must & storages:  # a tensor on a storage is not that storage
-            must, may = must & ~storages, may & ~storages
+            must, may = must & ~storages, may & ~storages | self.handed_over(must | may)
         return Pointees(must, may, None) if must or may else made
 
     def tensors_of(self, operands: tuple[ir.Operand, ...]) -> tuple[RegionSet, RegionSet]:
-        """All that the operands point to; no storages, which hold nothing of their own."""
+        """All that the operands point to; of storages what a function may have written somewhere on them."""
         must = may = NO_REGIONS
         for operand in operands:
             a, b = pointees_of(self.value(operand))
             must, may = must | a, may | b
         tensors = ~self.of_kind[RegionKind.STORAGE]
-        return must & tensors, may & tensors
+        return must & tensors, may & tensors | self.handed_over(must | may)
+
+    def handed_over(self, numbers: RegionSet) -> RegionSet:
+        """The regions that stand for the content of storages among `numbers`, which a function is given."""
+        found, storages = NO_REGIONS, self.of_kind[RegionKind.STORAGE]
+        if numbers & (storages | self.of_kind[RegionKind.PHI]):
+            for number in members(resolve(self.regions, numbers) & storages):
+                found |= self.content_of(number)
+        return found
 
     def may_return(
         self, instruction: ir.Instruction, name: str, arguments: tuple[ir.Operand, ...]

@@ -57,9 +57,12 @@ class RegionMaker:
     """Keeps the regions made so far, the constants first.
 
     `of_kind` holds the set of those of each kind, `defs` those that the current point makes and fills.
+    `storage_vars` are the variables of opaque values that serve as storages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
+        self.storage_vars = storage_vars
+        self.contents: dict[int, RegionSet] = {}
         self.regions: list[Region] = []
         self.of_kind = dict.fromkeys(RegionKind, NO_REGIONS)
         self.defs = NO_REGIONS
@@ -84,7 +87,7 @@ class RegionMaker:
             return TuplePointees(tuple(leaves))
         if isinstance(kind, ShapeType | ScalarType | FunctionType):
             return NO_POINTEES
-        if isinstance(kind, StorageType):
+        if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
             return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
         what = RegionKind.PARAMETER if external else RegionKind.FRESH
         nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
@@ -92,6 +95,22 @@ class RegionMaker:
         if not external:
             self.defs |= made
         return Pointees(made)
+
+    def content_of(self, storage: int) -> RegionSet:
+        """What a function that is given a storage writes or reads there: a region of unknown place."""
+        found = self.contents.get(storage)
+        if found is None:
+            parent = self.regions[storage]
+            assert parent.var is not None
+            found = self.contents[storage] = self.add(
+                RegionKind.TENSOR,
+                parent.var,
+                parent=parent,
+                instruction=parent.instruction,
+                external=parent.external,
+                offset=None,
+            )
+        return found
 
     def placed(
         self,

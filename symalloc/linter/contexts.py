@@ -72,7 +72,8 @@ class FunctionContexts:
             expansion = self._expansion(name)
             if expansion is not None:
                 self.expanded[name] = self._variant(name, expansion)
-                self.seen_in_callers |= expansion.written_out & inner - {name}
+                left = {call.name for call in expansion.left}
+                self.seen_in_callers |= expansion.written_out & inner - left - {name}
 
     def _expansion(self, name: str) -> ExpandedFunction | None:
         """The function with its calls written out; None where none needs to be."""
@@ -82,5 +83,6 @@ class FunctionContexts:
         return expand_calls(self.program, self.program.functions[name], self._callees)
 
     def _variant(self, name: str, expansion: ExpandedFunction) -> FunctionContext:
-        analysis = analyse_variant(self.program, expansion.function, self.analyses)
+        left = frozenset(call.var for call in expansion.left)
+        analysis = analyse_variant(self.program, expansion.function, self.analyses, left)
         return self._context(name, analysis, expansion)

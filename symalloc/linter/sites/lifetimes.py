@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.handles import (
@@ -31,10 +32,12 @@ from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
 
 
-@function_sites("live-pair", expanded=True)
+@function_sites("live-pair", "construct", expanded=True)
 def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each pair of regions of one root of which one is written while the other is needed; with the
     writing point.
+
+    Where it is not known where one of the two lies, the pair is a construct that is not verified.
     """
     analysis, points_to = context.analysis, context.points_to
     for point, target, index in context.conflicts.candidates(analysis.written, analysis.live):
@@ -44,12 +47,30 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             kind="live-pair",
             instruction=context.analysis.cfg.points[point].instruction,
             quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
-            unknown="the place of one of the two tensors is not known here",
             dedup_key=frozenset((index, target.region)),
             memo_key=places,
             resolve=partial(_resolved, context, point, target, index),
         )
-        yield point, site
+        if None not in places:
+            yield point, site
+            continue
+        for found in islice(_resolved(context, point, target, index, site), 1):
+            yield point, _not_followed(found, second if None in places[2:] else first)
+
+
+def _not_followed(pair: ConstraintSite, unknown: Region) -> Site:
+    """The site that says that a pair is not verified, because it is not known where `unknown` lies."""
+    first, storage = pair.texts["first"], pair.texts["storage"]
+    what = f"`{storage}`" if first == storage else f"`{first}` in `{storage}`"
+    where = f"where in `{storage}`" if unknown.name == storage else f"where `{unknown.name}` lies"
+    doubt = f"whether {pair.texts['writer']} overwrites {what}, which {pair.texts['reader']} still reads"
+    return RelationSite(
+        kind="construct",
+        instruction=pair.instruction,
+        relation="not-understood",
+        texts={"what": f"{doubt}: {where} is not known"},
+        dedup_key=(first, storage, pair.texts["writer"]),
+    )
 
 
 _PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
@@ -67,7 +88,6 @@ def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) 
     regions, points = context.points_to.regions, context.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = points[found.writer].instruction, points[found.reader].instruction
-    through = f"`{found.through}` may return its argument" if found.through else "an alias is not certain"
     return replace(
         site,
         texts={
@@ -83,10 +103,22 @@ def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) 
             second=second.instruction,
             reader=reader if reader is not writer else None,
         ),
-        uncertainty=None if found.certain else through,
+        uncertainty=None if found.certain else _doubt(context, found),
         path=found.path,
         until=found.reader,
     )
+
+
+def _doubt(context: FunctionContext, found: ReuseConflict) -> str:
+    """Why it is not certain that content is lost."""
+    if found.through:
+        return f"`{found.through}` may return its argument"
+    left = () if context.expansion is None else context.expansion.left
+    for point in (found.writer, found.reader):
+        call = context.analysis.cfg.points[point].instruction
+        if isinstance(call, ir.CallFunction) and call in left:
+            return f"what `{call.name}` does is not followed into its further calls of itself"
+    return "an alias is not certain"
 
 
 def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[str, str]:
