@@ -76,7 +76,7 @@ def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -
 def entry_checks(
     callee: ir.Function, arguments: Sequence[ir.Operand], bound: Mapping[str, Expr]
 ) -> tuple[Condition, ...]:
-    """The conditions that the callee checks on entry, over the symbols in `bound`; not those that always hold."""
+    """The conditions over symbols in `bound` that the callee checks on entry, and that may not hold."""
     pairs = ((actual, declared) for actual, declared in _given(callee.params, arguments))
     checks = (eq(a, d.substitute(bound)) for a, d in pairs if d.symbols <= bound.keys())
     return tuple(dict.fromkeys(check for check in checks if check.as_bool is not True))

@@ -108,7 +108,7 @@ class _EffectReader:
         return Effect(*self.regions(point.uses), ignores_offset=self.at_byte_zero(point.uses))
 
     def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
-        """The tensors that operands point to: (must, may); of storages what functions do somewhere on them."""
+        """The tensors that operands point to: (must, may); of a storage what functions do somewhere on it."""
         must = may = NO_REGIONS
         for operand in operands:
             a, b = pointees_of(self.points_to.value_of(operand))
@@ -174,7 +174,9 @@ class _EffectReader:
         may_defs = NO_REGIONS if known else reads
         written, may_be_written = self.regions(writes)
         if not known:
-            may_be_written |= self.points_to.content_of_storages(may)
+            for argument in call.arguments:
+                given = self.points_to.regions_of(argument)
+                may_be_written |= self.points_to.content_of_storages(given)
         captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
         ignores = packed_function(call.name).byte_offset == "ignored"
         return Effect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from symalloc.analysis.branch_tests import branch_tests
@@ -26,8 +27,8 @@ class FunctionContexts:
     """The contexts of all functions of a program.
 
     `plain` are those of the functions as they stand, callees first.  `expanded` are those of functions with
-    calls written out, by name.  `seen_in_callers` are the private functions whose instructions stand in these
-    for all that call them: what is wrong with the order of their writes and reads shows there.
+    calls written out, by name.  Private functions whose instructions stand in these for all that call them
+    are `seen_in_callers`: what is wrong with the order of their writes and reads shows there.
     """
 
     def __init__(self, program: Program, possible: PossibleIn) -> None:
@@ -37,9 +38,10 @@ class FunctionContexts:
         self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
         self._callees = callees_to_write_out(program, self.analyses)
         self.expanded: dict[str, FunctionContext] = {}
-        self.seen_in_callers: set[str] = set()
+        self._seen: set[str] = set()
         if self._callees:
             self._expand()
+            self.plain = [self._marked(context) for context in self.plain]
 
     def _context(
         self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
@@ -67,13 +69,21 @@ class FunctionContexts:
         values = functions_as_values(analysis.cfg for analysis in self.analyses.values())
         inner = {n for n in self._callees if self.program.functions[n].private and n not in values}
         for name in (*(n for n in self.analyses if n not in inner), *reversed(list(self.analyses))):
-            if name in self.expanded or name in self.seen_in_callers:
+            if name in self.expanded or name in self._seen:
                 continue
-            expansion = self._expansion(name)
-            if expansion is not None:
-                self.expanded[name] = self._variant(name, expansion)
-                left = {call.name for call in expansion.left}
-                self.seen_in_callers |= expansion.written_out & inner - left - {name}
+            self._seen |= self._written_out(name) & inner - {name}
+        left = {call.name for context in self.expanded.values() for call in _left(context)}
+        for name in self._seen & left:  # recursion, or very large
+            self._written_out(name)
+        self._seen -= left
+
+    def _written_out(self, name: str) -> frozenset[str]:
+        """Write the calls of a function out; return the functions of which instructions stand there."""
+        expansion = self._expansion(name)
+        if expansion is None:
+            return frozenset()
+        self.expanded[name] = self._variant(name, expansion)
+        return expansion.written_out
 
     def _expansion(self, name: str) -> ExpandedFunction | None:
         """The function with its calls written out; None where none needs to be."""
@@ -86,3 +96,11 @@ class FunctionContexts:
         left = frozenset(call.var for call in expansion.left)
         analysis = analyse_variant(self.program, expansion.function, self.analyses, left)
         return self._context(name, analysis, expansion)
+
+    def _marked(self, context: FunctionContext) -> FunctionContext:
+        name = context.function.name
+        return replace(context, is_expanded=name in self.expanded, seen_in_callers=name in self._seen)
+
+
+def _left(context: FunctionContext) -> tuple[CallFunction, ...]:
+    return () if context.expansion is None else context.expansion.left

@@ -43,12 +43,8 @@ def check(
     checks = [checking(context) for context in contexts.plain]
     calls = CallChecks(program)
     for one in checks:
-        name = one.context.function.name
-        expanded = contexts.expanded.get(name)
-        one.run(
-            seen_in_callers=name in contexts.seen_in_callers,
-            expanded=None if expanded is None else checking(expanded),
-        )
+        expanded = contexts.expanded.get(one.context.function.name)
+        one.run(expanded=None if expanded is None else checking(expanded))
         calls.enter(one)
     discharged, summary = calls.discharged(), LintSummary()
     for one in checks:

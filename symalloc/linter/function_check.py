@@ -44,17 +44,17 @@ class FunctionCheck:
         self._broke = False
         self._generators: dict[type[Instruction], tuple[InstructionSites, ...]] = {}
 
-    def run(self, *, seen_in_callers: bool = False, expanded: FunctionCheck | None = None) -> None:
+    def run(self, *, expanded: FunctionCheck | None = None) -> None:
         """Check all sites.
 
         Those that ask in what order memory is written and read are asked in `expanded`, the check of the
-        function with its calls written out, if there is one; and nowhere if the function is
-        `seen_in_callers`, written out in all that call it.
+        function with its calls written out, if there is one; and nowhere if it is written out in all that
+        call it.
         """
         if expanded is not None:
             expanded.memory_order()
             self.absorb(expanded)
-        elif not seen_in_callers:
+        elif not self.context.seen_in_callers:
             self.memory_order()
         self._in_functions(expanded=False)
         for point, instruction in self.context.analysis.cfg.instructions:

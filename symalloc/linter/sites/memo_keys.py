@@ -24,7 +24,8 @@ def memo_key(context: FunctionContext, instruction: ir.Instruction) -> Hashable 
 
 
 def _alloc_tensor(context: FunctionContext, alloc: ir.AllocTensor) -> Hashable:
-    made = tuple([(r.nbytes, _storage(r.instruction)) for r in storages_of(context, alloc)])
+    known = context.is_known_elsewhere
+    made = tuple([(r.nbytes, _storage(r.instruction), known(r)) for r in storages_of(context, alloc)])
     return context.numbers.of(alloc.var), alloc.offset, alloc.shape, alloc.dtype, alloc.device, made
 
 

@@ -13,6 +13,7 @@ from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads
@@ -96,7 +97,8 @@ class FunctionContext:
     control can take.  `written_views` are the results of
     ensure_zero_offset that are written, with what writes them; `summaries`
     those of all functions of the program.  `expansion`: where the instructions come from, if `function` is
-    one with calls written out.
+    one with calls written out; `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it
+    stands in such forms of all functions that call it.
     """
 
     program: ir.Program
@@ -109,6 +111,8 @@ class FunctionContext:
     written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
     summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
     expansion: ExpandedFunction | None = None
+    is_expanded: bool = False
+    seen_in_callers: bool = False
 
     @property
     def paths(self) -> FeasiblePaths:
@@ -126,6 +130,12 @@ class FunctionContext:
         for var in variables:
             found |= self.points_to.regions_of(var)
         return found
+
+    def is_known_elsewhere(self, storage: Region) -> bool:
+        """True if a storage that comes from another function is seen in a form with calls written out."""
+        if storage.instruction is None:
+            return self.seen_in_callers
+        return isinstance(storage.instruction, ir.CallFunction) and (self.is_expanded or self.seen_in_callers)
 
     def definition(self, operand: ir.Operand) -> ir.Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""

@@ -8,12 +8,13 @@ from functools import partial
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.region_maker import byte_count
 from symalloc.analysis.regions import Region, RegionKind
-from symalloc.linter.sites.registry import instruction_sites
+from symalloc.linter.sites.registry import function_sites, instruction_sites
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
     RelationSite,
     Site,
+    caller_name,
     places_of,
     shape_text,
 )
@@ -70,7 +71,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             kind="tensor-on-storage",
             instruction=alloc,
             quantities=quantities,
-            unknown=f"the size of storage `{storage.name}` is not known here" if size is None else None,
+            unknown=_unknown(storage, context),
             texts=texts,
             lazy_texts=partial(_noticed, quantities),
             places=places_of(storage=made),
@@ -87,6 +88,49 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
                 places=places_of(storage=made),
                 path=path,
             )
+
+
+def _unknown(storage: Region, context: FunctionContext) -> str | None:
+    """Why the size of a storage is not among the quantities; None where it is, or is elsewhere."""
+    if storage.kind is RegionKind.STORAGE and storage.nbytes is not None:
+        return None
+    if context.is_known_elsewhere(storage):
+        return None
+    return f"the size of storage `{storage.name}` is not known here"
+
+
+@function_sites("tensor-on-storage", "construct", expanded=True)
+def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """The sites of tensors that a function places on a storage which another function reserved.
+
+    A storage that comes out of a call which is not written out is a construct that is not verified.
+    """
+    expansion = context.expansion
+    if expansion is None:
+        return
+    for point, made in context.analysis.cfg.instructions:
+        if not isinstance(made, AllocTensor):
+            continue
+        here = expansion.calls_to(made)
+        storages = storages_of(context, made)
+        if any(expansion.calls_to(storage.instruction) != here for storage in storages):
+            yield from ((point, site) for site in tensor_on_storage(context, made))
+        for storage in storages:
+            if storage.nbytes is None and storage.instruction in expansion.left:
+                yield point, _not_followed(made, storage)
+
+
+def _not_followed(alloc: AllocTensor, storage: Region) -> Site:
+    """The site that says that it is not verified whether a tensor fits what a call returns."""
+    what = f"whether `{alloc.var.name}` fits the storage that {caller_name(storage.instruction)} returns"
+    return RelationSite(
+        kind="construct",
+        instruction=alloc,
+        relation="not-understood",
+        texts={"what": f"{what}: how large that is, is not known"},
+        places=places_of(storage=storage.instruction),
+        dedup_key=(alloc.var, storage.number),
+    )
 
 
 def _noticed(quantities: dict[str, Expr], prover: Prover, domain: Domain) -> dict[str, str]:

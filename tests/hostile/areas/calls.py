@@ -1,0 +1,515 @@
+"""Memory across functions: storages as arguments and results, order inside a callee, recursion."""
+
+from __future__ import annotations
+
+from tests.hostile.machine import floats, gives
+from tests.hostile.program import HostileProgram
+
+_KERNELS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def ones(out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            a[i] = T.float32(1)
+
+    @T.prim_func
+    def copy(source: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            b[i] = a[i]
+
+    @T.prim_func
+    def plus(left: T.handle, right: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(left, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(right, (k,), "float32", offset_factor=16)
+        c = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            c[i] = a[i] + b[i]
+"""
+_V16, _V = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")'
+
+
+def _storage(nbytes: str) -> str:
+    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
+
+
+def _tensor(storage: str, offset: str, extent: str = "16") -> str:
+    place = f"{storage}, R.prim_value({offset}), R.shape([{extent}])"
+    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
+
+
+def _plus(left: str, right: str, extent: str = "16") -> str:
+    return f'R.call_tir(Module.plus, ({left}, {right}), out_ty=R.Tensor(({extent},), "float32"))'
+
+
+# a callee writes on a storage that it is handed, next to what the caller keeps there
+_NEIGHBOUR = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V}) -> {_V}:
+        n = T.int64()
+        t = {_tensor("s", "0", "n")}
+        Module.copy(x, t)
+        y = {_plus("t", "x", "n")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
+        m = T.int64()
+        storage = {_storage("m * 4 + 256")}
+        kept = {_tensor("storage", "128")}
+        Module.ones(kept)
+        z = Module.helper(storage, x)
+        y = {_plus("kept", "kept")}
+        return y
+"""
+
+_ORDER = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(p: {_V16}, q: {_V16}) -> {_V16}:
+        Module.ones(p)
+        y = {_plus("q", "q")}
+        z = {_plus("p", "y")}
+        return z
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        storage = {_storage("128")}
+        p = {_tensor("storage", "0")}
+        q = {_tensor("storage", "0")}
+        Module.copy(x, q)
+        z = Module.helper(p, q)
+        return z
+"""
+
+_TWO_RESULTS = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def pair(x: {_V}) -> R.Tuple({_V}, {_V16}):
+        n = T.int64()
+        s = {_storage("n * 64 + 128")}
+        a = {_tensor("s", "0", "n")}
+        b = {_tensor("s", "64")}
+        Module.ones(b)
+        Module.copy(x, a)
+        return (a, b)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
+        both = Module.pair(x)
+        b = both[1]
+        y = {_plus("b", "b")}
+        return y
+"""
+
+_USED_FURTHER = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def place(s: R.Object, x: {_V16}) -> {_V16}:
+        t = {_tensor("s", "0")}
+        Module.copy(x, t)
+        return t
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        storage = {_storage("256")}
+        t = Module.place(storage, x)
+        b = {_tensor("storage", "0")}
+        Module.ones(b)
+        y = {_plus("t", "b")}
+        return y
+"""
+
+_TWICE = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def place(s: R.Object, x: {_V16}) -> {_V16}:
+        t = {_tensor("s", "0")}
+        Module.copy(x, t)
+        return t
+
+    @R.function(pure=False)
+    def main(x: {_V16}, y: {_V16}) -> {_V16}:
+        one = {_storage("64")}
+        two = {_storage("64")}
+        a = Module.place(one, x)
+        b = Module.place(one, y)
+        z = {_plus("a", "b")}
+        return z
+"""
+
+_STORAGE_OF_CALLEE = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def reserve(x: {_V}) -> R.Object:
+        n = T.int64()
+        s = {_storage("n * 4")}
+        return s
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
+        m = T.int64()
+        storage = Module.reserve(x)
+        t = {_tensor("storage", "0")}
+        Module.ones(t)
+        y = {_plus("t", "t")}
+        return y
+"""
+
+_TOO_SMALL = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V}) -> {_V}:
+        n = T.int64()
+        t = {_tensor("s", "0", "n")}
+        Module.copy(x, t)
+        y = {_plus("t", "x", "n")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = {_storage("64")}
+        z = Module.helper(storage, x)
+        return z
+"""
+
+_ONE_FOR_BOTH = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, r: R.Object, x: {_V16}) -> {_V16}:
+        a = {_tensor("s", "0")}
+        b = {_tensor("r", "0")}
+        Module.copy(x, a)
+        Module.ones(b)
+        y = {_plus("a", "b")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        one = {_storage("64")}
+        two = {_storage("64")}
+        z = Module.helper(one, one, x)
+        return z
+"""
+
+_TUPLE = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def open(x: {_V16}) -> R.Tuple(R.Object, {_V16}, R.Object):
+        s = {_storage("64")}
+        r = {_storage("64")}
+        t = {_tensor("s", "0")}
+        Module.copy(x, t)
+        return (s, t, r)
+
+    @R.function(pure=False, private=True)
+    def write(pair: R.Tuple({_V16}, R.Object)) -> {_V16}:
+        s = pair[1]
+        t = {_tensor("s", "0")}
+        Module.ones(t)
+        y = {_plus("t", "t")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        opened = Module.open(x)
+        s = opened[0]
+        t = opened[1]
+        pair = (t, s)
+        y = Module.write(pair)
+        z = {_plus("t", "y")}
+        return z
+"""
+
+_TWO_LEVELS = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def inner(s: R.Object) -> {_V16}:
+        t = {_tensor("s", "0")}
+        Module.ones(t)
+        y = {_plus("t", "t")}
+        return y
+
+    @R.function(pure=False, private=True)
+    def outer(s: R.Object) -> {_V16}:
+        y = Module.inner(s)
+        z = {_plus("y", "y")}
+        return z
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        storage = {_storage("128")}
+        kept = {_tensor("storage", "0")}
+        Module.copy(x, kept)
+        y = Module.outer(storage)
+        z = {_plus("kept", "y")}
+        return z
+"""
+
+_RECURSION = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def descend(s: R.Object, x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
+        t = {_tensor("s", "0")}
+        Module.copy(x, t)
+        if more:
+            r = {_plus("x", "x")}
+            deep = Module.descend(s, r, last, last)
+            y = {_plus("t", "deep")}
+        else:
+            y = {_plus("t", "t")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
+        storage = {_storage("64")}
+        z = Module.descend(storage, x, more, last)
+        return z
+"""
+
+_RECURSION_TWIN = _RECURSION.replace(
+    f"""        t = {_tensor("s", "0")}
+        Module.copy(x, t)
+        if more:""",
+    f"""        fresh = {_storage("64")}
+        t = {_tensor("fresh", "0")}
+        Module.copy(x, t)
+        if more:""",
+)
+
+# from the fifth call on a tensor lies where that of the first lies
+_DEEP = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def descend(s: R.Object, a: R.Shape(["k"]), x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
+        k = T.int64()
+        t = {_tensor("s", "k % 5 * 64")}
+        Module.copy(x, t)
+        if more:
+            deep = Module.descend(s, R.shape([k + 1]), x, more)
+            y = {_plus("t", "deep")}
+        else:
+            y = {_plus("t", "t")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
+        storage = {_storage("320")}
+        z = Module.descend(storage, R.shape([0]), x, more)
+        return z
+"""
+
+_ON_ONE_BRANCH = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
+        if again:
+            t = {_tensor("s", "0")}
+            Module.ones(t)
+            y = {_plus("t", "x")}
+        else:
+            y = {_plus("x", "x")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
+        storage = {_storage("128")}
+        kept = {_tensor("storage", "0")}
+        Module.copy(x, kept)
+        y = Module.helper(storage, x, again)
+        z = {_plus("kept", "y")}
+        return z
+"""
+
+_VIEW_OF_PARAMETER = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def half(x: {_V16}) -> R.Tensor((8,), "float32"):
+        y = R.memory.view(x, R.shape([8]), R.dtype("float32"), R.prim_value(32))
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> R.Tensor((8,), "float32"):
+        storage = {_storage("128")}
+        a = {_tensor("storage", "0")}
+        Module.copy(x, a)
+        upper = Module.half(a)
+        b = {_tensor("storage", "0")}
+        Module.ones(b)
+        z = {_plus("upper", "upper", "8")}
+        return z
+"""
+
+_OPAQUE = f"""{_KERNELS}
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        storage = {_storage("128")}
+        spare = {_storage("128")}
+        kept = {_tensor("storage", "0")}
+        Module.copy(x, kept)
+        gone = R.call_packed("library.scribble", storage, ty_args=(R.Tuple(),))
+        z = {_plus("kept", "kept")}
+        return z
+"""
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    HostileProgram(
+        name="callee-outgrows-its-part",
+        what="what a callee writes on the storage that it is handed reaches what the caller keeps there",
+        module=_NEIGHBOUR,
+        twin=_NEIGHBOUR.replace("n * 4", "n * 4").replace(
+            _tensor("storage", "128"), _tensor("storage", "(m + 15) // 16 * 64")
+        ),
+        rule="SYM203",
+        verdict="runtime-check",
+        counterexample={"m": 33},
+        on_line="Module.copy(x, t)",
+        shows=lambda bad, twin: (
+            gives(twin, [[2.0] * 16], floats(40)) and not gives(bad, [[2.0] * 16], floats(40))
+        ),
+    ),
+    HostileProgram(
+        name="callee-writes-before-it-reads",
+        what="a callee writes p before it reads q, and both have the same bytes",
+        module=_ORDER,
+        twin=_ORDER.replace(
+            f"        Module.ones(p)\n        y = {_plus('q', 'q')}\n",
+            f"        y = {_plus('q', 'q')}\n        Module.ones(p)\n",
+        ),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(p)",
+        shows=lambda bad, twin: (
+            gives(twin, [2 * floats(16) + 1], floats(16)) and gives(bad, [[3.0] * 16], floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="results-of-a-callee-overlap",
+        what="two results of one callee share bytes from n = 17 on",
+        module=_TWO_RESULTS,
+        twin=_TWO_RESULTS.replace(_tensor("s", "64"), _tensor("s", "n * 64")),
+        rule="SYM203",
+        verdict="runtime-check",
+        on_line="Module.copy(x, a)",
+        shows=lambda bad, twin: (
+            gives(twin, [[2.0] * 16], floats(20)) and not gives(bad, [[2.0] * 16], floats(20))
+        ),
+    ),
+    HostileProgram(
+        name="result-on-a-storage-used-further",
+        what="the caller writes where the callee put its result",
+        module=_USED_FURTHER,
+        twin=_USED_FURTHER.replace(f"b = {_tensor('storage', '0')}", f"b = {_tensor('storage', '64')}"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(b)",
+        shows=lambda bad, twin: (
+            gives(twin, [floats(16) + 1], floats(16)) and gives(bad, [[2.0] * 16], floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="called-twice-with-one-storage",
+        what="the second call overwrites the result of the first",
+        module=_TWICE,
+        twin=_TWICE.replace("Module.place(one, y)", "Module.place(two, y)"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.copy(x, t)",
+        shows=lambda bad, twin: (
+            gives(twin, [3 * floats(16)], floats(16), 2 * floats(16))
+            and gives(bad, [4 * floats(16)], floats(16), 2 * floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="storage-of-a-callee-is-too-small",
+        what="a callee reserves 4*n bytes, of which the caller takes 64",
+        module=_STORAGE_OF_CALLEE,
+        twin=_STORAGE_OF_CALLEE.replace(_storage("n * 4"), _storage("n * 4 + 64")),
+        rule="SYM101",
+        on_line="t = R.memory.alloc_tensor",
+    ),
+    HostileProgram(
+        name="callee-outgrows-the-storage",
+        what="a callee places n floats on a storage of 64 bytes that it is handed",
+        module=_TOO_SMALL,
+        twin=_TOO_SMALL.replace(_storage("64"), _storage("m * 4")),
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"m": 17},
+        on_line="t = R.memory.alloc_tensor",
+    ),
+    HostileProgram(
+        name="one-storage-for-two-parameters",
+        what="a callee is handed the same storage twice",
+        module=_ONE_FOR_BOTH,
+        twin=_ONE_FOR_BOTH.replace("Module.helper(one, one, x)", "Module.helper(one, two, x)"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(b)",
+        shows=lambda bad, twin: (
+            gives(twin, [floats(16) + 1], floats(16)) and gives(bad, [[2.0] * 16], floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="storages-in-tuples",
+        what="a storage comes out of a tuple, and goes into another one, to be written on",
+        module=_TUPLE,
+        twin=_TUPLE.replace("s = opened[0]", "s = opened[2]"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(t)",
+        shows=lambda bad, twin: (
+            gives(twin, [floats(16) + 2], floats(16)) and gives(bad, [[3.0] * 16], floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="two-levels-below",
+        what="a callee of a callee writes over what the caller keeps",
+        module=_TWO_LEVELS,
+        twin=_TWO_LEVELS.replace(_tensor("s", "0"), _tensor("s", "64")),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(t)",
+        shows=lambda bad, twin: (
+            gives(twin, [floats(16) + 4], floats(16)) and gives(bad, [[5.0] * 16], floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="recursion-over-one-storage",
+        what="each call of a recursion writes where its caller keeps what it reads afterwards",
+        module=_RECURSION,
+        twin=_RECURSION_TWIN,
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.copy(x, t)",
+        also=frozenset({"SYM904"}),
+    ),
+    HostileProgram(
+        name="recursion-comes-round",
+        what="the sixth call of a recursion writes where the first one keeps what it reads afterwards",
+        module=_DEEP,
+        twin=_DEEP.replace(_plus("t", "deep"), _plus("x", "deep")),
+        rule="SYM904",
+        severity="warning",
+    ),
+    HostileProgram(
+        name="callee-overwrites-on-one-branch",
+        what="a callee overwrites what the caller keeps, on one of two branches",
+        module=_ON_ONE_BRANCH,
+        twin=_ON_ONE_BRANCH.replace(_tensor("s", "0"), _tensor("s", "64")),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(t)",
+    ),
+    HostileProgram(
+        name="view-of-a-parameter",
+        what="a callee returns a view of its argument, whose memory is taken over",
+        module=_VIEW_OF_PARAMETER,
+        twin=_VIEW_OF_PARAMETER.replace(f"b = {_tensor('storage', '0')}", f"b = {_tensor('storage', '64')}"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(b)",
+    ),
+    HostileProgram(
+        name="storage-handed-to-a-packed-function",
+        what="a packed function is given a storage, and may write anywhere on it",
+        module=_OPAQUE,
+        twin=_OPAQUE.replace('"library.scribble", storage', '"library.scribble", spare'),
+        rule="SYM904",
+        severity="warning",
+    ),
+)
