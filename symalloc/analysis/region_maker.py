@@ -97,7 +97,7 @@ class RegionMaker:
         return Pointees(made)
 
     def content_of(self, storage: int) -> RegionSet:
-        """What a function that is given a storage writes or reads there: a region of unknown place."""
+        """The region of unknown place that stands for what functions write and read on a storage."""
         found = self.contents.get(storage)
         if found is None:
             parent = self.regions[storage]

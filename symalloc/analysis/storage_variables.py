@@ -27,7 +27,7 @@ def storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
 
 
 def _sources(made: ir.Instruction | None) -> tuple[ir.Operand, ...]:
-    """What the value of an instruction is, if it is one of other values."""
+    """The operands that the value of an instruction may be."""
     match made:
         case ir.Alias(source=source) | ir.MatchCast(source=source) | ir.TakeField(source=source):
             return (source,)
