@@ -49,7 +49,7 @@ class EditableFunction:
     """A function as a tree of steps.
 
     `renamed` maps variables that a mutation gave another type.  `kernels` holds the PrimFuncs of the module
-    by name; those that a mutation changes go into `changed`.
+    by name; those that a mutation changes go into `changed`, new ones into `added`.
     """
 
     original: Any
@@ -57,6 +57,7 @@ class EditableFunction:
     renamed: dict[Any, Any] = field(default_factory=dict)
     kernels: Mapping[str, Any] = field(default_factory=dict)
     changed: dict[str, Any] = field(default_factory=dict)
+    added: dict[Any, Any] = field(default_factory=dict)
 
     def sequences(self) -> Iterator[Sequence]:
         """The body and every branch in it."""

@@ -11,7 +11,7 @@ from tvm import relax
 
 import symalloc
 from tests.mutation.editable import rebuild, take_apart
-from tests.mutation.operators import OPERATORS
+from tests.mutation.operators import OPERATORS, Operator
 from tests.mutation.oracle import Fault, examine
 from tests.mutation.subjects import Subject
 
@@ -86,31 +86,35 @@ class Outcome:
         return self.rules | self.warned if kind in CHECKED else self.rules
 
 
-def mutants(subjects: Iterable[Subject], *, tries: int, seed: int) -> Iterator[Mutant]:
+def mutants(
+    subjects: Iterable[Subject], *, tries: int, seed: int, operators: Mapping[str, Operator] = OPERATORS
+) -> Iterator[Mutant]:
     """For every subject and operator, up to `tries` different mutants; the same for the same seed."""
     for name, mod in subjects:
-        for operator in OPERATORS:
-            yield from _mutants_of(name, mod, operator, tries, seed)
+        for operator, change in operators.items():
+            random = Random(f"{name} {operator} {seed}")
+            yield from _mutants_of(name, mod, (operator, change), tries, random)
 
 
-def _mutants_of(name: str, mod: tvm.IRModule, operator: str, tries: int, seed: int) -> Iterator[Mutant]:
-    random = Random(f"{name} {operator} {seed}")
+def _mutants_of(
+    name: str, mod: tvm.IRModule, operator: tuple[str, Operator], tries: int, random: Random
+) -> Iterator[Mutant]:
     functions = [g for g, f in mod.functions_items() if isinstance(f, relax.Function)]
     kernels = {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     seen: set[str] = set()
     for _ in range(tries):
         target = random.choice(functions)
         edited = take_apart(mod[target], kernels)
-        change = OPERATORS[operator](edited, random)
+        change = operator[1](edited, random)
         if change is None or change in seen:
             continue
         seen.add(change)
         changed = {mod.get_global_var(kernel): new for kernel, new in edited.changed.items()}
         mutated = tvm.IRModule(
-            dict(mod.functions_items()) | changed | {target: rebuild(edited)}, attrs=mod.attrs
+            dict(mod.functions_items()) | changed | edited.added | {target: rebuild(edited)}, attrs=mod.attrs
         )
         yield Mutant(
-            subject=name, operator=operator, change=change, function=str(target.name_hint), module=mutated
+            subject=name, operator=operator[0], change=change, function=str(target.name_hint), module=mutated
         )
 
 

@@ -5,8 +5,7 @@
 // are filled with 0xFF (NaN, -1) when they are taken and before they are given back, so that a result
 // computed from memory that somebody else reuses never looks right by chance.
 //
-// Needs the headers of tvm-ffi, and libtvm_runtime, whose Allocator is declared again below: only the order
-// and the signatures of its virtual functions matter.
+// Needs the headers of tvm-ffi, and libtvm_runtime.
 
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
@@ -24,37 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tvm::runtime::memory {
-
-enum AllocatorType : int {};
-
-struct Buffer {
-  void* data;
-  size_t size;
-  DLDevice device;
-  AllocatorType alloc_type;
-};
-
-class Allocator {
- public:
-  explicit Allocator(AllocatorType type) : type_(type) {}
-  virtual ~Allocator() = default;
-  virtual Buffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType hint) = 0;
-  virtual Buffer Alloc(DLDevice device, ffi::Shape shape, DLDataType hint, const std::string& scope);
-  virtual void* CreateView(const Buffer& buffer, ffi::Shape shape, DLDataType hint, const std::string& scope);
-  virtual void FreeView(DLDevice device, void* data);
-  virtual void Free(const Buffer& buffer) = 0;
-  virtual void Clear();
-  virtual size_t UsedMemory() const = 0;
-
- protected:
-  virtual bool AllowMemoryScope(const std::string& scope) const;
-
- private:
-  AllocatorType type_;
-};
-
-}  // namespace tvm::runtime::memory
+#include "vm_allocator.h"
 
 namespace {
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from tests.mutation.editable import EditableFunction
-from tests.mutation.operators import calls, handing_over, kills, sizes, storages
+from tests.mutation.operators import bodies, callees, calls, executions, handing_over, kills, sizes, storages
 
-__all__ = ["OPERATORS", "Operator"]
+__all__ = ["OPERATORS", "RUN_OPERATORS", "Operator"]
 
 Operator = Callable[[EditableFunction, Random], str | None]
 
@@ -41,4 +41,25 @@ OPERATORS: Mapping[str, Operator] = {
     "use after kill": kills.use_after_kill,
     "replace argument": calls.replace_argument,
     "reorder calls": calls.reorder_calls,
+}
+
+# whose faults only a run of the kernels can show
+RUN_OPERATORS: Mapping[str, Operator] = {
+    "drop a call": executions.drop_call,
+    "move behind reader": executions.move_behind_reader,
+    "double a call": executions.double_call,
+    "write elsewhere": executions.write_elsewhere,
+    "exchange outputs": executions.swap_outputs,
+    "write a constant": executions.write_constant,
+    "shift a store": bodies.shift_store,
+    "shift a load": bodies.shift_load,
+    "exchange indices": bodies.swap_indices,
+    "extend a loop": bodies.extend_loop,
+    "exchange loops": bodies.swap_loops,
+    "loosen a guard": bodies.loosen_guard,
+    "swap arguments": callees.swap_arguments,
+    "kill a parameter": callees.kill_parameter,
+    "share results": callees.share_results,
+    "shrink an argument": callees.shrink_argument,
+    "drop a check": callees.drop_check,
 }

@@ -1,0 +1,142 @@
+"""Faults in the bodies of kernels: indices, loops and guards that are off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from tests.mutation.editable import EditableFunction, Step
+
+__all__ = ["extend_loop", "loosen_guard", "shift_load", "shift_store", "swap_indices", "swap_loops"]
+
+_LOAD = tvm.ir.expr.TensorLoad
+_FAR = 1 << 24  # elements
+_SHIFTS = (1, 16, -1, _FAR)
+
+
+def shift_store(function: EditableFunction, random: Random) -> str | None:
+    """Add to an index of a store: 1, 16, -1, or much."""
+    return _edit(function, random, tirx.BufferStore, lambda node: _shifted(node, random))
+
+
+def shift_load(function: EditableFunction, random: Random) -> str | None:
+    """Add to an index of a load: 1, 16, -1, or much."""
+    return _edit(function, random, _LOAD, lambda node: _shifted(node, random))
+
+
+def swap_indices(function: EditableFunction, random: Random) -> str | None:
+    """Exchange two indices of a load or a store."""
+
+    def swapped(node: Any) -> tuple[Any, str] | None:
+        if len(node.indices) < 2:
+            return None
+        indices = list(node.indices)
+        a, b = random.sample(range(len(indices)), 2)
+        indices[a], indices[b] = indices[b], indices[a]
+        return _with_indices(node, indices), f"indices {a} and {b} exchanged"
+
+    return _edit(function, random, random.choice([tirx.BufferStore, _LOAD]), swapped)
+
+
+def extend_loop(function: EditableFunction, random: Random) -> str | None:
+    """Run a loop once or 16 times more."""
+
+    def longer(loop: Any) -> tuple[Any, str]:
+        by = random.choice([1, 16])
+        return _loop(loop, loop.extent + by, loop.body), f"extent of {loop.loop_var.name} {by:+}"
+
+    return _edit(function, random, tirx.For, longer)
+
+
+def swap_loops(function: EditableFunction, random: Random) -> str | None:
+    """Exchange a loop with the one directly in it: the same iterations in another order."""
+
+    def exchanged(loop: Any) -> tuple[Any, str] | None:
+        inner = loop.body
+        if type(inner) is not tirx.For:
+            return None
+        words = f"loops {loop.loop_var.name} and {inner.loop_var.name} exchanged"
+        return _loop(inner, inner.extent, _loop(loop, loop.extent, inner.body)), words
+
+    return _edit(function, random, tirx.For, exchanged)
+
+
+def loosen_guard(function: EditableFunction, random: Random) -> str | None:
+    """Let a comparison in a condition hold for one value more."""
+
+    def looser(node: Any) -> tuple[Any, str]:
+        one = tirx.const(1, str(node.b.ty.dtype))
+        wider = node.b + one if type(node) in (tirx.LT, tirx.LE) else node.b - one
+        return type(node)(node.a, wider), f"{node} one wider"
+
+    return _edit(function, random, random.choice([tirx.LT, tirx.LE, tirx.GE, tirx.GT]), looser)
+
+
+def _edit(
+    function: EditableFunction,
+    random: Random,
+    kind: type,
+    change: Callable[[Any], tuple[Any, str] | None],
+) -> str | None:
+    """Replace one node of `kind` in one kernel that the function calls."""
+    called = {s.steps[i].operator for s, i in function.find(Step.calls_global)}
+    kernels = [(name, k) for name, k in sorted(function.kernels.items()) if name in called]
+    places = [(name, k, place) for name, k in kernels for place in range(_count(k, kind))]
+    if not places:
+        return None
+    name, kernel, place = random.choice(places)
+    words = []
+    seen = iter(range(1 << 30))
+
+    def replaced(node: Any) -> Any:
+        if next(seen) != place:
+            return node
+        done = change(node)
+        if done is None:
+            return node
+        words.append(done[1])
+        return done[0]
+
+    body = tvm_ffi.structural_map(kernel.body, (kind, replaced))
+    if not words:
+        return None
+    changed = tirx.PrimFunc(kernel.params, body, kernel.ret_type, kernel.attrs)
+    if tvm_ffi.structural_equal(changed, kernel):
+        return None
+    function.changed[name] = changed
+    return f"{name}, {kind.__name__} {place}: {words[0]}"
+
+
+def _count(kernel: Any, kind: type) -> int:
+    found: list[Any] = []
+
+    def note(node: Any) -> Any:
+        found.append(node)
+        return node
+
+    tvm_ffi.structural_map(kernel.body, (kind, note))
+    return len(found)
+
+
+def _shifted(node: Any, random: Random) -> tuple[Any, str] | None:
+    if not len(node.indices):
+        return None
+    axis, by = random.randrange(len(node.indices)), random.choice(_SHIFTS)
+    indices = list(node.indices)
+    indices[axis] = indices[axis] + tirx.const(by, str(indices[axis].ty.dtype))
+    return _with_indices(node, indices), f"index {axis} {by:+}"
+
+
+def _with_indices(node: Any, indices: list[Any]) -> Any:
+    if type(node) is tirx.BufferStore:
+        return tirx.BufferStore(node.buffer, node.value, indices)
+    return node.source[tuple(indices)]
+
+
+def _loop(loop: Any, extent: Any, body: Any) -> Any:
+    return tirx.For(loop.loop_var, loop.min, extent, loop.kind, body, annotations=loop.annotations)

@@ -1,0 +1,142 @@
+"""Mutants judged by running them and by the linter, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import tvm
+
+from tests.mutation.harness import Mutant, mutants
+from tests.mutation.operators import OPERATORS, RUN_OPERATORS, Operator
+from tests.mutation.vm.judging import (
+    Finding,
+    Judgement,
+    Subject,
+    UnusableError,
+    VmOracle,
+    counterexamples,
+    lint_in_child,
+)
+
+__all__ = ["FITTING", "ALL_OPERATORS", "Campaign", "VmOutcome", "campaign"]
+
+ALL_OPERATORS: Mapping[str, Operator] = {**OPERATORS, **RUN_OPERATORS}
+
+_BOUNDS = frozenset({"SYM101", "SYM107", "SYM304"})
+_LIVES = frozenset({"SYM203", "SYM204", "SYM206", "SYM210", "SYM211"})
+_UNWRITTEN = frozenset({"SYM208", "SYM104"})
+_KERNELS = frozenset({"SYM306", "SYM307", "SYM308"})
+_CALLS = frozenset({"SYM104", "SYM106", "SYM108", "SYM110", "SYM112", "SYM303", "SYM304"})
+_HANDLES = frozenset({"SYM201", "SYM202", "SYM204"})
+# which rules may report what a run shows
+FITTING: Mapping[str, frozenset[str]] = {
+    "exceeds": _BOUNDS,
+    "view-exceeds": _BOUNDS,
+    "negative-offset": frozenset({"SYM102", "SYM111"}),
+    "negative-extent": frozenset({"SYM103"}),
+    "negative-size": frozenset({"SYM101", "SYM103"}),
+    "size": frozenset({"SYM101", "SYM103", "SYM105"}),
+    "byte-offset": _CALLS,
+    "refused": _CALLS | {"SYM302"},
+    "reshape": frozenset({"SYM302"}),
+    "use-after-kill": _HANDLES,
+    "unwritten": _UNWRITTEN | _LIVES,
+    "overwritten": _LIVES,
+    "poison": _UNWRITTEN | _LIVES | _KERNELS,
+    "second-call": _UNWRITTEN | _LIVES | _KERNELS | {"SYM209"},
+    "arguments-overlap": _LIVES,
+    "constant-written": frozenset({"SYM209"}),
+    "out-of-bounds": _KERNELS | _CALLS | _BOUNDS,
+    "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS,
+}
+# the machine itself stops with an error, or nothing happens but a copy: these may be warnings
+CHECKED = frozenset({"view-exceeds", "refused", "byte-offset", "reshape"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmOutcome:
+    """What running one mutant shows, and what the linter says; `script`: the module as JSON."""
+
+    subject: str
+    operator: str
+    change: str
+    function: str
+    judgement: Judgement
+    findings: tuple[Finding, ...]
+    module: str
+
+    @property
+    def harmful(self) -> bool:
+        """Whether a run goes wrong."""
+        return bool(self.judgement.faults)
+
+    @property
+    def harmless(self) -> bool:
+        """Whether every call does what the original does."""
+        return self.judgement.same and not self.judgement.unbuilt
+
+    @property
+    def errors(self) -> frozenset[str]:
+        """The rules of the linter's errors."""
+        return frozenset(f.rule for f in self.findings if f.severity == "error")
+
+    @property
+    def fitting(self) -> frozenset[str]:
+        """Of the rules that report something, those that fit a fault."""
+        warned = self.errors | {f.rule for f in self.findings if f.severity == "warning"}
+        return frozenset(
+            rule
+            for kind in self.judgement.kinds
+            for rule in FITTING[kind] & (warned if kind in CHECKED else self.errors)
+        )
+
+    @property
+    def missed(self) -> bool:
+        """Whether it goes wrong and no fitting rule says so."""
+        return self.harmful and not self.fitting
+
+    @property
+    def alarm(self) -> bool:
+        """Whether nothing goes wrong and an error is reported."""
+        return not self.judgement.unbuilt and not self.harmful and bool(self.errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """The mutants of one subject: `excluded` says which calls of it, or why all of it, cannot be judged."""
+
+    subject: str
+    outcomes: tuple[VmOutcome, ...]
+    excluded: tuple[str, ...]
+
+
+def campaign(
+    make: Callable[[], Subject], *, tries: int, seed: int, operators: Mapping[str, Operator] = ALL_OPERATORS
+) -> Campaign:
+    """Plant faults in one subject."""
+    subject = make()
+    try:
+        oracle = VmOracle(subject)
+    except UnusableError as error:
+        return Campaign(subject=subject.name, outcomes=(), excluded=(str(error),))
+    planted = mutants([(subject.name, subject.module)], tries=tries, seed=seed, operators=operators)
+    outcomes = tuple(_outcomes(oracle, planted))
+    excluded = tuple(f"{f.invocation}: {f.what}" for f in oracle.excluded)
+    return Campaign(subject=subject.name, outcomes=outcomes, excluded=excluded)
+
+
+def _outcomes(oracle: VmOracle, planted: Iterator[Mutant]) -> Iterator[VmOutcome]:
+    known = {(f.rule, f.message) for f in lint_in_child(oracle.subject.module)}
+    for mutant in planted:
+        findings = [f for f in lint_in_child(mutant.module) if (f.rule, f.message) not in known]
+        judgement = oracle.judge(mutant.module, counterexamples(mutant.module, findings))
+        yield VmOutcome(
+            subject=mutant.subject,
+            operator=mutant.operator,
+            change=mutant.change,
+            function=mutant.function,
+            judgement=judgement,
+            findings=tuple(findings),
+            module=tvm.ir.save_json(mutant.module),
+        )

@@ -1,0 +1,104 @@
+"""Which calls of a module are made: every public function, at several sizes, on every path."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tests.models.execution import random_inputs
+from tests.mutation.vm.guarded_memory import guarded_copy
+
+__all__ = ["Binding", "Invocation", "arguments", "at", "generic_bindings", "guarded", "public_functions", "symbols_of", "tensors_in"]
+
+Binding = Mapping[str, int]
+_MOST_PATHS = 4
+_ALIKE = (1, 5, 0, 13)
+_MIXED = ((33, 2, 3), (2, 9, 4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A call of `function`: its symbols' values, and those of the parameters that are conditions."""
+
+    function: str
+    binding: tuple[tuple[str, int], ...]
+    path: tuple[tuple[str, bool], ...] = ()
+
+    def __str__(self) -> str:
+        values = [f"{name}={value}" for name, value in (*self.binding, *self.path)]
+        return f"{self.function}({', '.join(values)})"
+
+
+def at(mod: tvm.IRModule, function: str, binding: Binding) -> Iterator[Invocation]:
+    """The calls of `function` at `binding`: one for each choice of its conditions, or the first few."""
+    names = [str(p.name) for p in mod[function].params if _is_condition(p.ty)]
+    choices = itertools.product((False, True), repeat=len(names))
+    for values in itertools.islice(choices, _MOST_PATHS):
+        yield Invocation(
+            function=function,
+            binding=tuple(sorted(binding.items())),
+            path=tuple(zip(names, values, strict=True)),
+        )
+
+
+def _is_condition(ty: Any) -> bool:
+    return isinstance(ty, relax.TensorType) and ty.ndim == 0 and str(ty.dtype.dtype) == "bool"
+
+
+def public_functions(mod: tvm.IRModule) -> list[str]:
+    """The Relax functions that can be called from outside; all where there are none."""
+    functions = {str(g.name_hint): f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
+    public = [name for name, f in functions.items() if f.attrs and "global_symbol" in f.attrs]
+    return public or list(functions)
+
+
+def symbols_of(function: relax.Function) -> list[str]:
+    """The names of the symbols, and of the scalars, that a caller chooses."""
+    symbols = {str(v.name) for p in function.params for v in relax.analysis.tir_vars_in_type(p.ty)}
+    return sorted(symbols | {str(p.name) for p in function.params if type(p.ty).__name__ == "PrimType"})
+
+
+def generic_bindings(function: relax.Function, fixed: Binding) -> list[dict[str, int]]:
+    """Small and odd values, those of no elements, and some for which tensors cross pages; `fixed` first."""
+    names = symbols_of(function)
+    if not names:
+        return [{}]
+    found = [{name: fixed.get(name, 3) for name in names}]
+    found += [dict.fromkeys(names, value) for value in _ALIKE]
+    if len(names) > 1:
+        found += [dict(zip(names, itertools.cycle(values), strict=False)) for values in _MIXED]
+    return found
+
+
+def arguments(function: relax.Function, invocation: Invocation) -> list[Any]:
+    """The arguments of a call, the same each time."""
+    values = random_inputs(function, dict(invocation.binding), seed=1)
+    path = dict(invocation.path)
+    return [
+        tvm.runtime.tensor(np.array(path[p.name])) if p.name in path else value
+        for p, value in zip(function.params, values, strict=True)
+    ]
+
+
+def guarded(value: Any) -> Any:
+    """The value with its tensors, those in lists too, copied to guarded memory."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return guarded_copy(value)
+    if isinstance(value, tuple | list):
+        return type(value)(guarded(item) for item in value)
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors in a value, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        yield value
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | tvm.runtime.ShapeTuple):
+        for item in value:
+            yield from tensors_in(item)
