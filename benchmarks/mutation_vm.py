@@ -1,12 +1,12 @@
-"""Plant faults in modules, run them on TVM's virtual machine, and see what the linter says; a table by operator.
+"""Plant faults in modules, run them, and see what the linter says; a table by operator.
 
-The oracle is execution: every mutant is compiled and called at several sizes, on every path, with storages
-filled with two patterns and bounds to the byte, and once more with every kernel on copies of its arguments
-between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends on what
-was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has written.
-*found*: of those, an error of a fitting rule is reported (a warning where the machine itself stops it).
-*harmless*: every call gives what the original gives; *other*: well-defined, but another program than the
-original; *alarms*: errors on either of the two.  *unbuilt*: TVM does not compile the mutant, so no run is judged.
+The oracle is TVM's virtual machine: every mutant is compiled and called at several sizes, on every path, with
+storages filled with two patterns and bounds to the byte, and once more with every kernel on copies of its
+arguments between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends
+on what was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has
+written.  *found*: of those, an error of a fitting rule is reported (a warning where the machine itself stops
+it).  *harmless*: every call gives what the original gives; *other*: well-defined, but another program than the
+original; *alarms*: errors on either of the two.  *unbuilt*: TVM does not compile the mutant, nothing runs.
 
     python -m benchmarks.mutation_vm [--tries 1] [--seed 0] [--only NAME] [--show] [--dump FOLDER]
 """
@@ -67,7 +67,9 @@ def show(table: dict[str, Counter[str]]) -> None:
 def describe(o: VmOutcome) -> str:
     """A few lines on a mutant that is judged differently."""
     seen = [f"    run: {f.kind}: {f.what[:200]} at {f.invocation}" for f in o.judgement.faults[:3]]
-    said = [f"    linted: {f.severity} {f.rule}: {f.message} {dict(f.counterexample)}" for f in o.findings[:4]]
+    said = [
+        f"    linted: {f.severity} {f.rule}: {f.message} {dict(f.counterexample)}" for f in o.findings[:4]
+    ]
     verdict = "missed" if o.missed else "alarm"
     return "\n".join([f"{verdict} {o.subject}.{o.function}, {o.operator} ({o.change})", *seen, *said])
 

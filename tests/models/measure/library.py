@@ -1,4 +1,4 @@
-"""Allocators for TVM's virtual machine, compiled when they are first asked for and loaded into this process."""
+"""Allocators for TVM's virtual machine, compiled when they are first asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load() -> None:
 
 @cache
 def load_library(source: Path) -> None:
-    """Compile `source` (3 s), unless an earlier run has, and load it: what it registers is known from then on.
+    """Compile `source` (3 s), unless an earlier run has, and load it: what it registers is known then.
 
     Raises FileNotFoundError without a C++ compiler, and CalledProcessError where it refuses the source.
     """

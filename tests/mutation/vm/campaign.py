@@ -19,7 +19,7 @@ from tests.mutation.vm.judging import (
     lint_in_child,
 )
 
-__all__ = ["FITTING", "ALL_OPERATORS", "Campaign", "VmOutcome", "campaign"]
+__all__ = ["ALL_OPERATORS", "FITTING", "Campaign", "VmOutcome", "campaign"]
 
 ALL_OPERATORS: Mapping[str, Operator] = {**OPERATORS, **RUN_OPERATORS}
 

@@ -18,7 +18,7 @@ _STORAGE, _TENSOR = "vm.builtin.alloc_storage", "vm.builtin.alloc_tensor"
 
 
 class RefusedError(Exception):
-    """The machine is asked for something that memory does not hold; the text begins with the kind of fault."""
+    """The machine is asked for what memory does not hold; the text begins with the kind of fault."""
 
 
 @cache

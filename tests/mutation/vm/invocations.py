@@ -14,7 +14,17 @@ from tvm import relax
 from tests.models.execution import random_inputs
 from tests.mutation.vm.guarded_memory import guarded_copy
 
-__all__ = ["Binding", "Invocation", "arguments", "at", "generic_bindings", "guarded", "public_functions", "symbols_of", "tensors_in"]
+__all__ = [
+    "Binding",
+    "Invocation",
+    "arguments",
+    "at",
+    "generic_bindings",
+    "guarded",
+    "public_functions",
+    "symbols_of",
+    "tensors_in",
+]
 
 Binding = Mapping[str, int]
 _MOST_PATHS = 4

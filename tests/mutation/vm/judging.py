@@ -208,9 +208,7 @@ class _Seen:
             unbuilt = f"compiling it ends with {ended.died}"
         deaths = [_death(entered[-1], ended.died)] if ended.died and entered else []
         done = [m for m in ended.told if isinstance(m, _Done)]
-        return cls(
-            observed={m.invocation: (m.traced, m.plain) for m in done}, deaths=deaths, unbuilt=unbuilt
-        )
+        return cls(observed={m.invocation: (m.traced, m.plain) for m in done}, deaths=deaths, unbuilt=unbuilt)
 
 
 def _death(last: _Entering, how: str) -> VmFault:

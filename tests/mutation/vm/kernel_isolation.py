@@ -21,8 +21,8 @@ __all__ = ["Isolated", "any_of_element", "causes_of", "run_isolated"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolated:
-    """What two runs did.  For each tensor among the arguments: its bytes behind the first run, and the elements
-    that were written.  `depends`: on something that the program has not put into the arguments.
+    """What two runs did.  For each tensor among the arguments: its bytes behind the first run, and which
+    elements were written.  `depends`: on something that the program has not put into the arguments.
     """
 
     contents: Sequence[np.ndarray]
@@ -48,7 +48,7 @@ def run_isolated(
 def causes_of(
     function: Callable[..., Any], arguments: Sequence[Any], foreign: Sequence[np.ndarray]
 ) -> tuple[bool, Sequence[bool]]:
-    """Whether it depends on bytes beside its arguments, and for each tensor whether on what is foreign in it."""
+    """Whether it depends on bytes beside its arguments, and for each tensor on what is foreign in it."""
     none = [0] * len(foreign)
     base = _run(function, arguments, foreign, none, PATTERNS[0])
     beside = _differ(base, _run(function, arguments, foreign, none, PATTERNS[1]), foreign)
@@ -89,7 +89,7 @@ def _run(
 
 
 def _differ(one: _Run, two: _Run, foreign: Sequence[np.ndarray]) -> bool:
-    """Whether the runs gave or wrote something else; foreign elements that neither has written are left out."""
+    """Whether the runs gave or wrote something else; foreign elements that none has written do not count."""
     for index, mask in enumerate(foreign):
         apart = any_of_element(one.after[index] != two.after[index], len(mask))
         if (apart & (~mask | one.changed[index] | two.changed[index])).any():
@@ -113,7 +113,7 @@ def any_of_element(flags: np.ndarray, count: int) -> np.ndarray:
 
 
 def _poisoned(tensor: Any, foreign: np.ndarray, number: int) -> Any:
-    """A copy whose foreign elements hold the pattern of the run: of whole numbers 0 or 1, which may be indices."""
+    """A copy whose foreign elements hold a pattern: of whole numbers 0 or 1, which may be indices."""
     copy = guarded_copy(tensor)
     if foreign.any():
         rows = as_bytes(copy).reshape(len(foreign), -1)

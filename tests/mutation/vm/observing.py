@@ -202,4 +202,3 @@ def differences(one: Observation, two: Observation) -> Sequence[str]:
         "arguments": (one.arguments, two.arguments),
     }
     return [name for name, (a, b) in pairs.items() if a != b]
-

@@ -45,7 +45,7 @@ class ShadowTensor:
 
 @dataclass(slots=True)
 class ShadowMemory:
-    """The state of one call.  A stamp stands for the content of one tensor, or of one that is a view of it."""
+    """The state of one call.  A stamp stands for the content of one tensor or view."""
 
     regions: list[_Region] = field(default_factory=list)
     parents: list[int] = field(default_factory=lambda: [_NOBODY])
@@ -72,7 +72,7 @@ class ShadowMemory:
         return self._note(tensor, self._stamp(_NOBODY))
 
     def of(self, tensor: Any, sources: Iterable[Any] = ()) -> ShadowTensor:
-        """What is known of `tensor`; one not seen before is a view of the source that it lies in, or external."""
+        """What is known of `tensor`; a new one is a view of the source that it lies in, or external."""
         found = self.known.get(hash(tensor))
         if found is not None:
             return found

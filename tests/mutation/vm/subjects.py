@@ -26,7 +26,14 @@ PLANS = {
         *("mlp_dynamic_batch", "mlp_residual", "norms", "cross_attention", "cumulative_mask"),
         *("branch_then_only", "branches_of_different_size", "subroutines", "subroutine_returns_argument"),
         *("recursion", "several_functions", "tuple_in_and_out", "nested_tuples", "tuple_through_function"),
-        *("split_and_join", "zoo inplace", "two_outputs_of_a_kernel", "reshape_heads", "slice_rows", "padding"),
+        *(
+            "split_and_join",
+            "zoo inplace",
+            "two_outputs_of_a_kernel",
+            "reshape_heads",
+            "slice_rows",
+            "padding",
+        ),
         *("many_element_types", "gru", "densenet", "unique", "zoo nonzero", "shape_from_tensor"),
         *("onnx_mlp", "onnx_cnn", "append_to_cache", "scalar_parameter", "shape_parameter", "gather"),
     ),
@@ -41,7 +48,14 @@ PLANS = {
     "native": ("mlp_residual", "element_types"),
     "unguarded": ("element_types", "reshape_heads"),
     "views": ("mlp_residual", "branches", "reshape_heads", "split_and_join"),
-    "unplanned": ("mlp_residual", "nested_branches", "inplace", "callee", "recursion", "two_outputs_of_a_kernel"),
+    "unplanned": (
+        "mlp_residual",
+        "nested_branches",
+        "inplace",
+        "callee",
+        "recursion",
+        "two_outputs_of_a_kernel",
+    ),
 }
 _OPTIONS = {
     "arena": PlanOptions(),

@@ -1,9 +1,12 @@
 """The second oracle sees every kind of fault, and nothing in modules that are right."""
 
-# ruff: noqa: N805, RET504, F821
+# ruff: noqa: N805
 from __future__ import annotations
 
+import os
+import time
 from functools import cache
+from random import Random
 
 import pytest
 import tvm
@@ -13,7 +16,10 @@ from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 from tests.models.measure.library import compiler
-from tests.mutation.editable import EditableFunction, rebuild, take_apart
+from tests.mutation.editable import EditableFunction, Step, rebuild, take_apart
+from tests.mutation.operators.bodies import shift_load, shift_store, swap_loops
+from tests.mutation.operators.places import set_argument
+from tests.mutation.vm.forked import in_child
 from tests.mutation.vm.judging import Judgement, Subject, VmOracle
 from tests.mutation.vm.subjects import finish_planned
 
@@ -66,3 +72,100 @@ def main() -> EditableFunction:
 def test_the_unchanged_module_is_right() -> None:
     assert judged(main()) == Judgement(faults=(), same=True)
     assert not oracle().excluded
+
+
+def kinds(edited: EditableFunction) -> frozenset[str]:
+    return judged(edited).kinds
+
+
+def test_a_kernel_that_overwrites_what_it_reads() -> None:
+    edited = main()
+    set_argument(edited.body.steps[2], 1, relax.prim_value(64))  # apart for one row only
+    assert "arguments-overlap" in kinds(edited)
+
+
+def test_a_tensor_that_another_overwrites() -> None:
+    edited = main()
+    set_argument(edited.body.steps[2], 1, relax.prim_value(64))
+    edited.body.steps.insert(5, Step(relax.Var("again", relax.TupleType([])), edited.body.steps[4].value))
+    assert "overwritten" in kinds(edited)
+
+
+def test_a_tensor_exactly_on_another_that_nobody_reads_later() -> None:
+    edited = main()
+    set_argument(edited.body.steps[2], 1, relax.prim_value(0))
+    assert judged(edited) == Judgement(faults=(), same=True)
+
+
+def test_a_tensor_that_nobody_writes() -> None:
+    edited = main()
+    del edited.body.steps[3]
+    assert kinds(edited) >= {"unwritten", "poison"}
+
+
+def test_a_result_that_nobody_writes() -> None:
+    edited = main()
+    del edited.body.steps[4]
+    assert kinds(edited) >= {"unwritten", "poison"}
+
+
+def test_a_storage_that_is_a_byte_too_small() -> None:
+    edited = main()
+    storage = edited.body.steps[0]
+    size = storage.value.args[0].values[0]
+    set_argument(storage, 0, relax.ShapeExpr([size - 1]))
+    assert "exceeds" in kinds(edited)
+
+
+def test_a_tensor_in_front_of_its_storage() -> None:
+    edited = main()
+    set_argument(edited.body.steps[1], 1, relax.prim_value(-64))
+    assert kinds(edited) == {"negative-offset"}
+
+
+def test_a_tensor_killed_before_its_last_use() -> None:
+    edited = main()
+    edited.body.steps.insert(4, edited.body.steps.pop())
+    assert kinds(edited) == {"use-after-kill"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kernel_that_writes_beside_its_arguments(seed: int) -> None:
+    edited = main()
+    assert shift_store(edited, Random(seed))
+    assert "out-of-bounds" in kinds(edited)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kernel_that_reads_beside_its_arguments(seed: int) -> None:
+    edited = main()
+    assert shift_load(edited, Random(seed))
+    assert "out-of-bounds" in kinds(edited)
+
+
+def test_a_kernel_that_loops_in_another_order() -> None:
+    edited = main()
+    assert swap_loops(edited, Random(0))
+    assert judged(edited) == Judgement(faults=(), same=True)
+
+
+def test_another_program_is_no_fault() -> None:
+    edited = main()
+    set_argument(edited.body.steps[4], 0, Planned["main"].params[0])  # b = 2x
+    assert judged(edited) == Judgement(faults=(), same=False)
+
+
+def test_what_does_not_compile_is_not_judged() -> None:
+    edited = main()
+    del edited.body.steps[0]
+    assert judged(edited).unbuilt is not None
+
+
+def test_a_child_that_hangs_is_ended() -> None:
+    ended = in_child(lambda tell: (tell(1), time.sleep(60))[1], seconds=0.2)
+    assert (ended.told, ended.died) == ((1,), "hangs")
+
+
+def test_a_child_that_crashes_has_told_what_it_could() -> None:
+    ended = in_child(lambda tell: (tell("before"), os.abort())[1])
+    assert (ended.told, ended.died) == (("before",), "SIGABRT")

@@ -141,4 +141,3 @@ class Trace:
     def note(self, kind: str, text: str) -> None:
         """A fault; the first of its kind is kept."""
         self.faults.setdefault(kind, text)
-
