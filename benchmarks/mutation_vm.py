@@ -5,8 +5,8 @@ storages filled with two patterns and bounds to the byte, and once more with eve
 arguments between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends
 on what was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has
 written.  *found*: of those, an error of a fitting rule is reported (a warning where the machine itself stops
-it).  *harmless*: every call gives what the original gives; *other*: well-defined, but another program than the
-original; *alarms*: errors on either of the two.  *unbuilt*: TVM does not compile the mutant, nothing runs.
+it).  *harmless*: every call gives what the original gives; *other*: well-defined, but another program than
+the original; *alarms*: errors on either of the two.  *unbuilt*: TVM does not compile the mutant.
 
     python -m benchmarks.mutation_vm [--tries 1] [--seed 0] [--only NAME] [--show] [--dump FOLDER]
 """
