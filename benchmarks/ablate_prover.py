@@ -20,7 +20,6 @@ from unittest.mock import patch
 
 import click
 
-from benchmarks.fuzz_prove import domain_of, plain, readable_question
 from benchmarks.harness import patched
 from benchmarks.prove_constraints import OWN
 from symalloc.prover.batch import read_questions
@@ -31,6 +30,7 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
+from tests.prover.random_questions import domain_of, plain, readable_question
 
 _EVERYTHING = Domain()
 Asked: TypeAlias = tuple[Condition, Domain, bool]

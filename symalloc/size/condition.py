@@ -34,6 +34,12 @@ class Condition:
         """The expressions that are compared, at every depth."""
         return tuple(part.expr for part in self.relations)
 
+    @property
+    def leading(self) -> tuple[Expr, ...]:
+        """The expressions that are compared whatever they turn out to be: those of the first relation."""
+        first = next(self.relations, None)
+        return () if first is None else (first.expr,)
+
     def evaluate(self, binding: Mapping[str, int]) -> bool:
         """The truth under `binding`; raises KeyError and ZeroDivisionError as `Expr.evaluate` does."""
         raise NotImplementedError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from symalloc.size.choice import Select
+from symalloc.size.choice import Select, select
 from symalloc.size.condition import (
     TRUE,
     And,
@@ -21,28 +21,34 @@ from symalloc.size.condition import (
     ge,
     negate,
 )
-from symalloc.size.expr import Expr
+from symalloc.size.discarded import without_discarded
+from symalloc.size.expr import ONE, Expr
 
 IsPositive = Callable[[Expr], bool]
 
 
 def holds(condition: Condition, positive: IsPositive) -> Condition:
     """`condition`, and that it is defined; `positive(divisor)` tells the divisors known to be at least 1."""
-    if all(map(positive, condition.divisors)):
+    if not condition.divisors:
         return condition
+    if all(map(positive, condition.divisors)):
+        return without_discarded(condition)
     if isinstance(condition, Relation):
-        return conjunction((defined(condition.expr, positive), condition))
+        return conjunction((defined(condition.expr, positive), without_discarded(condition)))
     assert isinstance(condition, Junction)
     return condition.connect(lambda operand: holds(operand, positive))
 
 
 def fails(condition: Condition, positive: IsPositive) -> Condition:
     """The negation of `holds(condition)`."""
-    if all(map(positive, condition.divisors)):
+    if not condition.divisors:
         return negate(condition)
+    if all(map(positive, condition.divisors)):
+        return without_discarded(negate(condition))
     if isinstance(condition, Relation):
         usable = defined(condition.expr, positive)
-        return disjunction((fails(usable, positive), conjunction((usable, negate(condition)))))
+        wrong = without_discarded(negate(condition))
+        return disjunction((fails(usable, positive), conjunction((usable, wrong))))
     assert isinstance(condition, Junction)
     join = disjunction if isinstance(condition, And) else conjunction
     return join(fails(c, positive) for c in condition.operands)
@@ -55,8 +61,10 @@ def defined(expr: Expr, positive: IsPositive) -> Condition:
     parts: list[Condition] = []
     for atom in sorted(expr.atoms):
         if isinstance(atom, Select):
-            cases = ((holds(test, positive), defined(value, positive)) for test, value in atom.cases)
-            parts.append(disjunction(map(conjunction, cases)))
+            test, then, otherwise = atom.condition, atom.then, atom.otherwise
+            taken = conjunction((holds(test, positive), defined(then, positive)))
+            passed = conjunction((fails(test, positive), defined(otherwise, positive)))
+            parts += (_decidable(test, positive), disjunction((taken, passed)))
             continue
         parts += (defined(operand, positive) for operand in atom.operands)
         if atom.divisor is not None and not positive(atom.divisor):
@@ -64,16 +72,51 @@ def defined(expr: Expr, positive: IsPositive) -> Condition:
     return conjunction(parts)
 
 
-def evaluated_divisors(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
-    """The divisors that are no positive constants, in a fixed order.
+def _decidable(test: Condition, positive: IsPositive) -> Condition:
+    """That `test` comes to a value, read from the left until a relation decides it."""
+    if all(map(positive, test.divisors)):
+        return TRUE
+    if isinstance(test, Relation):
+        return defined(test.expr, positive)
+    assert isinstance(test, Junction)
+    found = TRUE
+    for operand in reversed(test.operands):
+        decides = fails(operand, positive) if isinstance(test, And) else holds(operand, positive)
+        found = conjunction((_decidable(operand, positive), disjunction((decides, found))))
+    return found
 
-    Those that stand in an if-then-else are left out: they may never be evaluated.
+
+def evaluated_divisors(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
+    """The divisors that must be at least 1 for `sizes` to be defined, constants aside, in a fixed order.
+
+    A divisor in one branch alone of an if-then-else is 1 in the other: `d if test else 1`.
     """
-    pending = [size for size in sizes if size.divisors]
-    found: dict[Expr, None] = {}
-    while pending:
-        for atom in pending.pop().atoms:
-            if atom.divisor is not None and (atom.divisor.as_constant or 0) < 1:
-                found[atom.divisor] = None
-            pending += () if isinstance(atom, Select) else atom.operands
-    return tuple(sorted(found, key=lambda divisor: divisor.key))
+    found = frozenset().union(*map(_divisors, sizes))
+    return tuple(sorted((d for d in found if not _follows(d, found)), key=lambda divisor: divisor.key))
+
+
+def _follows(divisor: Expr, others: frozenset[Expr]) -> bool:
+    """True if `divisor` is 1 or one of `others`."""
+    atom = divisor.as_atom
+    return isinstance(atom, Select) and {atom.then, atom.otherwise} <= {ONE, *others}
+
+
+def _divisors(expr: Expr) -> frozenset[Expr]:
+    if not expr.divisors:
+        return frozenset()
+    found: set[Expr] = set()
+    for atom in expr.atoms:
+        if isinstance(atom, Select):
+            then, otherwise = _divisors(atom.then), _divisors(atom.otherwise)
+            found |= then & otherwise
+            for test, only in (
+                (atom.condition, then - otherwise),
+                (negate(atom.condition), otherwise - then),
+            ):
+                found.update(select(test, d, ONE) for d in only if ge(d, 1) not in test.conjuncts)
+            found.update(*map(_divisors, atom.condition.leading))
+            continue
+        if atom.divisor is not None and (atom.divisor.as_constant or 0) < 1:
+            found.add(atom.divisor)
+        found.update(*map(_divisors, atom.operands))
+    return frozenset(found)

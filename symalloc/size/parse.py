@@ -5,7 +5,7 @@ Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `
 `Min`/`Max` are read as `min`/`max`.
 
 A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`),
-the condition that is read keeps the obligation (`k >= 1`).
+what is read keeps the obligation (`symalloc.size.discarded`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import ast
 import difflib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 from symalloc.size import condition as cond
-from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition
+from symalloc.size.defined import defined
+from symalloc.size.discarded import choose, evaluating, owing, owing_condition, settled
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
 
 MAX_EXPONENT = 4096
@@ -101,7 +104,7 @@ class SizeParser:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._divisors: dict[Expr, None] = {}  # of the comparison being read, constants aside
+        self._in_test = False  # what is read decides between two sizes
 
     def fail(self, node: ast.expr, problem: str, suggestion: str | None = None) -> SizeSyntaxError:
         """The error that `node` is not what it should be."""
@@ -137,15 +140,17 @@ class SizeParser:
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.expr(operand)
             case ast.BinOp(op=ast.Pow(), left=left, right=right):
-                return self._power(node, self.expr(left), self.expr(right))
+                base, exponent = self.expr(left), self.expr(right)
+                return owing(self._power(node, base, exponent), base, exponent)
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
                 return self._arithmetic(node, operator, self.expr(left), self.expr(right))
             case ast.BinOp(op=ast.Div()):
                 raise self.fail(node.right, "`/` is not a size operation; use `//`")
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self._choice(self.condition(test), body, orelse)
+                return self._choice(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call(node, name, [self.expr(a) for a in args])
+                arguments = [self.expr(a) for a in args]
+                return owing(self._call(node, name, arguments), *arguments)
             case ast.Compare() | ast.BoolOp():
                 raise self.fail(node, "a condition where a size is expected")
         raise self.fail(node, "not a size expression")
@@ -153,23 +158,15 @@ class SizeParser:
     def _arithmetic(self, node: ast.expr, operator: ast.operator, left: Expr, right: Expr) -> Expr:
         if isinstance(operator, _DIVISIONS):
             divisor = right.as_constant
-            if divisor is None:
-                self._divisors[right] = None
-            elif divisor < 1:
+            if divisor is not None and divisor < 1:
                 raise self.fail(node, "division by zero" if divisor == 0 else "division by a negative number")
-        return _ARITHMETIC[type(operator)](left, right)
+        return owing(_ARITHMETIC[type(operator)](left, right), left, right)
 
-    def _choice(self, test: Condition, body: ast.expr, orelse: ast.expr) -> Expr:
-        """`body if test else orelse`; the branch that a constant test drops carries no obligation."""
-        outside = dict(self._divisors)
-        then = self.expr(body)
-        if test.as_bool is False:
-            self._divisors = outside
-        outside = dict(self._divisors)
-        otherwise = self.expr(orelse)
-        if test.as_bool is True:
-            self._divisors = outside
-        return select(test, then, otherwise)
+    def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Expr:
+        outside, self._in_test = self._in_test, True
+        condition = self.condition(test)
+        self._in_test = outside
+        return choose(condition, self.expr(body), self.expr(orelse))
 
     def _power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
         value = exponent.as_constant
@@ -204,22 +201,35 @@ class SizeParser:
                 return cond.TRUE if value is not negated else cond.FALSE
             case ast.BoolOp(op=operator, values=values):
                 parts = [self.condition(v, negated=negated) for v in values]
-                every = isinstance(operator, ast.And) is not negated
-                return cond.conjunction(parts) if every else cond.disjunction(parts)
+                return self._joined(parts, every=isinstance(operator, ast.And) is not negated)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.condition(operand, negated=not negated)
             case ast.Compare():
                 return self._comparison(node, negated=negated)
         raise self.fail(node, "a size where a condition is expected, such as `4*m <= 16`")
 
+    def _joined(self, parts: Sequence[Condition], *, every: bool) -> Condition:
+        """All or some of `parts`; a test evaluates those before the one that settles it."""
+        joined = cond.conjunction(parts) if every else cond.disjunction(parts)
+        if joined.as_bool is None or not self._in_test:
+            return joined
+        before = takewhile(lambda part: part.as_bool is None, parts)
+        return evaluating(joined, cond.And(tuple(before)) if every else cond.Or(tuple(before)))
+
     def _comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
-        outside, self._divisors = self._divisors, {}
         sides = [(side, self.expr(side)) for side in (node.left, *node.comparators)]
-        parts = [self.compare(o, a, b) for o, a, b in zip(node.ops, sides, sides[1:], strict=False)]
-        read, self._divisors = self._divisors, outside
-        compared = cond.conjunction(parts)
-        if not read:
-            return cond.negate(compared) if negated else compared
-        kept = compared.divisors
-        lost = (cond.ge(d, 1) for d in read if d not in kept)
-        return cond.conjunction((*lost, cond.negate(compared) if negated else compared))
+        pairs = list(zip(node.ops, sides, sides[1:], strict=False))
+        compared = [self.compare(operator, a, b) for operator, a, b in pairs]
+        owed: list[Condition] = []
+        for index, (_, (_, left), (_, right)) in enumerate(pairs):
+            if self._in_test:
+                compared[index] = owing_condition(compared[index], left, right)
+            else:
+                compared[index], rest = settled(compared[index], left, right)
+                owed.append(defined(rest, _is_positive))
+        joined = self._joined(compared, every=True)
+        return cond.conjunction((*owed, cond.negate(joined) if negated else joined))
+
+
+def _is_positive(divisor: Expr) -> bool:
+    return (divisor.as_constant or 0) >= 1

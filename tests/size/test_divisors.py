@@ -22,6 +22,11 @@ from tests.program.build import Body, param, size, tensor_of
         ("n // k // m", ["k", "m"]),
         ("max(n // k, 1) + min(m, n % h)", ["h", "k"]),
         ("n // k if k > 0 else 8", []),
+        ("n // k if m > 3 else 8", ["(k if m >= 4 else 1)"]),
+        ("n // k if m > 3 else m % k", ["k"]),
+        ("8 if n // k > 3 else m", ["k"]),
+        ("8 if m > 3 and n // k > 3 else m", []),
+        ("n // k - n // k", ["k"]),
     ],
 )
 def test_what_is_divided_by(quantity: str, expected: list[str]) -> None:

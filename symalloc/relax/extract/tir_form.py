@@ -27,6 +27,7 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
+from symalloc.size.discarded import owing
 from symalloc.size.expr import ONE, ZERO, Atom, Expr, FloorDiv, Mod, Symbol, constant, floordiv, mod
 
 
@@ -231,7 +232,17 @@ def _bitwise_and(form: TirForm, node: PrimNode) -> Expr:
 
 
 def _select(form: TirForm, node: PrimNode) -> Expr:
-    return select(form.condition(node.condition), form.expr(node.true_value), form.expr(node.false_value))
+    return _choice(form, node.condition, node.true_value, node.false_value)
+
+
+def _choice(form: TirForm, test: PrimNode, then: PrimNode, otherwise: PrimNode) -> Expr:
+    """A choice with the divisions of both sides and of the whole test.
+
+    Compiled code divides before it chooses, whatever the test says: LLVM's dies of 0 in the other branch.
+    """
+    condition, yes, no = form.condition(test), form.expr(then), form.expr(otherwise)
+    value = select(condition, yes, no)
+    return value if condition.as_bool is not None else owing(value, yes, no, *condition.exprs)
 
 
 def _cast(form: TirForm, node: PrimNode) -> Expr:
@@ -262,7 +273,7 @@ def _call(form: TirForm, node: PrimNode) -> Expr:
     name = getattr(node.op, "name", None)
     arguments = node.args
     if name == "prim.if_then_else":
-        return select(form.condition(arguments[0]), form.expr(arguments[1]), form.expr(arguments[2]))
+        return _choice(form, *arguments)
     if name == "prim.likely":
         return form.expr(arguments[0])
     raise NotASizeError(f"a call of {name or 'a function'} inside a size")

@@ -14,6 +14,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.condition import Condition, eq
+from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr, floordiv, mod, symbol
 from tests.scale import tries
 
@@ -160,6 +161,19 @@ def test_conditions() -> None:
         for x in range(6):
             for y in range(6):
                 assert found.evaluate({"a": x, "b": y}) is expected(x, y), (node, x, y)
+
+
+def test_both_sides_of_a_choice_are_divided() -> None:
+    """Compiled code divides before it chooses."""
+    a, b = VARS["a"], VARS["b"]
+    zero = prim.IntImm("int64", 0)
+    test = prim.And(prim.GT(b, zero), prim.GT(prim.FloorDiv(a, b + 1), zero))
+    for node in (
+        prim.Select(prim.GT(b, zero), prim.FloorDiv(a, b), a),
+        tirx.if_then_else(prim.GT(b, zero), a, prim.FloorMod(a, b)),
+    ):
+        assert evaluated_divisors([TirForm(resolve).expr(node)]) == (symbol("b"),)
+    assert evaluated_divisors([TirForm(resolve).expr(prim.Select(test, a, b))]) == (symbol("b") + 1,)
 
 
 def test_boolean_variables() -> None:
