@@ -16,6 +16,7 @@ from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.sites.site import FunctionContext
+from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program.ir import CallFunction, Function, Program
 from symalloc.program.operands import TypeNumbering
 
@@ -31,8 +32,9 @@ class FunctionContexts:
     are `seen_in_callers`: what is wrong with the order of their writes and reads shows there.
     """
 
-    def __init__(self, program: Program, possible: PossibleIn) -> None:
+    def __init__(self, program: Program, possible: PossibleIn, indices: UnprovedIndices) -> None:
         self.program, self.possible, self.numbers = program, possible, TypeNumbering()
+        self.indices = indices
         self.analyses = analyse(program)
         self.summaries = {name: analysis.summary for name, analysis in self.analyses.items()}
         self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
@@ -62,6 +64,7 @@ class FunctionContexts:
             written_views=written_zero_offset_views(points_to, effects),
             summaries=self.summaries,
             expansion=expansion,
+            indices=self.indices,
         )
 
     def _expand(self) -> None:

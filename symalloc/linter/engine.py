@@ -18,6 +18,7 @@ from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver, Together
 from symalloc.linter.sites.site import FunctionContext
+from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program.ir import Function, Program
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import Rulebook
@@ -39,7 +40,8 @@ def check(
     def checking(context: FunctionContext) -> FunctionCheck:
         return FunctionCheck(context, rulebook, proving(context.function, context.facts))
 
-    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)))
+    indices = UnprovedIndices(program.kernels, prover)
+    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)), indices)
     checks = [checking(context) for context in contexts.plain]
     calls = CallChecks(program)
     for one in checks:

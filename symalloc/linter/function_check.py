@@ -13,7 +13,7 @@ from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver, PlacedConstraint
 from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, RelationSite, Site
+from symalloc.linter.sites.site import ANY_PASS, ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
 from symalloc.program.ir import Instruction
 from symalloc.prover.verdict import Proof, Verdict
@@ -126,7 +126,7 @@ class FunctionCheck:
                 if rule.relation == site.relation and self._on_some_path(site, point):
                     self.keep(self.finding(rule, site, point))
         elif isinstance(site, ConstraintSite):
-            divisors = self._ask_about_divisors(site, point)
+            divisors = self._divisors(site, point)
             for rule in rules:
                 if rule.constraint is None:
                     continue
@@ -142,7 +142,8 @@ class FunctionCheck:
             self.summary.always_valid += 1
             return
         constraint = constraint.substitute(self.context.facts.definitions)
-        asked = PlacedConstraint(constraint, self.context.facts.before[point], site.sized, divisors)
+        before, passes = self.context.facts.before[point], site.passes or ANY_PASS
+        asked = PlacedConstraint(constraint, before, site.sized, divisors, passes)
         proof = self.prover.decide(asked)
         if proof.holds:
             self.summary.count(proof)
@@ -174,6 +175,8 @@ class FunctionCheck:
     ) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         proof, only_empty = self.prover.explain(asked.constraint, decided)
+        if asked.passes.counters and proof.verdict is Verdict.RUNTIME_CHECK:
+            proof = self.prover.at_every_shape(asked, proof)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
         if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)
@@ -193,14 +196,14 @@ class FunctionCheck:
             self.summary.unknown += 1
             self.keep(self.finding(rule, resolved, point, undecidable=True))
 
-    def _ask_about_divisors(self, site: ConstraintSite, point: int) -> tuple[Expr, ...]:
-        """Ask about the divisors of a site's quantities; return them.
+    def _divisors(self, site: ConstraintSite, point: int) -> tuple[Expr, ...]:
+        """Ask about the divisors of a site's quantities, unless it is inside a kernel; return them.
 
         The constraints of the site itself are asked where they are at least 1.
         """
         known, sizes = self.context.facts.definitions, site.quantities.values()
         found = evaluated_divisors((size.substitute(known) for size in sizes) if known else sizes)
-        for divisor in found:
+        for divisor in found if site.passes is None else ():
             key = (divisor, self.context.facts.before[point])
             if key not in self._divided:
                 self._divided.add(key)

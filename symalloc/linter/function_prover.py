@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
+from symalloc.linter.sites.site import ANY_PASS, Passes
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
@@ -33,13 +34,14 @@ class PlacedConstraint(NamedTuple):
 
     `sized`: asked about ordinary inputs only (see `FunctionDomains`).  `divisors` are taken to be at least 1:
     the program stops at a division by 0 before anything else goes wrong, and that a divisor can be 0 is a
-    finding of its own.
+    finding of its own.  `passes`: asked at these passes of a kernel's loops.
     """
 
     constraint: Condition
     facts: Facts
     sized: bool = False
     divisors: tuple[Expr, ...] = ()
+    passes: Passes = ANY_PASS
 
 
 class FunctionDomains:
@@ -59,7 +61,7 @@ class FunctionDomains:
         self.entry = Domain(lower=lower, assumptions=(*given, *facts.entry))
         self.bounds = _declared_bounds(function)
         self._sized = self._ordinary(function)
-        self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...]], Domain] = {}
+        self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...], Passes], Domain] = {}
 
     def _ordinary(self, function: Function) -> Domain:
         inputs = (t.nbytes for p in function.params for t in _tensors(p))
@@ -75,17 +77,21 @@ class FunctionDomains:
         calls: bool = False,
         sized: bool = False,
         divisors: tuple[Expr, ...] = (),
+        passes: Passes = ANY_PASS,
     ) -> Domain:
         """The inputs where `facts` (those of kernels only with `calls`) hold; `divisors` are at least 1."""
-        if facts is None and not divisors:
+        if facts is None and not divisors and passes is ANY_PASS:
             return self._sized if sized else self.entry
-        key = (facts, calls, sized, divisors)
+        key = (facts, calls, sized, divisors, passes)
         domain = self._made.get(key)
         if domain is None:
             guards = facts.guards if facts is not None else ()
             checks = facts.calls if facts is not None and calls else ()
             usable = (ge(divisor, 1) for divisor in divisors)
-            domain = self._made[key] = self.over(sized=sized).assuming((*guards, *checks, *usable))
+            domain = self.over(sized=sized).assuming((*guards, *checks, *usable, *passes.conditions))
+            if passes.counters:
+                domain = replace(domain, lower={**domain.lower, **dict.fromkeys(passes.counters, 0)})
+            self._made[key] = domain
         return domain
 
 
@@ -97,19 +103,19 @@ class FunctionProver:
 
     def decide(self, asked: PlacedConstraint) -> Proof:
         """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
-        constraint, facts, sized, divisors = asked
+        constraint, facts, sized, divisors, passes = asked
         if constraint.as_bool is True:
             return _BY_SIGHT
-        over = self.domains.over
-        proof = self._ask(constraint, over(sized=sized, divisors=divisors))
+        over = partial(self.domains.over, sized=sized, divisors=divisors, passes=passes)
+        proof = self._ask(constraint, over())
         if facts.guards and not proof.holds:
-            proof = self._ask(constraint, over(facts, sized=sized, divisors=divisors))
+            proof = self._ask(constraint, over(facts))
             if proof.verdict is Verdict.ALWAYS_VALID:
                 return replace(proof, guarded=True)
         if sized and proof.verdict is Verdict.VACUOUS:  # what is given asks for inputs that are not ordinary
             return self.decide(asked._replace(sized=False))
         if facts.calls and proof.verdict is Verdict.RUNTIME_CHECK:
-            checked = self._ask(constraint, over(facts, calls=True, sized=sized, divisors=divisors))
+            checked = self._ask(constraint, over(facts, calls=True))
             if checked.verdict is Verdict.ALWAYS_VALID:
                 return replace(checked, guarded=True)
             if checked.verdict is not Verdict.VACUOUS:
@@ -133,6 +139,19 @@ class FunctionProver:
         if inner.counterexample is None:
             return replace(proof, smallest=proof.smallest and inner.holds), inner.holds
         return replace(proof, counterexample=inner.counterexample, smallest=inner.smallest), inner.holds
+
+    def at_every_shape(self, asked: PlacedConstraint, proof: Proof) -> Proof:
+        """`proof` as always invalid where some pass of a kernel's loops is shown to fail at every shape.
+
+        That is so where no shape decides, and where the first or the last passes fail whatever the shape is.
+        """
+        constraint, passes = asked.constraint, asked.passes
+        symbols = constraint.symbols.union(*(c.symbols for c in passes.conditions))
+        if proof.counterexample is None:
+            return proof
+        if symbols <= frozenset(passes.counters):
+            return replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None)
+        return proof
 
     def always(self, condition: Condition) -> bool:
         """True where `condition` is proved for all inputs of the function."""

@@ -127,6 +127,16 @@ _KINDS = (
         quantities={"index": _E, "extent": _E},
         texts=("operator", "tensor", "axis", "mode"),
     ),
+    *(
+        SiteKind(
+            name=f"kernel-{access}",
+            description=f"one index of a {access} in the body of a kernel, at a call of it",
+            quantities={"least": _E, "greatest": _E, "extent": _E},
+            # reach: "is i + 16, from 16 to n + 15"
+            texts=("kernel", "buffer", "argument", "axis", "reach"),
+        )
+        for access in ("store", "load")
+    ),
     SiteKind(
         name="use",
         description="a use of a variable",

@@ -41,7 +41,7 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
             continue
         buffer, argument = kernel.parameters[found.position], arguments[found.position]
         what = f"extent {found.axis}"
-        yield _site(call, _name(call, argument), buffer.name, what, found.actual, found.expected)
+        yield _site(call, argument_name(call, argument), buffer.name, what, found.actual, found.expected)
 
 
 @instruction_sites("match-cast", MatchCast)
@@ -65,7 +65,7 @@ def _properties(
     kind = tensor_type(argument)
     if kind is None:
         return
-    name = _name(call, argument)
+    name = argument_name(call, argument)
     if buffer.dtype is not None and kind.dtype is not None and buffer.dtype.name != kind.dtype.name:
         texts = {"actual": kind.dtype.name, "expected": buffer.dtype.name}
         yield _site(call, name, buffer.name, "dtype", ONE, ZERO, texts)
@@ -105,7 +105,8 @@ def _site(
     )
 
 
-def _name(call: CallKernel | CallTIR, argument: Operand) -> str:
+def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
+    """The name of an argument: that of the result where the call allocates it."""
     fresh = isinstance(call, CallTIR) and isinstance(argument, ConstantTensor) and argument not in call.inputs
     return call.var.name if fresh else name_of(argument)
 

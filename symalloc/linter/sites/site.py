@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -17,6 +17,7 @@ from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads
+from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program import ir
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
@@ -66,12 +67,27 @@ class RelationSite(Site):
     relation: str
 
 
+class Passes(NamedTuple):
+    """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
+
+    `counters` are symbols that count passes, each >= 0; a fault at one pass is a fault.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    counters: tuple[str, ...] = ()
+
+
+ANY_PASS = Passes()
+"""Where a constraint is none of a kernel's body."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintSite(Site):
     """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out.
 
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
     program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
+    `passes`: inside a kernel, whose divisors are its own affair.
 
     Once there is something to report, `resolve` completes the site, once for each set of branches on which it
     is one (none where it is none), and `lazy_texts` gives further words.
@@ -80,6 +96,7 @@ class ConstraintSite(Site):
     unknown: str | None = None
     checked: Condition | None = None
     sized: bool = False
+    passes: Passes | None = None
     resolve: Callable[[ConstraintSite], Iterable[ConstraintSite]] | None = None
     lazy_texts: LazyTexts | None = None
 
@@ -94,11 +111,11 @@ class FunctionContext:
     """One function as the generators of sites see it.
 
     `conflicts` are the reuse conflicts, and `unwritten` the reads of what nothing has written, on paths that
-    control can take.  `written_views` are the results of
-    ensure_zero_offset that are written, with what writes them; `summaries`
-    those of all functions of the program.  `expansion`: where the instructions come from, if `function` is
-    one with calls written out; `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it
-    stands in such forms of all functions that call it.
+    control can take.  `written_views` are the results of ensure_zero_offset that are written, with what
+    writes them; `summaries` those of all functions of the program.  `indices`: those in kernels that are to
+    be proved.  `expansion`: where the instructions come from, if `function` is one with calls written out;
+    `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it stands in such forms of all
+    functions that call it.
     """
 
     program: ir.Program
@@ -113,6 +130,7 @@ class FunctionContext:
     expansion: ExpandedFunction | None = None
     is_expanded: bool = False
     seen_in_callers: bool = False
+    indices: UnprovedIndices | None = None
 
     @property
     def paths(self) -> FeasiblePaths:

@@ -1,0 +1,64 @@
+"""Indices of kernels that the kernel's own text does not prove to be inside their buffers.
+
+Each kernel is looked at once, over its own symbols, before any call of it is: what holds for all extents and
+scalars holds at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symalloc.analysis.kernel_bounds import IndexBound, entry_facts_of, index_bounds, scalars_of
+from symalloc.program.ir import Kernel
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.condition import Condition, conjunction, le, lt
+from symalloc.size.expr import ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class KernelIndices:
+    """The indices of a kernel that take a look at its calls, and the number of those that do not."""
+
+    unproved: tuple[IndexBound, ...] = ()
+    proved: int = 0
+
+
+class UnprovedIndices:
+    """Proves the indices of kernels inside their buffers, each kernel when it is first asked for."""
+
+    def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
+        self._kernels, self._prover = kernels, prover
+        self.known: dict[str, KernelIndices] = {}
+
+    def of(self, name: str) -> tuple[IndexBound, ...]:
+        """The indices of the kernel `name` that are not proved; none for what is no kernel."""
+        found = self.known.get(name)
+        if found is None:
+            kernel = self._kernels.get(name)
+            found = self.known[name] = KernelIndices() if kernel is None else self._read(kernel)
+        return found.unproved
+
+    def _read(self, kernel: Kernel) -> KernelIndices:
+        bounds = list(index_bounds(kernel))
+        if not bounds:
+            return KernelIndices()
+        lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
+        domain = Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
+        unproved = tuple(bound for bound in bounds if not self._is_proved(bound, domain))
+        return KernelIndices(unproved, len(bounds) - len(unproved))
+
+    def _is_proved(self, bound: IndexBound, domain: Domain) -> bool:
+        wanted = inside(bound)
+        if wanted.as_bool is not None:
+            return wanted.as_bool
+        return self._prover.implies(bound.range.where, wanted, domain)
+
+
+def inside(bound: IndexBound) -> Condition:
+    """The condition that an index is inside: at every pass, or where it is not known which of them are
+    executed at some pass.
+    """
+    least, greatest = bound.certain_range
+    return conjunction((le(ZERO, least), lt(greatest, bound.extent)))
