@@ -13,7 +13,7 @@ from symalloc.analysis.loop_elimination import Extremes, extremes
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.condition import Condition, ge
-from symalloc.size.expr import Expr, Symbol
+from symalloc.size.expr import Expr, Mod, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,18 @@ def unknown_indices(kernel: Kernel) -> int:
 
 
 def _is_inside(index: Expr, extent: Expr, passes: dict[str, Expr | None]) -> bool:
-    """Return whether an index is a loop's symbol below the extent, or a literal below a literal."""
-    name = index.as_symbol
-    if name is not None:
-        return passes.get(name) == extent
-    value, most = index.as_constant, extent.as_constant
+    """Return whether an index is a loop's symbol, a literal or a remainder that is plainly below the extent.
+
+    A division by zero is none of a buffer's concern.
+    """
+    atom, most = index.as_atom, extent.as_constant
+    if isinstance(atom, Symbol):
+        runs = passes.get(atom.name)
+        number = None if runs is None else runs.as_constant
+        return runs == extent or (number is not None and most is not None and number <= most)
+    if isinstance(atom, Mod):
+        return atom.denominator == extent
+    value = index.as_constant
     return value is not None and most is not None and 0 <= value < most
 
 

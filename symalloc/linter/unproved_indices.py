@@ -13,7 +13,8 @@ from symalloc.analysis.kernel_bounds import IndexBound, entry_facts_of, index_bo
 from symalloc.program.ir import Kernel
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.condition import Condition, conjunction, le, lt
+from symalloc.size.condition import Condition, conjunction, ge, le, lt
+from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import ZERO
 
 
@@ -53,7 +54,9 @@ class UnprovedIndices:
         wanted = inside(bound)
         if wanted.as_bool is not None:
             return wanted.as_bool
-        return self._prover.implies(bound.range.where, wanted, domain)
+        divisors = evaluated_divisors((bound.range.least, bound.range.greatest, bound.extent))
+        usable = (ge(divisor, 1) for divisor in divisors)
+        return self._prover.implies((*bound.range.where, *usable), wanted, domain)
 
 
 def inside(bound: IndexBound) -> Condition:
