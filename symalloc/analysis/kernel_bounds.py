@@ -1,7 +1,4 @@
-"""Where a kernel may leave a buffer: an index of an access, and the extent that it must stay below.
-
-Indices that run through exactly the extent are inside by sight, and no places.
-"""
+"""Indices of a kernel's body that are not inside by sight, each with the extent that it must stay below."""
 
 from __future__ import annotations
 
