@@ -94,9 +94,8 @@ class _TestReader:
             for number, point in enumerate(self.cfg.points)
             if point.kind is PointKind.BRANCH and isinstance(point.instruction, ir.If)
         ]
-        conditions = [made.condition for _, made in branches if made.condition is not None]
-        flags = frozenset().union(*(c.symbols for c in conditions)) - self.taken
-        self.taken |= flags
+        origins = self.cfg.function.symbols.items()
+        flags = frozenset(name for name, origin in origins if origin is ir.Origin.FLAG)
         read: dict[int, Condition] = {}
         sources: dict[int, frozenset[Hashable]] = {}
         for number, made in branches:

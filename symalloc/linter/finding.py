@@ -77,14 +77,16 @@ class Finding:
     def counterexample(self) -> dict[str, int] | None:
         """A binding that breaks the constraint; None where it has no symbols."""
         point = None if self.proof is None else self.proof.counterexample
-        return dict(point) if point else None
+        known = self.context.function.symbols  # the others stand for what Ifs test
+        return {name: value for name, value in point.items() if name in known} or None if point else None
 
     @property
     def precondition(self) -> Condition | None:
         """A condition under which the constraint holds, where some shapes satisfy it."""
         if self.proof is None or self.proof.verdict is not Verdict.RUNTIME_CHECK:
             return None
-        return self.proof.precondition
+        found = self.proof.precondition
+        return found if found is None or found.symbols <= self.context.function.symbols.keys() else None
 
     @property
     def severity(self) -> Severity | None:

@@ -47,18 +47,22 @@ class PlacedConstraint(NamedTuple):
 class FunctionDomains:
     """Makes the domains of one function, each once: the prover remembers by domain.
 
-    A symbol that is an extent is at least 0, a scalar is any int64.  Assumptions about symbols that the
-    function does not have are left out.  A `sized` domain holds ordinary inputs only: no extent of 0 (an
-    empty parameter limits no other extent), no symbol above `LARGEST_EXTENT`, no parameter above
-    `LARGEST_INPUT` bytes.  `bounds` are the declared bounds by symbol, which no domain takes for granted.
+    A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
+    If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  A `sized` domain
+    holds ordinary inputs only: no extent of 0 (an empty parameter limits no other extent), no symbol above
+    `LARGEST_EXTENT`, no parameter above `LARGEST_INPUT` bytes.  `bounds` are the declared bounds by symbol,
+    which no domain takes for granted.
     """
 
     def __init__(self, function: Function, facts: FunctionFacts, assume: Sequence[Condition]) -> None:
-        scalars = (name for name, origin in function.symbols.items() if origin is Origin.SCALAR)
-        lower = dict.fromkeys(scalars, INT64_MIN)
+        lower = {name: INT64_MIN for name, origin in function.symbols.items() if origin is Origin.SCALAR}
+        flags = {name for name, origin in function.symbols.items() if origin is Origin.FLAG}
+        flags |= frozenset().union(*(c.symbols for c in facts.tests.values())) - function.symbols.keys()
+        self.flags = dict.fromkeys(sorted(flags), 0)
         known = function.symbols.keys()
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
-        self.entry = Domain(lower=lower, assumptions=(*given, *facts.entry))
+        upper = dict.fromkeys(self.flags, 1)
+        self.entry = Domain(lower=lower | self.flags, upper=upper, assumptions=(*given, *facts.entry))
         self.bounds = _declared_bounds(function)
         self._sized = self._ordinary(function)
         self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...], Passes], Domain] = {}
@@ -67,7 +71,7 @@ class FunctionDomains:
         inputs = (t.nbytes for p in function.params for t in _tensors(p))
         limits = [le(nbytes, LARGEST_INPUT) for nbytes in inputs if nbytes is not None]
         domain = self.entry.assuming(c for c in dict.fromkeys(limits) if c.as_bool is None)
-        lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT)
+        lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT) | self.flags
         return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
 
     def over(

@@ -314,6 +314,7 @@ class Origin(Enum):
     DIMENSION = "dimension"  # an extent of a parameter tensor or of a R.Shape parameter: >= 0
     CAST = "cast"  # bound by a match_cast against a tensor or shape: >= 0
     SCALAR = "scalar"  # an R.Prim parameter or cast: any int64
+    FLAG = "flag"  # a boolean R.Prim: 0 or 1
     LOOP = "loop"  # counts the passes of a loop inside a kernel: >= 0
     UNDEFINED = "undefined"  # used, but defined nowhere (SYM903)
 

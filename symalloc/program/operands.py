@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from symalloc.program import ir
-from symalloc.program.types import OpaqueType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 
 _OPERANDS: dict[type, Callable[[Any], tuple[ir.Operand, ...]]] = {
     ir.AllocTensor: lambda i: (i.storage,),
@@ -77,6 +77,8 @@ def type_of(operand: ir.Operand) -> Type:
         return found
     if isinstance(operand, ir.TupleValue):
         return TupleType(fields=tuple(map(type_of, operand.items)))
+    if isinstance(operand, ir.Scalar):
+        return ScalarType(value=operand.value, dtype=None)
     values = getattr(operand, "values", None)
     return ShapeType(values=values, ndim=len(values)) if values is not None else OpaqueType()
 

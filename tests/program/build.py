@@ -212,6 +212,7 @@ class Body:
         otherwise: Callable[[], Operand],
         *,
         condition: str | None = None,
+        test: Operand | None = None,
         name: str | None = None,
     ) -> Var:
         """An If whose blocks `then` and `otherwise` emit; they return what the blocks yield."""
@@ -220,7 +221,7 @@ class Body:
             If(
                 var=self.var(_type(first.result), name),
                 condition=None if condition is None else parse_condition(condition),
-                test=ShapeValue(values=()),
+                test=ShapeValue(values=()) if test is None else test,
                 then=first,
                 otherwise=second,
             )

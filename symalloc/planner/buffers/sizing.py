@@ -53,13 +53,16 @@ class KnownSymbols:
         return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
 
 
+_NO_SIZES = (Origin.UNDEFINED, Origin.FLAG)
+
+
 def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     """Return where the symbols of a function are defined.
 
-    A symbol whose origin the function gives as UNDEFINED counts as unknown, wherever it stands.
+    A symbol that is undefined, or a flag, counts as unknown, wherever it stands.
     """
     function = cfg.function
-    usable = {name for name, origin in function.symbols.items() if origin is not Origin.UNDEFINED}
+    usable = {name for name, origin in function.symbols.items() if origin not in _NO_SIZES}
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}

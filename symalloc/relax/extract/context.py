@@ -26,7 +26,7 @@ from symalloc.relax.extract.host_functions import HostFunctions
 from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm, truth_value
 from symalloc.relax.extract.type_conversion import Types
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
@@ -134,6 +134,8 @@ class Context:
         return tuple(self._unbound.values())
 
     def _scalar_type(self, var: VarNode, type_: ScalarType) -> ScalarType:
+        if type_.dtype is not None and type_.dtype.name == "bool":
+            return ScalarType(value=truth_value(self.symbols.define_flag(var)), dtype=type_.dtype)
         if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
             return type_
         self.symbols.define(var, ir.Origin.SCALAR)
@@ -192,6 +194,8 @@ class Context:
 
     def _scalar(self, node: Node) -> ir.Scalar:
         try:
+            if str(node.ty.dtype) == "bool":
+                return ir.Scalar(truth_value(self.form.condition(node)))
             return ir.Scalar(self.form.expr(node))
         except NotASizeError:
             return ir.Scalar(None)

@@ -6,7 +6,7 @@ import re
 
 from symalloc.program.ir import Origin
 from symalloc.relax.ir_types import Node, VarNode
-from symalloc.size.condition import Condition
+from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr, symbol
 
 _SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
@@ -64,6 +64,14 @@ class Symbols:
         """The boolean variable `var` stands for `condition`."""
         self._flags[var.__chandle__()] = condition
         self._kept.append(var)
+
+    def define_flag(self, var: VarNode) -> Condition:
+        """The boolean variable `var`, unless it stands for a condition already, becomes a symbol: 0 or 1."""
+        found = self.resolve_flag(var)
+        if found is None:
+            found = ne(symbol(self._new(var.name, Origin.FLAG)), 0)
+            self.bind_flag(var, found)
+        return found
 
     def is_size(self, name: str) -> bool:
         """Return whether the symbol is an extent, and hence >= 0."""

@@ -17,6 +17,7 @@ from symalloc.size.condition import (
     FALSE,
     TRUE,
     Condition,
+    Relation,
     conjunction,
     disjunction,
     eq,
@@ -156,6 +157,12 @@ class TirForm:
         if self.is_nonnegative(numerator):
             return towards_zero
         return select(ge(numerator, 0), towards_zero, -floordiv(-numerator, denominator))
+
+
+def truth_value(condition: Condition) -> Expr:
+    """1 where `condition` holds, 0 where it does not; of a boolean variable the symbol itself."""
+    bare = condition.expr if isinstance(condition, Relation) and condition.operator == "!=" else None
+    return select(condition, ONE, ZERO) if bare is None or bare.as_symbol is None else bare
 
 
 # -- expressions -------------------------------------------------------------------------------------------

@@ -23,11 +23,14 @@ class ShapeArgument(tuple[int, ...]):
     """The extents of an R.Shape argument."""
 
 
+_GIVEN = (Origin.DIMENSION, Origin.SCALAR, Origin.FLAG)
+
+
 def check_binding(function: Function, binding: Mapping[str, int]) -> None:
     """Raises RunError where `binding` misses a symbol of the parameters, names another one, or is
     negative.
     """
-    wanted = sorted(n for n, o in function.symbols.items() if o in (Origin.DIMENSION, Origin.SCALAR))
+    wanted = sorted(n for n, o in function.symbols.items() if o in _GIVEN)
     takes = (
         f"`{function.name}` takes {', '.join(wanted)}" if wanted else f"`{function.name}` takes no symbols"
     )
@@ -61,8 +64,9 @@ def _argument(kind: Type, param: Var, binding: Mapping[str, int], source: np.ran
             return _tensor(_extents(shape, param, binding), dtype, param, source)
         case ShapeType(values=values) if values is not None:
             return ShapeArgument(_extents(values, param, binding))
-        case ScalarType(value=value) if value is not None:
-            return value.evaluate(binding)
+        case ScalarType(value=value, dtype=dtype) if value is not None:
+            given = value.evaluate(binding)
+            return bool(given) if dtype is not None and dtype.name == "bool" else given
         case ScalarType(dtype=dtype) if dtype is not None and dtype.name.startswith("float"):
             return float(source.random())
         case TupleType(fields=fields):
