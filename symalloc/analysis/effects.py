@@ -13,7 +13,7 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, onl
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
-from symalloc.program.operands import tensor_type
+from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
 from symalloc.size.expr import ZERO
 
@@ -159,7 +159,7 @@ class _EffectReader:
         return kind is not None and region.nbytes is not None and region.nbytes == kind.nbytes
 
     def call_tir(self, call: ir.CallTIR) -> Effect:
-        writes = [call.inputs[i] for i in call.inplace if i is not None and 0 <= i < len(call.inputs)]
+        writes = inplace_operands(call)
         kernel = self.program.kernels.get(call.kernel)
         pairs = zip(kernel.parameters, arguments_of(call), strict=False) if kernel is not None else ()
         strict = [argument for parameter, argument in pairs if _refuses_offset(parameter)]

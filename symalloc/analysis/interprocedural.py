@@ -14,7 +14,8 @@ from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
-from symalloc.analysis.points_to import PointsTo, find_points_to
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.points_to_builder import find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
@@ -119,13 +120,15 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Nee
     """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    writes = may_writes = captures = ignores = written = NO_REGIONS
+    writes = may_writes = captures = ignores = consumed = written = NO_REGIONS
     for effect, need in zip(effects, needs, strict=True):
         written |= effect.written | need.given
         writes |= effect.writes
         may_writes |= effect.may_writes
         captures |= effect.captures
         ignores |= effect.ignores_offset
+    for one in points_to.consumed:
+        consumed |= one.leaf.must | one.leaf.may
     must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
     written = related(points_to, written)
@@ -134,6 +137,7 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Nee
         writes=must,
         may_writes=may & ~must,
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
+        consumes=_leaves(points_to, leaf_of, Pointees(consumed))[0],
         ignores_offset=_parameters_in(points_to, ignores),
         needs=needed_parameters(points_to, effects, needs),
     )

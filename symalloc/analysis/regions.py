@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
-from symalloc.program.ir import Instruction, Var
+from symalloc.program.ir import Instruction, Operand, Var
 from symalloc.size.expr import ZERO, Expr
 
 
@@ -104,6 +104,14 @@ def leaves_of(value: AbstractValue) -> Iterator[Pointees]:
 def collapsed(value: AbstractValue) -> Pointees:
     """`value` as one handle; the fields of a tuple are no longer told apart."""
     return value if isinstance(value, Pointees) else Pointees(*pointees_of(value), None)
+
+
+class Consumed(NamedTuple):
+    """An in-place call at `point`, its own or its callee's, overwrites `operand`, which points to `leaf`."""
+
+    point: int
+    operand: Operand
+    leaf: Pointees
 
 
 class Target(NamedTuple):

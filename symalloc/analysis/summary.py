@@ -5,7 +5,7 @@ The leaves of a function's parameters (tuple fields taken apart) are numbered in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symalloc.analysis.regions import AbstractValue, Pointees, TuplePointees, collapsed
 from symalloc.analysis.sets import NO_LEAVES, LeafSet
@@ -34,17 +34,34 @@ class FunctionSummary:
     """The effect of a function on its caller's memory.
 
     `results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
-    written, `captures` those that something may hold on to behind the call, other than as a result, and
-    `ignores_offset` those whose byte offset something in the function ignores or refuses.  `needs` are those
-    whose content it reads before it writes any of it.
+    written, `captures` those that something may hold on to behind the call, other than as a result,
+    `consumes` those that an in-place call overwrites, and `ignores_offset` those whose byte offset something
+    in the function ignores or refuses.  `needs` are those whose content it reads before it writes any of it.
     """
 
     results: tuple[ResultSummary, ...] = ()
     writes: LeafSet = NO_LEAVES
     may_writes: LeafSet = NO_LEAVES
     captures: LeafSet = NO_LEAVES
+    consumes: LeafSet = NO_LEAVES
     ignores_offset: LeafSet = NO_LEAVES
     needs: LeafSet = NO_LEAVES
+
+    @property
+    def updated_results(self) -> tuple[ResultSummary, ...]:
+        """The results, where what is overwritten in place counts as fresh memory."""
+        if not self.consumes:
+            return self.results
+        kept = ~self.consumes
+        return tuple(
+            replace(
+                result,
+                must=result.must & kept,
+                may=result.may & kept,
+                fresh=result.fresh or bool((result.must | result.may) & self.consumes),
+            )
+            for result in self.results
+        )
 
 
 NO_EFFECTS = FunctionSummary()

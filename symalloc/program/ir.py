@@ -224,7 +224,7 @@ class CallPacked(Instruction):
 
     `writes` holds the indices of the arguments that the callee is known to write; without that knowledge
     every tensor argument counts as read, and as read and written where `pure` is False.  `may_capture`: the
-    callee may hold on to its arguments.
+    callee may hold on to its arguments.  `inplace`, of a R.call_inplace_packed, is that of CallTIR.
     """
 
     name: str
@@ -233,6 +233,7 @@ class CallPacked(Instruction):
     pure: bool
     writes: frozenset[int] = frozenset()
     may_capture: bool = False
+    inplace: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

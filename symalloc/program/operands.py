@@ -32,6 +32,12 @@ def operands_of(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     return getter(instruction) if getter is not None else ()
 
 
+def inplace_operands(call: ir.CallTIR | ir.CallPacked) -> tuple[ir.Operand, ...]:
+    """The operands that an in-place call overwrites, one for each result that lies in one."""
+    inputs = call.inputs if isinstance(call, ir.CallTIR) else call.arguments
+    return tuple(inputs[i] for i in call.inplace if i is not None and 0 <= i < len(inputs))
+
+
 def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
     """The variables of `operand`, those inside tuple literals too."""
     pending = [operand]

@@ -185,6 +185,13 @@ _KINDS = (
         relations=("constant-written",),
     ),
     SiteKind(
+        name="inplace-operand",
+        description="the operand of an in-place call (R.call_tir_inplace), used after the call",
+        texts=("operand", "alias", "writer", "reader"),
+        relations=("used-later",),
+        places=("writer",),
+    ),
+    SiteKind(
         name="allocation",
         description="a storage or tensor that is allocated",
         texts=("variable", "kind"),

@@ -1,12 +1,21 @@
-"""Sites of kind `constant-write`: what a call must not write, through whatever alias it gets it."""
+"""Sites of kinds `constant-write` and `inplace-operand`: what no call may write, or nobody use any more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from symalloc.analysis.inplace import StaleUse, stale_uses
 from symalloc.linter.sites.registry import function_sites
-from symalloc.linter.sites.site import FunctionContext, RelationSite, Site, caller_name, name_of
+from symalloc.linter.sites.site import (
+    FunctionContext,
+    RelationSite,
+    Site,
+    caller_name,
+    name_of,
+    places_of,
+)
 from symalloc.program import ir
+from symalloc.program.control_flow import PointKind
 from symalloc.program.operands import operands_of
 
 
@@ -23,6 +32,7 @@ def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                 relation="constant-written",
                 texts={"writer": caller_name(call), "constant": _constant(context, call)},
                 uncertainty=None if access.certain else "an alias is not certain",
+                path=access.path,
                 dedup_key=access.point,
             ),
         )
@@ -47,3 +57,44 @@ def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[
         case ir.CallPacked(arguments=arguments, writes=writes):
             return [a for i, a in enumerate(arguments) if i in writes]
     return () if call is None else operands_of(call)
+
+
+@function_sites("inplace-operand", expanded=True)
+def inplace_operands_used_later(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find the uses of what an in-place call has overwritten; each with its program point."""
+    for use in stale_uses(context.program, context.points_to, context.summaries, context.paths):
+        yield use.reader, _stale_use(context, use)
+
+
+def _stale_use(context: FunctionContext, use: StaleUse) -> Site:
+    point = context.analysis.cfg.points[use.reader]
+    writer = context.analysis.cfg.points[use.writer].instruction
+    ends = point.kind is PointKind.EXIT
+    reader = (
+        f"another result of {caller_name(writer)}"
+        if use.reader == use.writer
+        else caller_name(point.instruction)
+    )
+    return RelationSite(
+        kind="inplace-operand",
+        instruction=point.instruction,
+        span=context.function.result_span if ends else None,
+        relation="used-later",
+        texts={
+            **_through(use, point.uses),
+            "operand": name_of(use.operand),
+            "writer": caller_name(writer),
+            "reader": "the function's result" if ends else reader,
+        },
+        places=places_of(writer=writer),
+        uncertainty=None if use.certain else "an alias is not certain",
+        path=use.path,
+        until=use.reader,
+        dedup_key=(use.writer, use.operand),
+    )
+
+
+def _through(use: StaleUse, used: Sequence[ir.Var]) -> Mapping[str, str]:
+    """The text `alias`: the variable through which the operand is used, unless it is the operand itself."""
+    found = [var for var in used if use.versions.regions_of(var) & use.regions]
+    return {"alias": f"`{found[0].name}`"} if found and use.operand not in found else {}

@@ -107,15 +107,12 @@ def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[
     callee = arguments[0]
     if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.kernels:
         not_a_size("a callee that is no PrimFunc of the module")
-    attrs = call.attrs
-    places = getattr(attrs, "inplace_indices", None) if attrs is not None else None
-    outputs = _outputs(context, call)
     return ir.CallTIR(
         **head,
         kernel=callee.name_hint,
         inputs=_literal_tuple(context, arguments[1]),
-        outputs=outputs,
-        inplace=() if places is None else tuple(int(i) if int(i) >= 0 else None for i in places),
+        outputs=_outputs(context, call),
+        inplace=_places(call),
     )
 
 
@@ -148,14 +145,22 @@ def _packed_name(callee: Node) -> str:
 def _inplace_packed(
     context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
 ) -> ir.Instruction:
+    inplace = _places(call)
     return ir.CallPacked(
         **head,
         name=_packed_name(arguments[0]),
         arguments=context.operands(arguments[1:]),
         ownership=ir.Ownership.ARGUMENT,
         pure=False,
-        writes=frozenset(int(i) for i in call.attrs.inplace_indices if int(i) >= 0),
+        writes=frozenset(i for i in inplace if i is not None),
+        inplace=inplace,
     )
+
+
+def _places(call: CallNode) -> tuple[int | None, ...]:
+    """The argument that each output of an in-place call lies in; empty for a call that has none."""
+    places = getattr(call.attrs, "inplace_indices", None) if call.attrs is not None else None
+    return () if places is None else tuple(int(i) if int(i) >= 0 else None for i in places)
 
 
 @takes(2)

@@ -1,0 +1,196 @@
+"""Operands of in-place calls that are used later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tests.hostile.four_floats import IF, MAIN, PURE, TWO, body, inplace, module, private
+from tests.hostile.machine import Machine, floats, gives
+from tests.hostile.program import HostileProgram
+
+_X = floats(4)
+
+
+def _stale(name: str, what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
+    """`meant` and `given` are what the program and its twin would give if in-place calls made new memory."""
+    meant, given, others = more.pop("meant", None), more.pop("given", None), more.pop("others", ())
+
+    def shows(one: Machine, other: Machine) -> bool:
+        tvm.register_global_func("hostile.add_one", _add_one, override=True)
+        return not gives(one, meant, _X, *others) and gives(other, given, _X, *others)
+
+    return HostileProgram(
+        **{"shows": None if meant is None else shows, **more},
+        name=name,
+        what=what,
+        module=bad,
+        twin=twin,
+        rule="SYM210",
+    )
+
+
+def _add_one(tensor: Any) -> Any:
+    np.from_dlpack(tensor)[:] += 1
+    return tensor
+
+
+def _pair(head: str, *lines: str, bad: str, twin: str) -> tuple[str, str]:
+    """The bodies with `bad` and `twin` in place of `@`."""
+    return body(head, *(x.replace("@", bad) for x in lines)), body(
+        head, *(x.replace("@", twin) for x in lines)
+    )
+
+
+_MORE = f"more = {inplace('add_one', 'n')}"
+_LATER = _pair(PURE, "n = R.negative(x)", _MORE, "y = R.subtract(more, @)", "return y", bad="n", twin="x")
+_RETURNED = _pair(TWO, "n = R.negative(x)", _MORE, "return (@, more)", bad="n", twin="x")
+_TUPLE = _pair(
+    PURE,
+    "n = R.negative(x)",
+    "pair = (x, n)",
+    _MORE,
+    "old = pair[@]",
+    "y = R.subtract(more, old)",
+    "return y",
+    bad="1",
+    twin="0",
+)
+_INCREMENT = body(private(PURE, "increment"), f"more = {inplace('add_one', 'x')}", "return more")
+_CALLED = _pair(
+    PURE,
+    "n = R.negative(x)",
+    "more = Module.increment(n)",
+    "y = R.subtract(more, @)",
+    "return y",
+    bad="n",
+    twin="x",
+)
+_BOTH = body(
+    private(PURE, "both").replace("both(", 'both(other: R.Tensor((4,), "float32"), '),
+    f"more = {inplace('add_one', 'x')}",
+    "sum = R.add(more, other)",
+    "return sum",
+)
+_HANDED = _pair(PURE, "n = R.negative(x)", "y = Module.both(@, n)", "return y", bad="n", twin="x")
+_ONE_PATH = _pair(
+    IF,
+    "n = R.negative(x)",
+    "if yes:",
+    f"    more = {inplace('add_one', 'n')}",
+    "else:",
+    "    more = R.add(n, n)",
+    "y = R.subtract(more, @)",
+    "return y",
+    bad="n",
+    twin="x",
+)
+_CHAIN = _pair(
+    PURE,
+    "n = R.negative(x)",
+    f"one = {inplace('add_one', 'n')}",
+    f"other = {inplace('two', 'one')}",
+    "y = R.subtract(other, @)",
+    "return y",
+    bad="one",
+    twin="x",
+)
+_FILLED = body(MAIN, "n = R.negative(x)", _MORE, "Module.fill(n)", "y = R.add(more, x)", "return y")
+_FILLED_LAST = body(MAIN, "n = R.negative(x)", _MORE, "y = R.add(more, x)", "Module.fill(n)", "return y")
+_PACKED = _pair(
+    PURE,
+    "n = R.negative(x)",
+    'more = R.call_inplace_packed("hostile.add_one", n, inplace_indices=[0], '
+    'ty_args=(R.Tensor((4,), "float32"),))',
+    "y = R.subtract(more, @)",
+    "return y",
+    bad="n",
+    twin="x",
+)
+_SHARED = body(TWO, "n = R.negative(x)", f"both = {inplace('two', 'n', '0, 0', 2)}", "return both")
+_APART = body(TWO, "n = R.negative(x)", f"both = {inplace('add_to', 'n, x', '0, 1', 2)}", "return both")
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _stale(
+        "read-later",
+        "the operand of an in-place call is read behind it",
+        *map(module, _LATER),
+        meant=np.ones(4),
+        given=1 - 2 * _X,
+        on_line="R.subtract(more, n)",
+    ),
+    _stale(
+        "returned",
+        "operand and result are returned as if they were two tensors",
+        *map(module, _RETURNED),
+        meant=[-_X, 1 - _X],
+        given=[_X, 1 - _X],
+        on_line="return (n, more)",
+    ),
+    _stale(
+        "through-tuple",
+        "a tuple made before the in-place call is taken apart behind it",
+        *map(module, _TUPLE),
+        meant=np.ones(4),
+        given=1 - 2 * _X,
+        on_line="R.subtract(more, old)",
+    ),
+    _stale(
+        "through-callee",
+        "a function overwrites its parameter in place, and its caller goes on with what it handed over",
+        *(module(_INCREMENT, main) for main in _CALLED),
+        meant=np.ones(4),
+        given=1 - 2 * _X,
+        on_line="R.subtract(more, n)",
+    ),
+    _stale(
+        "twice-to-callee",
+        "a function overwrites one parameter in place and reads the other, and is given one tensor as both",
+        *(module(_BOTH, main) for main in _HANDED),
+        meant=1 - 2 * _X,
+        given=np.ones(4),
+    ),
+    _stale(
+        "on-one-path",
+        "a branch overwrites in place what is read behind the If",
+        *map(module, _ONE_PATH),
+        meant=np.ones(4),
+        given=1 - 2 * _X,
+        others=(np.array(True),),
+        on_line="R.subtract(more, n)",
+    ),
+    _stale(
+        "result-in-place",
+        "the result is updated in place once more, and what it was before is read",
+        *map(module, _CHAIN),
+        meant=1 - _X,
+        given=2 - 3 * _X,
+        on_line="R.subtract(other, one)",
+    ),
+    _stale(
+        "filled-later",
+        "the operand is filled by its old name while the result is still needed",
+        module(_FILLED),
+        module(_FILLED_LAST),
+        meant=np.ones(4),
+        given=np.ones(4),
+        on_line="Module.fill(n)",
+    ),
+    _stale(
+        "packed",
+        "R.call_inplace_packed overwrites what is read behind it",
+        *map(module, _PACKED),
+        meant=np.ones(4),
+        given=1 - 2 * _X,
+        on_line="R.subtract(more, n)",
+    ),
+    _stale(
+        "two-results",
+        "two results are to lie in one operand, which TVM's check of well-formed modules refuses",
+        module(_SHARED).replace("@I.ir_module", "@I.ir_module(check_well_formed=False)"),
+        module(_APART),
+        on_line="R.call_tir_inplace",
+    ),
+)
