@@ -29,7 +29,7 @@ class ExtentComparison:
 
 
 def arguments_of(call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
-    """The arguments as the PrimFunc sees them: of R.call_tir the inputs, then the results, then the scalars.
+    """The arguments as the PrimFunc sees them: of R.call_tir the inputs, then the results.
 
     Results that are fresh stand as constants of their types.
     """
@@ -39,7 +39,7 @@ def arguments_of(call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
     fresh = (
         ir.ConstantTensor(type=t) for t, donor in zip(call.outputs, inplace, strict=False) if donor is None
     )
-    return (*call.inputs, *fresh, *map(ir.Scalar, call.scalars))
+    return (*call.inputs, *fresh)
 
 
 def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:

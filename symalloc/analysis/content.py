@@ -125,6 +125,7 @@ class _NeedReader:
 
 
 _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
+    ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
     ir.CallFunction: _NeedReader.call_function,
     ir.CallKernel: _NeedReader.kernel,
     ir.CallOperator: _NeedReader.call_operator,

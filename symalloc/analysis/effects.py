@@ -246,12 +246,16 @@ class _EffectReader:
         captures = NO_REGIONS if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may
         return Effect(reads, may, captures=captures)
 
+    def check(self, checked: ir.Assert) -> Effect:
+        return Effect(*self.regions(checked.reads)) if checked.reads else NO_EFFECT
+
     def not_understood(self, construct: ir.NotUnderstood) -> Effect:
         reads, may = self.regions(construct.reads)
         return Effect(reads, may, captures=reads | may)
 
 
 _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
+    ir.Assert: _EffectReader.check,
     ir.CallFunction: _EffectReader.call_function,
     ir.CallKernel: _EffectReader.call_kernel,
     ir.CallOperator: _EffectReader.call_operator,

@@ -205,7 +205,6 @@ class CallTIR(Instruction):
 
     kernel: str
     inputs: tuple[Operand, ...]
-    scalars: tuple[Expr | None, ...] = ()
     outputs: tuple[TensorType, ...] = ()
     inplace: tuple[int | None, ...] = ()
 
@@ -272,10 +271,11 @@ class Kill(Instruction):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assert(Instruction):
     """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not
-    understood.
+    understood.  `reads` are the tensors in it and in its message.
     """
 
     condition: Condition | None
+    reads: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ _OPERANDS: dict[type, Callable[[Any], tuple[ir.Operand, ...]]] = {
     ir.CallFunction: lambda i: i.arguments,
     ir.CallOperator: lambda i: i.arguments,
     ir.CallTIR: lambda i: i.inputs,
+    ir.Assert: lambda i: i.reads,
     ir.Kill: lambda i: (i.target,),
     ir.If: lambda i: (i.test,),
     ir.NotUnderstood: lambda i: i.reads,

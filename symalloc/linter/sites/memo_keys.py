@@ -47,7 +47,7 @@ def _call_kernel(context: FunctionContext, call: ir.CallKernel) -> Hashable:
 
 def _call_tir(context: FunctionContext, call: ir.CallTIR) -> Hashable:
     inputs = tuple(_argument(context, argument) for argument in call.inputs)
-    return call.kernel, inputs, call.outputs, call.scalars, call.inplace
+    return call.kernel, inputs, call.outputs, call.inplace
 
 
 def _view(context: FunctionContext, view: ir.View) -> Hashable:

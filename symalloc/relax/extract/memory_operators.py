@@ -11,7 +11,7 @@ import tvm
 
 from symalloc.program import ir
 from symalloc.program.types import DType, TensorType
-from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.context import VARIABLES, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr, product
@@ -164,8 +164,9 @@ def _call_kernel_dynamically(
 
 @takes(1)
 def assertion(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    """R.assert_op and relax.run.assert_op: the first argument holds afterwards."""
-    return ir.Assert(**head, condition=context.condition(arguments[0]))
+    """R.assert_op and relax.run.assert_op: the first argument holds afterwards, the others are printed."""
+    reads = [a for a in arguments if type(a) in VARIABLES and not isinstance(a.ty, tvm.ir.PrimType)]
+    return ir.Assert(**head, condition=context.condition(arguments[0]), reads=context.operands(reads))
 
 
 @takes(1)
