@@ -51,7 +51,7 @@ LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "refutation": {f"{_QUERY}._by_refutation": _nothing, f"{_QUERY}._by_residues": _nothing},
     "products": {f"{_REFUTE}.contradiction": _false},
     "ordered quotients": {f"{_REFUTE}._ordered_quotients": _none},
-    "common factors": {f"{_REFUTE}._without_factor": lambda fact, _box: [fact]},
+    "common factors": {f"{_REFUTE}.without_factor": lambda fact, _box: [fact]},
     "equations": {f"{_REFUTE}.impossible": _false, f"{_SEARCH}.divisor_points": _none},
     "residues": {f"{_QUERY}.refute_by_residues": _nothing},
     "operands": {f"{_QUERY}.holds_by_operands": _false},

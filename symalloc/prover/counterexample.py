@@ -8,7 +8,7 @@ from dataclasses import replace
 from symalloc.prover.budget import Budget
 from symalloc.prover.precondition import precondition
 from symalloc.prover.query import Query
-from symalloc.prover.smallest import order, smallest
+from symalloc.prover.smallest import in_step, order, smallest
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE
@@ -50,7 +50,7 @@ def _smallest_counterexample(
     domain = query.domain
     known: list[Mapping[str, int]] = list(query.failing)
     if proof.counterexample is not None:
-        if query.solutions is not None and not domain.solved:
+        if query.solutions is not None and in_step(domain):
             return proof.counterexample, True  # the least of an exact solution set
         known.append(proof.counterexample)
     if not known:

@@ -18,6 +18,7 @@ from symalloc.prover.normalize import NormalizedDomain
 from symalloc.size.condition import Condition, Or, Relation
 
 Point = dict[str, int]
+FAR = (64, 4096)
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 
 
@@ -40,10 +41,11 @@ def corner(domain: NormalizedDomain) -> list[Point]:
 
 
 def first_points(domain: NormalizedDomain) -> list[Point]:
-    """A few points of the domain near its lower corner, cheapest first; computed once."""
+    """A few points of the domain, most near its lower corner, those first; computed once."""
     if domain.sampled < 1:
         domain.sampled = 1
         _keep(domain, _grid(domain.box))
+        _keep(domain, _far(domain.box))
         if not domain.points and domain.facts:
             found = walk(domain.facts, domain.box, (domain.box.origin(),), steps=400)
             domain.points += [found] if found else []
@@ -145,6 +147,13 @@ def _grid(box: Box) -> Iterator[Point]:
             yield dict(zip(names, values, strict=True))
     if len(names) > 4:
         yield from ({**base, n: base[n] + 1} for n in names if base[n] < box.upper[n])
+
+
+def _far(box: Box) -> Iterator[Point]:
+    """A few points far from the lower corner: what is true of small sizes alone shows there."""
+    yield dict(box.upper)
+    for size in FAR:
+        yield {n: max(low, min(size, box.upper[n])) for n, low in box.lower.items()}
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from symalloc.prover.counterexample import explain_proof
 from symalloc.prover.domain import Domain
 from symalloc.prover.domain_cache import DomainCache, canonicalize, content_key, rename_proof
 from symalloc.prover.normalize import NormalizedDomain
-from symalloc.prover.point_search import first_points
+from symalloc.prover.point_search import corner, first_points
 from symalloc.prover.query import Query, decide_query, inhabited, undecided
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
@@ -105,12 +105,14 @@ class Prover:
         shared = self._shared.get(key)
         proof = rename_proof(shared[1], shared[0], names) if shared is not None else None
         if proof is None:
-            proof = replace(self._decide(constraint, cache, explain), seconds=perf_counter() - start)
+            proof = self._decide(constraint, cache, explain)
+            proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)
             self._decided[proof.decided_by] += 1
             if len(self._shared) >= MAX_PROOFS:
                 self._shared.clear()
             self._shared[key] = (names, proof)
-        proof = replace(proof, domain=cache.domain)
+        elif proof.domain is not cache.domain:
+            proof = replace(proof, domain=cache.domain)
         (cache.explained if explain else cache.plain)[constraint] = proof
         return proof
 
@@ -138,10 +140,12 @@ class Prover:
             if None in living:
                 proof = undecided(proof, "no point that satisfies the assumptions was found")
             elif proof.counterexample is None:
-                proof = replace(proof, counterexample=first_points(normalized)[0])
+                proof = replace(proof, counterexample=(corner(normalized) or first_points(normalized))[0])
         if explain:
             proof = explain_proof(query, proof, self.solver, self.budget)
         point, witness = proof.counterexample, proof.witness
+        if point is None and witness is None:
+            return proof
         return replace(
             proof,
             counterexample=None if point is None else normalized.to_domain(point),

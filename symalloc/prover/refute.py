@@ -93,7 +93,7 @@ class _Refutation:
         absorb(domain, conditions, euclid=True)
         if domain.empty:
             return self.used("equalities")
-        facts = [d for f in domain.facts if isinstance(f, Relation) for d in _without_factor(f, box)]
+        facts = [d for f in domain.facts if isinstance(f, Relation) for d in without_factor(f, box)]
         if contradiction(facts, box, self.meter, multiply=False):
             return self.used("products")
         facts += _ordered_quotients(quotients, facts, domain)
@@ -130,8 +130,8 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
     return literals
 
 
-def _without_factor(fact: Relation, box: Box) -> list[Relation]:
-    """`fact` divided by the symbols that every term has and that are at least 1.
+def without_factor(fact: Relation, box: Box) -> list[Relation]:
+    """An equivalent of `fact`: divided by the symbols that every term has and that are at least 1.
 
     `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1; and where M is only
     known to be at least 0, also that it is at least 1.

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
-from symalloc.prover.bounds import Box, decide
+from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.normalize import NormalizedDomain, read_bound
 from symalloc.prover.point_search import satisfies
-from symalloc.prover.refute import refute
+from symalloc.prover.refute import refute, without_factor
 from symalloc.prover.solver import Solver
-from symalloc.size.condition import TRUE, Condition, ge, le
-from symalloc.size.expr import symbol
+from symalloc.size.condition import TRUE, Condition, Junction, Relation, conjunction, ge, le
+from symalloc.size.expr import Expr, symbol
 
 Point = dict[str, int]
 Found = Point | bool | None  # a point, False where it is proved that there is none, None where undecided
 MOST_POINTS = 120  # that are looked at one by one before anything else is tried
 NODES = 40  # of a case distinction by intervals that is tried first
-STEPS = 48  # bounds that are tried on the way to one smallest value
+STEPS = 100  # bounds that are tried on the way to one smallest value
 
 
 def order(point: Mapping[str, int]) -> tuple[int, list[tuple[int, int]]]:
@@ -40,24 +40,38 @@ def smallest(
     `start` is such a point, in terms of `domain.box` as all points and conditions here; compared are the
     points of the domain that they stand for.
     """
+    if start == domain.box.origin() and in_step(domain):
+        return start, True
     search = _Search(start, condition, domain, solver, budget)
     proved = search.lower_largest() and all(map(search.lower_value, domain.names))
     return search.best, proved
 
 
+def in_step(domain: NormalizedDomain) -> bool:
+    """True if, seen at a glance, no value of a point of `domain` falls when a coordinate leaves zero."""
+    lower = domain.box.lower
+    return all(
+        value.is_polynomial
+        and min(value.terms.values(), default=0) >= 0
+        and all(lower[name] >= 0 for name in value.symbols)
+        for value in domain.solved.values()
+    )
+
+
 class _Search:
     """Makes `best` smaller until no smaller point is left, or the budget is used up.
 
-    `limits` are the bounds of the domain's symbols that are proved to hold the smallest point.
+    `box` and `conditions` are what is known of the smallest point.
     """
 
     def __init__(
         self, start: Point, condition: Condition, domain: NormalizedDomain, solver: Solver, budget: Budget
     ) -> None:
         self.domain, self.solver, self.budget = domain, solver, budget
-        self.conditions = tuple(c for c in (*domain.facts, condition) if c is not TRUE)
+        conditions = (c for c in (*domain.facts, condition) if c is not TRUE)
+        self.conditions = tuple(_without_factors(c, domain.box) for c in conditions)
+        self.box = domain.box
         self.meter = Meter(budget.sampling_steps)
-        self.limits: dict[str, tuple[int, int]] = {}
         self.best, self.shown, self.rank = start, dict[str, int](), order({})
         self._take(start)
         self._descend()
@@ -84,17 +98,15 @@ class _Search:
         goal = box.origin()
         if self._better(goal):
             return
-        bounds = [(self.best[n], goal[n]) for n in self.best]
-        largest = max((abs(a - b) for a, b in bounds), default=0)
-        self._bisect(lambda t: {n: _clipped(box, n, goal[n], t) for n in goal}, largest)
+        largest = max((abs(value - goal[n]) for n, value in self.best.items()), default=0)
+        self._bisect(lambda t: {n: _clipped(box, n, goal[n], t) for n in goal}, largest, rejected=0)
         for name in sorted(goal):
             here = self.best[name]
             sign = 1 if here > goal[name] else -1
             self._bisect(lambda t, n=name, s=sign: {**self.best, n: goal[n] + s * t}, abs(here - goal[name]))  # type: ignore[misc]
 
-    def _bisect(self, at: Callable[[int], Point], known: int) -> None:
-        """Look for the least t below `known` at which `at` gives a better point."""
-        rejected = -1
+    def _bisect(self, at: Callable[[int], Point], known: int, rejected: int = -1) -> None:
+        """Look for the least t between `rejected` and `known` at which `at` gives a better point."""
         while known - rejected > 1 and self.meter.left > 0:
             middle = (known + rejected) // 2 if rejected >= 0 else 0
             if self._better(at(middle)):
@@ -107,39 +119,37 @@ class _Search:
     def lower_largest(self) -> bool:
         """Bring down the largest value; True where no point is proved to have a smaller one."""
         names = self.domain.names
+        least = max(map(self._least, names), default=0)
         proved = self._lowered(
-            lambda: self.rank[0], lambda size: dict.fromkeys(names, (-size, size)), self._least_size()
+            lambda: self.rank[0], lambda size: dict.fromkeys(names, (-size, size)), least=least
         )
-        size = self.rank[0]
-        self.limits = dict.fromkeys(names, (-size, size))
+        self._keep(dict.fromkeys(names, (-self.rank[0], self.rank[0])))
         return proved
 
     def lower_value(self, name: str) -> bool:
         """Bring `name` nearer to zero, the values before it fixed; True where that is proved impossible."""
-
-        def within(size: int) -> dict[str, tuple[int, int]]:
-            return {**self.limits, name: (-size, size)}
-
-        proved = self._lowered(lambda: abs(self.shown[name]), within, 0)
+        proved = self._lowered(
+            lambda: abs(self.shown[name]), lambda size: {name: (-size, size)}, least=self._least(name)
+        )
         value = self.shown[name]
         if proved and value > 0:
-            answer = self._find({**self.limits, name: (-value, -value)})
+            answer = self._find({name: (-value, -value)})
             proved = answer is not None
             if isinstance(answer, dict):
                 self._take(answer)
-        self.limits[name] = (self.shown[name], self.shown[name])
+        self._keep({name: (self.shown[name], self.shown[name])})
         return proved
 
-    def _least_size(self) -> int:
-        """A bound that the largest value of no point is below."""
-        box = self.domain.bounds()
-        return max((max(box.lower[n], -box.upper[n], 0) for n in box.lower), default=0)
+    def _least(self, name: str) -> int:
+        """A distance from zero that no value of `name` is below."""
+        low, high = interval(self._value(name), self.box)
+        return max(low, -high, 0)
 
     def _lowered(
-        self, size: Callable[[], int], within: Callable[[int], dict[str, tuple[int, int]]], least: int
+        self, size: Callable[[], int], within: Callable[[int], dict[str, tuple[int, int]]], *, least: int
     ) -> bool:
         """Bring `size` of the best point down; True where it is proved to be the least."""
-        for step in range(STEPS + 64):
+        for step in range(STEPS):
             here = size()
             if here <= least:
                 return True
@@ -172,23 +182,29 @@ class _Search:
             answer = False if isinstance(asked, str) else asked
         return answer
 
-    def _region(self, limits: Mapping[str, tuple[int, int]]) -> tuple[list[Condition], Box] | None:
+    def _keep(self, limits: Mapping[str, tuple[int, int]]) -> None:
+        region = self._region(limits)
+        if region is not None:
+            self.conditions, self.box = region
+
+    def _region(self, limits: Mapping[str, tuple[int, int]]) -> tuple[tuple[Condition, ...], Box] | None:
         """The conditions, and a box, of the points within `limits`; None where a bound excludes all."""
-        box, domain = self.domain.box.copy(), self.domain
-        conditions = list(self.conditions)
+        box, more = self.box.copy(), list[Condition]()
         for name, (low, high) in limits.items():
             if name in box.lower:
                 if not box.narrow(name, low, high):
                     return None
                 continue
-            value = domain.reduce_expr(symbol(name))
-            for limit in (ge(value, low), le(value, high)):
+            for limit in (ge(self._value(name), low), le(self._value(name), high)):
                 bound = read_bound(limit)
                 if limit.as_bool is False or (bound is not None and not box.narrow(*bound)):
                     return None
                 if bound is None and limit.as_bool is None:
-                    conditions.append(limit)
-        return conditions, box
+                    more.append(limit)
+        return (*self.conditions, *more), box
+
+    def _value(self, name: str) -> Expr:
+        return self.domain.solved.get(name) or symbol(name)
 
 
 def by_cases(conditions: Sequence[Condition], box: Box, nodes: int, meter: Meter) -> Found:
@@ -210,6 +226,14 @@ def by_cases(conditions: Sequence[Condition], box: Box, nodes: int, meter: Meter
         if found is None:
             pending += ((undecided, half) for half in _halves(undecided, part))
     return False
+
+
+def _without_factors(condition: Condition, box: Box) -> Condition:
+    """An equivalent of `condition` in which positive factors do not stand in the way of intervals."""
+    if isinstance(condition, Relation):
+        return conjunction(without_factor(condition, box))
+    assert isinstance(condition, Junction)
+    return condition.connect(lambda operand: _without_factors(operand, box))
 
 
 def _undecided(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:

@@ -105,6 +105,14 @@ class Relation(Condition):
         return self.expr.symbols
 
     @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    @property
+    def divisors(self) -> frozenset[Expr]:
+        return self.expr.divisors
+
+    @property
     def as_bool(self) -> bool | None:
         value = self.expr.as_constant
         return None if value is None else _holds(self.operator, value)

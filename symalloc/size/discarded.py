@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from symalloc.size.algebra import Algebra, B, T
 from symalloc.size.choice import Select, select
@@ -22,6 +23,7 @@ class Discarded(Atom):
 
     operand: Expr
     key: str = field(init=False, repr=False)
+    discards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"0({self.operand.key})")
@@ -83,7 +85,7 @@ def settled(condition: Condition, *sources: Expr) -> tuple[Condition, Expr]:
 
 
 def _zero_terms(expr: Expr) -> Expr:
-    return Expr({m: c for m, c in expr.terms.items() if any(isinstance(atom, Discarded) for atom, _ in m)})
+    return Expr({m: c for m, c in expr.terms.items() if any(atom.discards for atom, _ in m)})
 
 
 def _lost_by(condition: Condition, sources: Sequence[Expr]) -> Expr:
@@ -103,7 +105,9 @@ def choose(test: Condition, then: Expr, otherwise: Expr) -> Expr:
 
 def without_discarded(condition: Condition) -> Condition:
     """`condition` as its values alone say it."""
-    return condition.rewrite(lambda atom: ZERO if isinstance(atom, Discarded) else None)
+    if not any(expr.discards for expr in condition.exprs):
+        return condition
+    return condition.rewrite(lambda atom: ZERO if atom.discards else None)
 
 
 def _lost(value: Expr, source: Expr) -> Expr:

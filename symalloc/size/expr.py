@@ -49,6 +49,8 @@ class Atom(Factor):
         """The atom in `algebra`."""
         raise NotImplementedError
 
+    discards: ClassVar[bool] = False  # whether the value is zero whatever the operands are
+
     @property
     def divisor(self) -> Expr | None:
         """The operand that must be at least 1; None where there is none."""
@@ -192,6 +194,11 @@ class Expr(Polynomial[Atom]):
                 found.add(atom.divisor)
             found.update(*(operand.divisors for operand in atom.operands))
         return frozenset(found)
+
+    @cached_property
+    def discards(self) -> bool:
+        """True if an atom, at some depth, is zero whatever its operands are."""
+        return any(atom.discards or any(e.discards for e in atom.operands) for atom in self.atoms)
 
     @property
     def parts(self) -> Iterator[Expr]:
