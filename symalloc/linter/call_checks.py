@@ -14,7 +14,7 @@ from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_graph import functions_as_values
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_check import FunctionCheck
-from symalloc.linter.function_prover import PlacedConstraint
+from symalloc.linter.function_prover import PlacedConstraint, domain_of
 from symalloc.linter.sites.site import RelationSite
 from symalloc.program.casts import extent_pairs
 from symalloc.program.ir import CallFunction, Program
@@ -25,10 +25,14 @@ from symalloc.size.expr import Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallObligation:
-    """A condition over symbols of a callee's parameters that rules `finding` out."""
+    """A condition over symbols of a callee's parameters that rules `finding` out.
+
+    `bounded`: the callee declares bounds that do so as well.
+    """
 
     finding: Finding
     condition: Condition
+    bounded: bool = False
 
 
 @dataclass(slots=True)
@@ -93,12 +97,14 @@ def _obligations(one: FunctionCheck) -> list[CallObligation]:
         if name is not None
     }
     found = []
-    for finding in one.findings:
+    bounded = [dependent.finding for dependent in one.bound_dependent]
+    for number, finding in enumerate((*one.findings, *bounded)):
         if finding.verdict is not Verdict.RUNTIME_CHECK or finding.guarded or finding.site.uncertainty:
             continue
         condition = _needed(finding)
         if condition is not None and condition.symbols <= given:
-            found.append(CallObligation(finding=finding, condition=condition))
+            within = number >= len(one.findings)
+            found.append(CallObligation(finding=finding, condition=condition, bounded=within))
     return found
 
 
@@ -107,7 +113,8 @@ def _needed(finding: Finding) -> Condition | None:
     if finding.asked is None:
         return None
     wanted = finding.precondition or finding.asked.constraint
-    facts = (*finding.asked.facts.guards, *finding.asked.facts.calls)
+    known = finding.context.function.symbols.keys()  # what Ifs test otherwise, no caller knows
+    facts = (f for f in (*finding.asked.facts.guards, *finding.asked.facts.calls) if f.symbols <= known)
     return disjunction([*(negate(fact) for fact in facts if fact.symbols & wanted.symbols), wanted])
 
 
@@ -119,18 +126,21 @@ def _answer(
     if cause.asked is None or not condition.symbols <= bound.keys():
         return cause
     known = one.context.facts.definitions
-    needed = (d for d in cause.asked.divisors if d.symbols <= bound.keys())
+    divisors = (d for d in cause.asked.divisors if d.symbols <= bound.keys())
     asked = PlacedConstraint(
         constraint=condition.substitute(bound).substitute(known),
         facts=one.context.facts.before[point],
         sized=cause.asked.sized,
-        divisors=tuple(divisor.substitute(bound).substitute(known) for divisor in needed),
+        divisors=tuple(divisor.substitute(bound).substitute(known) for divisor in divisors),
     )
     proof = one.prover.decide(asked)
     if proof.holds:
         one.summary.count(proof)
         return None
     proof, only_empty = one.prover.explain(asked.constraint, proof)
+    needed = one.prover.needed_bounds(asked.constraint, domain_of(proof))
+    if obligation.bounded and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
+        return cause  # the bound that the callee declares is reported there
     one.summary.count(proof)
     site = RelationSite(
         kind="call",
@@ -145,5 +155,5 @@ def _answer(
         if rule.relation == site.relation
     ]
     for finding in findings:
-        one.keep(finding)
-    return findings[0] if findings else cause
+        one.keep_unless_bounded(finding, needed)
+    return None if needed else findings[0] if findings else cause

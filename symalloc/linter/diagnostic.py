@@ -66,17 +66,27 @@ FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dependent:
+    """A constraint that holds only thanks to what another finding is about; None where a rule has none."""
+
+    rule: str
+    constraint: str | None
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One finding, as it is shown.
 
     `counterexample` is a binding that breaks the rule, `smallest` that it is proved the smallest (without an
     empty tensor, where there is such a one), `consequence` its arithmetic ("20 B > 16 B"). `precondition` is
-    a condition, proved equivalent, under which the rule holds. `guarded`: whether a check at run time stops
-    the program before the fault. `reason`: why nothing definite can be said. `stage`: the pass that brought
-    the finding in, None for the module as it was given. `label` is the text under the carets. `constraint`
-    is what does not hold (None for rules about lifetimes), and `binds` the variable that the instruction at
-    fault binds: two stages of a module are compared by them. `candidates` are fixes to be tried; a report
-    holds none.
+    a condition, proved equivalent, under which the rule holds. `path`: the branches on which it is a fault.
+    `guarded`: whether a check at run time stops the program before the fault. `reason`: why nothing
+    definite can be said. `stage`: the pass that brought the finding in, None for the module as it was given.
+    `label` is the text under the carets. `constraint` is what does not hold (None for rules about lifetimes),
+    and `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
+    `dependents` are the places of a finding that stands for many, which is shown on one line. `candidates`
+    are fixes to be tried; a report holds none.
     """
 
     rule: str
@@ -90,6 +100,7 @@ class Diagnostic:
     span: Span | None = None
     label: str = ""
     labels: tuple[Label, ...] = ()
+    path: str = ""
     counterexample: Mapping[str, int] | None = None
     smallest: bool = False
     consequence: str | None = None
@@ -101,6 +112,7 @@ class Diagnostic:
     stage: str | None = None
     constraint: str | None = None
     binds: str = ""
+    dependents: tuple[Dependent, ...] = ()
     fixes: tuple[Fix, ...] = ()
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 

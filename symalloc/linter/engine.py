@@ -50,8 +50,8 @@ def check(
         calls.enter(one)
     discharged, summary = calls.discharged(), LintSummary()
     for one in checks:
-        one.report_declared_bounds()
         one.discharge(discharged)
+        one.report_declared_bounds()
         summary.add(one.summary)
     merged = merge_callers([f for one in checks for f in one.findings]) if contexts.expanded else {}
     diagnostics: list[Diagnostic] = []

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from symalloc.linter.diagnostic import Diagnostic, Label, Severity
+from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
 from symalloc.program.ir import CallFunction, Instruction
@@ -26,7 +26,8 @@ class Finding:
     `asked` is the constraint that fails, and `proof` says how; both are None for a relation.  `only_empty`:
     no shape without an empty tensor breaks it.  `undecidable`: a quantity of the constraint is not known.
     `cause` is the finding in a callee that this one of a call comes from.  `further_calls` lead to the same
-    fault from elsewhere.
+    fault from elsewhere.  `within_bounds`: the counterexample keeps to the declared bounds of the function.
+    `dependents` are the findings that a declared bound rules out, where this is about one.
     """
 
     context: FunctionContext
@@ -39,6 +40,8 @@ class Finding:
     undecidable: bool = False
     cause: Finding | None = None
     further_calls: tuple[CallFunction, ...] = ()
+    within_bounds: bool = False
+    dependents: tuple[Finding, ...] = ()
 
     @property
     def original(self) -> Instruction | None:
@@ -129,17 +132,29 @@ class Finding:
             span=site.where,
             label=_rendered(rule, rule.label, values) or "",
             labels=self._labels(values),
+            path=self.context.paths.text(self.site.path),
             counterexample=self.counterexample,
             smallest=self.proof is not None and self.proof.smallest,
             consequence=None if result is None else str(result),
             precondition=None if self.precondition is None else str(self.precondition),
             reason=self.reason,
-            notes=(*self._path_note(), *rule.render_notes(values), *self._empty_note()),
+            notes=(
+                *rule.render_notes(values),
+                *self._bounds_note(),
+                *self._empty_note(),
+            ),
             help=rule.render_help(values),
             guarded=self.guarded,
             constraint=None if self.asked is None else str(self.asked.constraint),
             binds="" if site.instruction is None else site.instruction.var.name,
+            dependents=tuple(finding.dependent for finding in self.dependents),
         )
+
+    @property
+    def dependent(self) -> Dependent:
+        """The finding as one that another finding is about."""
+        constraint = None if self.asked is None else str(self.asked.constraint)
+        return Dependent(rule=self.rule.id, constraint=constraint, span=self.site.where)
 
     def _values(self, prover: Prover) -> dict[str, Value]:
         """The values of names in the rule's templates."""
@@ -172,9 +187,10 @@ class Finding:
                 labels.append(Label(span=call.span, text=f"`{call.name}` is called here"))
         return tuple(dict.fromkeys(labels))
 
-    def _path_note(self) -> tuple[str, ...]:
-        path = self.context.paths.text(self.site.path)
-        return (f"this is so when {path}",) if path else ()
+    def _bounds_note(self) -> tuple[str, ...]:
+        if not self.within_bounds or not self.counterexample:
+            return ()
+        return ("the counterexample keeps to the declared bounds",)
 
     def _empty_note(self) -> tuple[str, ...]:
         proof = self.proof

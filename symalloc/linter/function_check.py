@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from symalloc.analysis.facts import Facts
+from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol
+from symalloc.linter.declared_bounds import DeclaredBound
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
-from symalloc.linter.function_prover import FunctionProver, PlacedConstraint
+from symalloc.linter.function_prover import FunctionProver, PlacedConstraint, domain_of
 from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
 from symalloc.linter.sites.site import ANY_PASS, ConstraintSite, FunctionContext, RelationSite, Site
@@ -19,8 +21,9 @@ from symalloc.program.ir import Instruction
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
+from symalloc.size.condition import FALSE, Condition, conjunction
 from symalloc.size.defined import evaluated_divisors
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.expr import Expr
 
 load_sites()
 
@@ -28,16 +31,15 @@ load_sites()
 class FunctionCheck:
     """Finds the faults of one function.
 
-    `findings` are in no order; `bound_dependent` are those that hold within declared bounds, with the symbols
-    they need.  Instructions of equal structure and equal facts fare alike: one that was clean is not looked
-    at again.
+    `findings` are in no order; `bound_dependent` are those that declared bounds rule out.  Instructions of
+    equal structure and equal facts fare alike: one that was clean is not looked at again.
     """
 
     def __init__(self, context: FunctionContext, rulebook: Rulebook, prover: FunctionProver) -> None:
         self.context, self.rulebook, self.prover = context, rulebook, prover
         self.summary = LintSummary(functions=1)
         self.findings: list[Finding] = []
-        self.bound_dependent: list[tuple[tuple[str, ...], Finding]] = []
+        self.bound_dependent: list[BoundDependent] = []
         self._clean: dict[Hashable, LintSummary] = {}
         self._kept: dict[Hashable, Finding] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
@@ -124,7 +126,9 @@ class FunctionCheck:
         if isinstance(site, RelationSite):
             for rule in rules:
                 if rule.relation == site.relation and self._on_some_path(site, point):
-                    self.keep(self.finding(rule, site, point))
+                    path = self.prover.domains.entry.assuming(self._known(site, point))
+                    needed = self.prover.needed_bounds(FALSE, path)
+                    self.keep_unless_bounded(self.finding(rule, site, point), needed)
         elif isinstance(site, ConstraintSite):
             divisors = self._divisors(site, point)
             for rule in rules:
@@ -164,11 +168,16 @@ class FunctionCheck:
 
     def _on_its_path(self, asked: PlacedConstraint, site: ConstraintSite, point: int) -> PlacedConstraint:
         """The constraint where it is known which branches the path takes."""
-        until = point if site.until is None else site.until
-        known = self.context.paths.conditions(self.context.paths.whole(site.path, until), until)
+        known = self._known(site, point)
         if known == asked.facts.guards:
             return asked
+        until = point if site.until is None else site.until
         return asked._replace(facts=Facts(known, self.context.facts.before[until].calls))
+
+    def _known(self, site: Site, point: int) -> tuple[Condition, ...]:
+        """The conditions that hold where a site is a fault."""
+        until = point if site.until is None else site.until
+        return self.context.paths.conditions(self.context.paths.whole(site.path, until), until)
 
     def _broken(
         self, rule: Rule, site: ConstraintSite, asked: PlacedConstraint, decided: Proof, point: int
@@ -180,13 +189,16 @@ class FunctionCheck:
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
         if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)
-        finding = self.finding(rule, site, point, asked=asked, proof=proof, only_empty=only_empty)
+        domain = domain_of(proof)
+        needed = () if proof.guarded else self.prover.needed_bounds(asked.constraint, domain)
+        within = None if proof.guarded or needed else self.prover.within_bounds(asked.constraint, domain)
+        if within is not None:
+            smallest = proof.smallest and within.counterexample == proof.counterexample
+            proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
+        more = {"asked": asked, "proof": proof, "only_empty": only_empty, "within_bounds": within is not None}
+        finding = self.finding(rule, site, point, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)
-        needed = runtime and not proof.guarded and self.prover.needed_bounds(asked.constraint, proof)
-        if needed:
-            self.bound_dependent.append((needed, finding))
-        else:
-            self.keep(finding)
+        self.keep_unless_bounded(finding, needed)
 
     def _undecidable(self, rule: Rule, site: ConstraintSite, point: int) -> None:
         self._broke = True
@@ -221,54 +233,34 @@ class FunctionCheck:
     def discharge(self, met: frozenset[Finding]) -> None:
         """Take out findings that every caller rules out: run-time checks that something guards."""
         kept = [finding for finding in self.findings if finding not in met]
-        self.summary.guarded += len(self.findings) - len(kept)
-        self.findings = kept
+        bounded = [dependent for dependent in self.bound_dependent if dependent.finding not in met]
+        self.summary.guarded += len(self.findings) - len(kept) + len(self.bound_dependent) - len(bounded)
+        self.findings, self.bound_dependent = kept, bounded
 
     # -- declared bounds -----------------------------------------------------------------------------------
 
-    def report_declared_bounds(self) -> None:
-        """Keep one finding for each declared bound that nothing enforces and some constraint needs."""
-        needs: dict[str, list[Finding]] = {}
-        for names, finding in self.bound_dependent:
-            for name in names:
-                needs.setdefault(name, []).append(finding)
-        rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
-        for name, dependent in needs.items():
-            for rule in rules:
-                self.findings.append(self._declared_bound(rule, name, dependent))
+    def keep_unless_bounded(self, finding: Finding, needed: tuple[DeclaredBound, ...]) -> None:
+        """Keep a finding, unless there are declared bounds that rule it out: then these are reported."""
+        self._broke = True
+        if needed:
+            self.bound_dependent.append(BoundDependent(needed, finding))
+        else:
+            self.keep(finding)
 
-    def _declared_bound(self, rule: Rule, name: str, dependent: Sequence[Finding]) -> Finding:
-        first = dependent[0]
-        bound = self.context.function.declared_upper[name]
-        site = RelationSite(
-            kind="declared-bound",
-            instruction=first.site.instruction,
-            relation="bound-not-enforced",
-            quantities={"symbol": symbol(name), "bound": constant(bound)},
-            texts={"symbol": name, "bound": str(bound), "needed_by": _subjects_listed(dependent)},
-        )
-        return self.finding(rule, site, first.point, asked=first.asked, proof=first.proof)
+    def report_declared_bounds(self) -> None:
+        """Keep one finding for each symbol whose bounds nothing enforces and some constraint needs."""
+        rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
+        for bounds, dependents in by_symbol(self.bound_dependent).values():
+            site = bound_site(bounds, dependents)
+            told = next((f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK), None)
+            asked = PlacedConstraint(conjunction(bound.condition for bound in bounds), Facts())
+            proof = None if told is None else told.proof
+            for rule in rules:
+                found = self.finding(rule, site, dependents[0].point, asked=asked, proof=proof)
+                self.findings.append(replace(found, dependents=dependents))
 
 
 def _by_certainty(broken: tuple[ConstraintSite, PlacedConstraint, Proof]) -> tuple[bool, bool]:
     """Sort what is certain first, then what holds for no shape."""
     site, _, proof = broken
     return site.uncertainty is not None, proof.verdict is not Verdict.ALWAYS_INVALID
-
-
-_NAMED = 3
-_SUBJECTS = ("tensor", "first", "what", "storage")
-
-
-def _subjects_listed(findings: Sequence[Finding]) -> str:
-    """The subjects of `findings`: `a`, `b` and 3 more."""
-    names = list(dict.fromkeys(_subject(finding.site) for finding in findings))
-    shown = [f"`{name}`" for name in names[:_NAMED]]
-    rest = len(names) - len(shown)
-    if rest:
-        return f"{', '.join(shown)} and {rest} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-
-
-def _subject(site: Site) -> str:
-    return next((site.texts[key] for key in _SUBJECTS if key in site.texts), site.kind)

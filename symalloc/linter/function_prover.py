@@ -7,12 +7,13 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
+from symalloc.linter.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.linter.sites.site import ANY_PASS, Passes
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
@@ -20,7 +21,7 @@ from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import FALSE, Condition, ge, le
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr
 
 LARGEST_EXTENT = 2**22
 """The largest value of a symbol where inputs are taken to be ordinary."""
@@ -50,7 +51,7 @@ class FunctionDomains:
     A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
     If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  A `sized` domain
     holds ordinary inputs only: no extent of 0 (an empty parameter limits no other extent), no symbol above
-    `LARGEST_EXTENT`, no parameter above `LARGEST_INPUT` bytes.  `bounds` are the declared bounds by symbol,
+    `LARGEST_EXTENT`, no parameter above `LARGEST_INPUT` bytes.  `bounds` are the declared bounds,
     which no domain takes for granted.
     """
 
@@ -63,7 +64,7 @@ class FunctionDomains:
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
         upper = dict.fromkeys(self.flags, 1)
         self.entry = Domain(lower=lower | self.flags, upper=upper, assumptions=(*given, *facts.entry))
-        self.bounds = _declared_bounds(function)
+        self.bounds = declared_bounds(function)
         self._sized = self._ordinary(function)
         self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...], Passes], Domain] = {}
 
@@ -133,7 +134,7 @@ class FunctionProver:
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
         an empty tensor.
         """
-        domain = _domain_of(decided)
+        domain = domain_of(decided)
         proof = self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
             return proof, False
@@ -166,17 +167,42 @@ class FunctionProver:
         verdict = self._ask(FALSE, self.domains.entry.assuming(conditions)).verdict
         return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
-    def needed_bounds(self, constraint: Condition, decided: Proof) -> tuple[str, ...]:
-        """The symbols whose declared bounds make `constraint` hold: one where one will do; none where they
-        do not.
+    def needed_bounds(self, constraint: Condition, domain: Domain) -> tuple[DeclaredBound, ...]:
+        """The declared bounds without one of which `constraint` is not proved over `domain`; none where they
+        do not make it hold.
         """
-        bounds, domain = self.domains.bounds, _domain_of(decided)
-        names = [name for name in bounds if name in constraint.symbols]
-        for candidate in [*((name,) for name in names), tuple(names)] if names else []:
-            bounded = domain.assuming(c for name in candidate for c in bounds[name])
-            if self._ask(constraint, bounded).verdict is Verdict.ALWAYS_VALID:
-                return candidate
-        return ()
+        bounds = self.bounds
+        if not bounds or not self._holds_within(constraint, domain, bounds):
+            return ()
+        own = sorted(bounds, key=lambda bound: (bound.symbol not in constraint.symbols, not bound.is_upper))
+        kept = next(((bound,) for bound in own if self._holds_within(constraint, domain, (bound,))), None)
+        if kept is not None:
+            return kept
+        for bound in reversed(own):
+            fewer = tuple(other for other in bounds if other != bound)
+            if self._holds_within(constraint, domain, fewer):
+                bounds = fewer
+        return bounds
+
+    def within_bounds(self, constraint: Condition, domain: Domain) -> Proof | None:
+        """The proof where callers keep to the declared bounds; None where these settle nothing."""
+        if not self.bounds:
+            return None
+        limited = domain.assuming(bound.condition for bound in self.bounds)
+        for bounded in (non_empty(limited), limited):
+            proof = self.prover.prove(constraint, bounded)
+            if proof.counterexample is not None:
+                return proof
+        return None
+
+    @cached_property
+    def bounds(self) -> tuple[DeclaredBound, ...]:
+        """The declared bounds; none where they contradict each other, or what is known on entry."""
+        found = self.domains.bounds
+        return () if self.possible([bound.condition for bound in found]) is False else found
+
+    def _holds_within(self, constraint: Condition, domain: Domain, bounds: Sequence[DeclaredBound]) -> bool:
+        return self._ask(constraint, domain.assuming(bound.condition for bound in bounds)).holds
 
     def _ask(self, constraint: Condition, domain: Domain) -> Proof:
         return self.prover.prove(constraint, domain, explain=False)
@@ -202,18 +228,9 @@ def non_empty(domain: Domain) -> Domain:
     return replace(domain, default_lower=max(1, domain.default_lower))
 
 
-def _domain_of(proof: Proof) -> Domain:
+def domain_of(proof: Proof) -> Domain:
+    """The domain that a proof was found over."""
     return Domain() if proof.domain is None else proof.domain
-
-
-def _declared_bounds(function: Function) -> Mapping[str, tuple[Condition, ...]]:
-    """The declared bounds of each symbol; a lower bound counts only beside an upper one, as in TVM."""
-    found: dict[str, tuple[Condition, ...]] = {}
-    for name, upper in function.declared_upper.items():
-        lower = function.declared_lower.get(name)
-        least = () if lower is None else (ge(symbol(name), lower),)
-        found[name] = (le(symbol(name), upper), *least)
-    return found
 
 
 def _tensors(param: Var) -> list[TensorType]:

@@ -166,6 +166,10 @@ def _placed(diagnostic: Diagnostic, program: Program, reading: FileResult, text:
             replace(label, span=replace(label.span, file=text.file)) if text else label
             for label in diagnostic.labels
         ),
+        dependents=tuple(
+            replace(one, span=replace(one.span, file=text.file)) if text and one.span else one
+            for one in diagnostic.dependents
+        ),
     )
 
 

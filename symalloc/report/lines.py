@@ -46,6 +46,8 @@ def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
 
 def _body(diagnostic: Diagnostic) -> str:
     lines = [diagnostic.one_line]
+    if diagnostic.path:
+        lines.append(f"on paths where {diagnostic.path}")
     if diagnostic.counterexample:
         binding = ", ".join(f"{name} = {value}" for name, value in diagnostic.counterexample.items())
         lines.append(

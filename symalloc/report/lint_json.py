@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import Any
 
-from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
+from symalloc.linter.diagnostic import Dependent, Diagnostic, LintSummary, Report
 
 VERSION = 1
 VERDICTS = ("always_valid", "always_invalid", "runtime_check")
@@ -43,12 +43,25 @@ def _diagnostic(d: Diagnostic, report: Report) -> dict[str, Any]:
         "column": span.column if span else None,
         "end_line": span.end_line if span else None,
         "end_column": span.end_column if span else None,
+        "path": d.path or None,
         "counterexample": None if d.counterexample is None else dict(d.counterexample),
         "smallest": None if d.counterexample is None else d.smallest,
         "precondition": d.precondition,
         "reason": d.reason,
         "guarded": d.guarded,
+        "places": [_place(one, report) for one in d.dependents],
         "fix": {"title": d.fix.title, "safe": d.fix.safe} if d.fix else None,
+    }
+
+
+def _place(one: Dependent, report: Report) -> dict[str, Any]:
+    span = None if one.span is None or report.printed_after(one.span) else one.span
+    return {
+        "rule": one.rule,
+        "constraint": one.constraint,
+        "file": span.file if span else None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
     }
 
 

@@ -68,6 +68,11 @@ class _SarifRun:
             for label in d.labels
             if not self.report.printed_after(label.span)
         ]
+        related += [
+            self.related(one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule)
+            for one in d.dependents
+            if one.span and not self.report.printed_after(one.span)
+        ]
         if related:
             result["relatedLocations"] = related
         if d.fixes:
@@ -141,7 +146,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _message(d: Diagnostic) -> str:
-    return ". ".join(part for part in (d.one_line, *d.notes) if part)
+    path = f"This is so when {d.path}" if d.path else ""
+    return ". ".join(part for part in (d.one_line, path, *d.notes) if part)
 
 
 def _properties(d: Diagnostic) -> dict[str, Any]:
@@ -150,6 +156,7 @@ def _properties(d: Diagnostic) -> dict[str, Any]:
         "counterexample": None if d.counterexample is None else dict(d.counterexample),
         "smallest": None if d.counterexample is None else d.smallest,
         "precondition": d.precondition,
+        "path": d.path or None,
         "reason": d.reason,
         "introducedBy": d.stage,
     }

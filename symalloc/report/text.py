@@ -114,6 +114,8 @@ class _DiagnosticText:
         return (self.width or WIDEST) - self.gutter - 3
 
     def render(self) -> Text:
+        if self.diagnostic.dependents:
+            return Text("\n").join([self.header().append_text(self.place()), Text(""), Text("")])
         lines = [self.header(), *self.body(), *self.remarks(), Text("")]
         return Text("\n").join([*lines, Text("")])
 
@@ -122,6 +124,12 @@ class _DiagnosticText:
         header = Text().append(f"{d.severity}[{d.rule}]", self.style)
         header.append(f": {visible(d.message)}", "bold")
         return header
+
+    def place(self) -> Text:
+        """The place at the end of a finding that is shown on one line."""
+        d = self.diagnostic
+        where = f"{d.span.file}:{d.span.line}:{d.span.column}" if d.span else d.file or d.module
+        return Text().append(" --> ", FRAME).append(visible(where)) if where else Text()
 
     def body(self) -> Iterator[Text]:
         span = self.diagnostic.span
@@ -206,6 +214,8 @@ class _DiagnosticText:
         d = self.diagnostic
         if d.stage:
             yield "note", f"found after {d.stage}"
+        if d.path:
+            yield "on paths where", d.path
         if d.counterexample is not None:
             yield _counterexample(d)
         if d.precondition:

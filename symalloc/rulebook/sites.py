@@ -205,9 +205,10 @@ _KINDS = (
     ),
     SiteKind(
         name="declared-bound",
-        description="a declared bound (tir_var_upper_bound) that a verdict of this function needs",
-        quantities={"symbol": _1, "bound": _1},
-        texts=("symbol", "bound", "needed_by"),
+        description="the declared bounds of a symbol (tir_var_upper_bound, tir_var_lower_bound, "
+        "tir_non_negative_var) that a verdict of this function needs",
+        # declared: "at most 4"; check: "m <= 4"; count: "2 constraints need"
+        texts=("symbol", "declared", "check", "count", "needed_by"),
         relations=("bound-not-enforced",),
     ),
     SiteKind(

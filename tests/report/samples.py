@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, Label, LintSummary, Report, Severity, TextEdit
+from symalloc.linter.diagnostic import (
+    Dependent,
+    Diagnostic,
+    Fix,
+    Label,
+    LintSummary,
+    Report,
+    Severity,
+    TextEdit,
+)
 from symalloc.program.span import Source, Span
 from symalloc.prover.verdict import Verdict
 
@@ -143,6 +152,27 @@ UNDECIDED = replace(
     precondition=None,
     reason="z3 gave up after 100 ms",
 )
+ON_A_PATH = replace(
+    PLAIN,
+    message="only where control goes one way",
+    counterexample=None,
+    consequence=None,
+    precondition=None,
+    path="`c` is true and `n <= 4` is false",
+)
+BOUND = replace(
+    PLAIN,
+    rule="SYM401",
+    name="declared-bound-not-enforced",
+    severity=Severity.WARNING,
+    message="`m` of `main` is declared to be at most 4, and nothing enforces it",
+    help="assert m <= 4 on entry",
+    dependents=(
+        Dependent(rule="SYM101", constraint="m <= 4", span=span(10, "R.memory", '"float32"))')),
+        Dependent(rule="SYM201", constraint=None, span=span(11, "alloc", "alloc")),
+        Dependent(rule="SYM101", constraint="m <= 4", span=None),
+    ),
+)
 HOSTILE = replace(
     PLAIN,
     message="escape \x1b[31mred\x1b[0m and\nbreak % :: ,",
@@ -160,7 +190,7 @@ SUMMARY = LintSummary(
     by_solver=Counter(cascade=1203, z3=1),
     seconds=0.25,
 )
-ALL = (OUTGROWN, WIDE, TABBED, BLOCK, NO_SPAN, FROM_PASS, NEVER, EVERY_INPUT, UNDECIDED)
+ALL = (OUTGROWN, WIDE, TABBED, BLOCK, NO_SPAN, FROM_PASS, NEVER, EVERY_INPUT, UNDECIDED, ON_A_PATH, BOUND)
 
 
 def report(*diagnostics: Diagnostic) -> Report:

@@ -11,7 +11,17 @@ from tests.report import samples
 Golden = Callable[[str, str], None]
 DIAGNOSTIC_KEYS = [
     *("rule", "name", "severity", "verdict", "message", "function", "file", "line", "column", "end_line"),
-    *("end_column", "counterexample", "smallest", "precondition", "reason", "guarded", "fix"),
+    *(
+        "end_column",
+        "path",
+        "counterexample",
+        "smallest",
+        "precondition",
+        "reason",
+        "guarded",
+        "places",
+        "fix",
+    ),
 ]
 SUMMARY_KEYS = [
     *("functions", "constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"),

@@ -47,6 +47,13 @@ def test_paths_elsewhere_are_absolute(tmp_path: Path) -> None:
     assert uri.startswith("file:///") and uri.endswith(samples.FILE)
 
 
+def test_the_places_that_need_a_bound_are_related_locations() -> None:
+    (result,) = _results(samples.report(samples.BOUND))
+    places = [place for place in result["relatedLocations"] if "SYM" in place["message"]["text"]]
+    assert [place["message"]["text"] for place in places] == ["SYM101: m <= 4", "SYM201"]
+    assert [place["physicalLocation"]["region"]["startLine"] for place in places] == [10, 11]
+
+
 def test_fixes_are_replacements() -> None:
     (result,) = _results(samples.report(samples.OUTGROWN))
     grown, guard = result["fixes"]

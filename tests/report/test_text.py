@@ -44,6 +44,11 @@ def test_whole_report(golden: Golden) -> None:
     golden("report.txt", render_text(samples.report(*samples.ALL)))
 
 
+def test_a_declared_bound_is_one_line() -> None:
+    lines = render_text(samples.report(samples.BOUND), quiet=True).splitlines()
+    assert lines == [f"warning[SYM401]: {samples.BOUND.message} --> {samples.FILE}:10:17", ""]
+
+
 def test_narrow_terminal(golden: Golden) -> None:
     golden("report-80.txt", render_text(samples.report(*samples.ALL), width=80))
 
