@@ -7,9 +7,10 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
@@ -20,8 +21,8 @@ from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import FALSE, Condition, ge, le
-from symalloc.size.expr import Expr
+from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, negate
+from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22
 """The largest value of a symbol where inputs are taken to be ordinary."""
@@ -95,7 +96,7 @@ class FunctionDomains:
             usable = (ge(divisor, 1) for divisor in divisors)
             domain = self.over(sized=sized).assuming((*guards, *checks, *usable, *passes.conditions))
             if passes.counters:
-                domain = replace(domain, lower={**domain.lower, **dict.fromkeys(passes.counters, 0)})
+                domain = replace(domain, lower={**domain.lower, **{name: 0 for name, _ in passes.counters}})
             self._made[key] = domain
         return domain
 
@@ -146,17 +147,27 @@ class FunctionProver:
         return replace(proof, counterexample=inner.counterexample, smallest=inner.smallest), inner.holds
 
     def at_every_shape(self, asked: PlacedConstraint, proof: Proof) -> Proof:
-        """`proof` as always invalid where some pass of a kernel's loops is shown to fail at every shape.
+        """`proof` as always invalid where a pass of a kernel's loops is shown to fail at every shape.
 
-        That is so where no shape decides, and where the first or the last passes fail whatever the shape is.
+        That is so where no shape has a say, and where a first or last pass fails whatever the shape is.
         """
-        constraint, passes = asked.constraint, asked.passes
-        symbols = constraint.symbols.union(*(c.symbols for c in passes.conditions))
-        if proof.counterexample is None:
-            return proof
-        if symbols <= frozenset(passes.counters):
+        counters = {name for name, _ in asked.passes.counters}
+        spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
+        static = proof.counterexample is not None and spoken <= counters
+        if static or any(self._fails_at(asked, values) for values in _corners(asked.passes)):
             return replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None)
         return proof
+
+    def _fails_at(self, asked: PlacedConstraint, values: Mapping[str, Expr]) -> bool:
+        """Return whether a pass is proved to be executed and to fail at every shape at which loops run."""
+        inside = [c for c in asked.passes.conditions if not c.symbols.isdisjoint(values)]
+        given = [c for c in asked.passes.conditions if c.symbols.isdisjoint(values)]
+        runs = [ge(passes, 1) for _, passes in asked.passes.counters if passes is not None]
+        domain = self.domains.over(
+            asked.facts, calls=True, divisors=asked.divisors, passes=Passes((*given, *runs))
+        )
+        fails = conjunction((*inside, negate(asked.constraint))).substitute(values)
+        return self._ask(fails, non_empty(domain)).verdict is Verdict.ALWAYS_VALID
 
     def always(self, condition: Condition) -> bool:
         """True where `condition` is proved for all inputs of the function."""
@@ -221,6 +232,20 @@ class Together:
     @cached_property
     def _prover(self) -> FunctionProver:
         return self._proving()
+
+
+_MOST_TRIED = 8
+"""Passes that are tried out to find one that fails at every shape."""
+
+
+def _corners(passes: Passes) -> Iterator[Mapping[str, Expr]]:
+    """The first and last passes of loops whose ends do not depend on each other."""
+    names = frozenset(name for name, _ in passes.counters)
+    ends = [
+        (ZERO,) if last is None or last.symbols & names else (last - 1, ZERO) for _, last in passes.counters
+    ]
+    for values in islice(product(*ends), _MOST_TRIED):
+        yield {name: value for (name, _), value in zip(passes.counters, values, strict=True)}
 
 
 def non_empty(domain: Domain) -> Domain:

@@ -7,6 +7,7 @@ is, with the extents and scalars that it gives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, kernel_facts
 from symalloc.analysis.kernel_bounds import IndexBound
@@ -66,10 +67,12 @@ class _AtCall:
 
 def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argument: Operand) -> Site:
     least, greatest = bound.certain_range
-    exprs = (bound.index, bound.extent, least, greatest, *(e for c in bound.range.where for e in c.exprs))
-    names = at_call.renaming(frozenset[str]().union(*(e.symbols for e in exprs)))
+    names = at_call.renaming(_symbols(bound))
     where = [condition.substitute(names) for condition in bound.range.where]
-    counters = tuple(names[c].as_symbol or c for c in bound.range.counters if c in names)
+    passes = {loop.symbol: loop.passes for loop in bound.access.loops}
+    counters = tuple(
+        (names[c].as_symbol or c, _at(passes[c], names)) for c in bound.range.counters if c in names
+    )
     extent = bound.extent.substitute(names)
     return ConstraintSite(
         kind=f"kernel-{bound.access.kind}",
@@ -96,6 +99,18 @@ def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argum
             bound.extent.substitute(names),
         ),
     )
+
+
+def _symbols(bound: IndexBound) -> frozenset[str]:
+    """The symbols of the kernel that a question about `bound` is over."""
+    passes = (loop.passes for loop in bound.access.loops if loop.passes is not None)
+    exprs = (bound.index, bound.extent, bound.range.least, bound.range.greatest, *passes)
+    spoken = (e.symbols for e in exprs), (c.symbols for c in bound.range.where), (bound.range.counters,)
+    return frozenset(chain.from_iterable(chain(*spoken)))
+
+
+def _at(expr: Expr | None, names: Mapping[str, Expr]) -> Expr | None:
+    return None if expr is None else expr.substitute(names)
 
 
 _MAYBE_SKIPPED = "it may not be executed: what it hangs on depends on data"

@@ -70,11 +70,12 @@ class RelationSite(Site):
 class Passes(NamedTuple):
     """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
 
-    `counters` are symbols that count passes, each >= 0; a fault at one pass is a fault.
+    `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
+    fault at one pass is a fault.
     """
 
     conditions: tuple[Condition, ...] = ()
-    counters: tuple[str, ...] = ()
+    counters: tuple[tuple[str, Expr | None], ...] = ()
 
 
 ANY_PASS = Passes()
