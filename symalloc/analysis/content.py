@@ -8,14 +8,14 @@ handing on a handle and killing one read nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.effects import Effect
+from symalloc.analysis.gaps import Stretch
+from symalloc.analysis.kernel_calls import KernelCalls, KernelCoverages, surely_meant
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees, RegionKind, leaves_of
-from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
@@ -25,43 +25,66 @@ from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
 class Needs(NamedTuple):
     """The regions whose content one point reads as it was before.
 
-    `doubtful` are those that it may not read after all; `given` are regions that count as written behind the
-    point although no effect says so, for something that is not understood was handed them.
+    `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
+    them whatever the shapes.  `given` are regions that count as written behind the point although no effect
+    says so, for something that is not understood was handed them.
     """
 
     surely: RegionSet = NO_REGIONS
     doubtful: RegionSet = NO_REGIONS
+    partly: RegionSet = NO_REGIONS
     given: RegionSet = NO_REGIONS
 
 
 NO_NEEDS = Needs()
 
 
-def find_needs(
-    program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
-) -> Sequence[Needs]:
-    """The needs of every point of `points_to.cfg`."""
-    reader = _NeedReader(program, points_to, summaries)
-    return [reader.needs(point) for point in points_to.cfg.points]
+class Content:
+    """What the points of a function need memory to hold, and how much of it they fill.
 
+    `needs` holds an entry for each point.
+    """
 
-@lru_cache(maxsize=4096)
-def needed_positions(kernel: ir.Kernel) -> tuple[int, ...]:
-    """The positions of the parameters that a kernel reads as it finds them."""
-    return tuple(
-        position
-        for position, parameter in enumerate(kernel.parameters)
-        if isinstance(parameter, ir.KernelBuffer) and parameter.reads and not parameter.writes
-    )
+    def __init__(
+        self,
+        program: ir.Program,
+        points_to: PointsTo,
+        summaries: Mapping[str, FunctionSummary],
+        coverages: KernelCoverages,
+    ) -> None:
+        self.points_to, self.coverages = points_to, coverages
+        self._calls = KernelCalls(points_to, coverages)
+        reader = _NeedReader(program, points_to, summaries, self._calls)
+        self.needs: Sequence[Needs] = [reader.needs(point) for point in points_to.cfg.points]
+
+    def reads(self, point: int, number: int) -> Sequence[Stretch]:
+        """What a point that needs a region reads of it."""
+        return self._stretches(point, number, stores=False) or (Stretch(self.points_to.regions[number]),)
+
+    def writes(self, point: int, number: int) -> Sequence[Stretch]:
+        """What a point that writes a region may write of it."""
+        found = self._stretches(point, number, stores=True) if self.needs[point].partly else ()
+        if not found or any(one.is_whole for one in found):
+            return (Stretch(self.points_to.regions[number]),)
+        return found
+
+    def _stretches(self, point: int, number: int, *, stores: bool) -> Sequence[Stretch]:
+        call = self.points_to.cfg.points[point].instruction
+        if not isinstance(call, ir.CallKernel | ir.CallTIR):
+            return ()
+        return self._calls.stretches(call, number, stores=stores)
 
 
 class _NeedReader:
     def __init__(
-        self, program: ir.Program, points_to: PointsTo, summaries: Mapping[str, FunctionSummary]
+        self,
+        program: ir.Program,
+        points_to: PointsTo,
+        summaries: Mapping[str, FunctionSummary],
+        calls: KernelCalls,
     ) -> None:
-        self.program, self.points_to, self.summaries = program, points_to, summaries
+        self.program, self.points_to, self.summaries, self.calls = program, points_to, summaries, calls
         self.tensors = ~points_to.storages
-        self.positions = {name: needed_positions(kernel) for name, kernel in program.kernels.items()}
 
     def needs(self, point: ProgramPoint) -> Needs:
         if point.kind is PointKind.INSTRUCTION:
@@ -76,23 +99,8 @@ class _NeedReader:
         found = NO_REGIONS
         for operand in operands:
             for leaf in leaves_of(self.points_to.value_of(operand)):
-                found |= self.certain(leaf)
+                found |= surely_meant(self.points_to, leaf)
         return found & self.tensors
-
-    def certain(self, leaf: Pointees) -> RegionSet:
-        """The regions of one handle; none where it may as well be another."""
-        if leaf.may:
-            return NO_REGIONS
-        if only_member(leaf.must) is None:
-            regions = self.points_to.regions
-            if not all(regions[number].path for number in members(leaf.must)):
-                return NO_REGIONS
-        return leaf.must
-
-    def kernel(self, call: ir.CallKernel | ir.CallTIR) -> Needs:
-        arguments = call.arguments if type(call) is ir.CallKernel else arguments_of(call)
-        wanted = self.positions.get(call.kernel, ())
-        return Needs(self.content([arguments[i] for i in wanted if i < len(arguments)]))
 
     def call_packed(self, call: ir.CallPacked) -> Needs:
         known = packed_function(call.name)
@@ -114,7 +122,7 @@ class _NeedReader:
         found = NO_REGIONS
         for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
             if contains(summary.needs, number):
-                found |= self.certain(leaf)
+                found |= surely_meant(self.points_to, leaf)
         return Needs(found & self.tensors)
 
     def not_understood(self, operands: Sequence[ir.Operand]) -> Needs:
@@ -127,12 +135,15 @@ class _NeedReader:
 _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
     ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
     ir.CallFunction: _NeedReader.call_function,
-    ir.CallKernel: _NeedReader.kernel,
+    ir.CallKernel: lambda reader, i: Needs(*reader.calls.needs(i)),
     ir.CallOperator: _NeedReader.call_operator,
     ir.CallPacked: _NeedReader.call_packed,
-    ir.CallTIR: _NeedReader.kernel,
+    ir.CallTIR: lambda reader, i: Needs(*reader.calls.needs(i)),
     ir.NotUnderstood: lambda reader, i: reader.not_understood(i.reads),
 }
+
+
+# -- for the summary of a function -------------------------------------------------------------------------
 
 
 def needed_parameters(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> LeafSet:

@@ -8,10 +8,11 @@ from functools import cached_property
 
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Needs, find_needs, needed_parameters, related, unwritten_leaf
+from symalloc.analysis.content import Content, needed_parameters, related, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.kernel_calls import KernelCoverages
 from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
 from symalloc.analysis.points_to import PointsTo
@@ -34,7 +35,7 @@ class FunctionAnalysis:
     cfg: ControlFlowGraph
     points_to: PointsTo
     effects: Sequence[Effect]
-    needs: Sequence[Needs]
+    content: Content
     summary: FunctionSummary = NO_EFFECTS
     recursive: bool = False
     called: bool = False
@@ -75,16 +76,17 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     order = callees_first(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
     found: dict[str, FunctionAnalysis] = {}
+    coverages = KernelCoverages(program)
     pending = dict.fromkeys(order)
     while pending:
         name = next(iter(pending))
         del pending[name]
         points_to = find_points_to(graphs[name], summaries, parameters)
         effects = find_effects(program, points_to, summaries)
-        needs = find_needs(program, points_to, summaries)
-        summary = _summary(points_to, effects, needs)
+        content = Content(program, points_to, summaries, coverages)
+        summary = _summary(points_to, effects, content)
         found[name] = FunctionAnalysis(
-            cfg=graphs[name], points_to=points_to, effects=effects, needs=needs, summary=summary
+            cfg=graphs[name], points_to=points_to, effects=effects, content=content, summary=summary
         )
         if summary != summaries[name]:
             summaries[name] = summary
@@ -109,19 +111,19 @@ def analyse_variant(
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     points_to = find_points_to(control_flow_graph(function), summaries, parameters)
     effects = find_effects(program, points_to, summaries, unsure)
-    needs = find_needs(program, points_to, summaries)
+    content = Content(program, points_to, summaries, analyses[function.name].content.coverages)
     called = analyses[function.name].called
     return FunctionAnalysis(
-        cfg=points_to.cfg, points_to=points_to, effects=effects, needs=needs, called=called
+        cfg=points_to.cfg, points_to=points_to, effects=effects, content=content, called=called
     )
 
 
-def _summary(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> FunctionSummary:
+def _summary(points_to: PointsTo, effects: Sequence[Effect], content: Content) -> FunctionSummary:
     """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
     writes = may_writes = captures = ignores = consumed = written = NO_REGIONS
-    for effect, need in zip(effects, needs, strict=True):
+    for effect, need in zip(effects, content.needs, strict=True):
         written |= effect.written | need.given
         writes |= effect.writes
         may_writes |= effect.may_writes
@@ -139,7 +141,7 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Nee
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
         consumes=_leaves(points_to, leaf_of, Pointees(consumed))[0],
         ignores_offset=_parameters_in(points_to, ignores),
-        needs=needed_parameters(points_to, effects, needs),
+        needs=needed_parameters(points_to, effects, content.needs),
     )
 
 

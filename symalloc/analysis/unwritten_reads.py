@@ -12,42 +12,38 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from symalloc.analysis.byte_ranges import ByteRange, left_out
-from symalloc.analysis.content import Needs
+from symalloc.analysis.content import Content
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.gaps import Gap, Stretch, gap
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.region_maker import sum_of
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
-from symalloc.size.expr import Expr, constant
+from symalloc.size.expr import Expr
 
 
 class UnwrittenRead(NamedTuple):
-    """Point `reader` reads `region`, of which nothing has written `lacking` bytes, on the branches `path`.
+    """Point `reader` reads a region, of which nothing has written the bytes of `gap`, on the branches `path`.
 
-    `lacking` is at most 0 where all is written.  `written` are the ranges of bytes, from the start of the
-    root, that are written in front of the reader on that path.  `doubtful`: the reader may not read it;
-    `decided` unless there were too many paths to look at.
+    `doubtful`: the reader may not read it; `decided` unless there were too many paths to look at.
     """
 
     reader: int
     region: int
     path: PathCondition
-    lacking: Expr
-    written: tuple[ByteRange, ...]
+    gap: Gap
     doubtful: bool
-    decided: bool = True
+    decided: bool
 
 
 class _Write(NamedTuple):
-    """A point that writes a region, on the branches `path`."""
+    """A point that writes a region, or the part `stretch` of it, on the branches `path`."""
 
     point: int
-    region: int
+    stretch: Stretch
     path: PathCondition
 
 
@@ -55,18 +51,14 @@ class UnwrittenReads:
     """Finds paths that read what they have not written."""
 
     def __init__(
-        self,
-        points_to: PointsTo,
-        effects: Sequence[Effect],
-        needs: Sequence[Needs],
-        paths: FeasiblePaths,
+        self, points_to: PointsTo, effects: Sequence[Effect], content: Content, paths: FeasiblePaths
     ) -> None:
-        self.points_to, self.effects, self.needs, self.paths = points_to, effects, needs, paths
+        self.points_to, self.effects, self.content, self.paths = points_to, effects, content, paths
 
     def candidates(self) -> Iterator[tuple[int, Target, bool]]:
         """Reads of what some path to them may not have written: (point, what it reads, doubtful)."""
-        before = forward(_Filled(self.points_to, self.effects, self.needs), self.given).before
-        for point, need in enumerate(self.needs):
+        before = forward(_Filled(self.points_to, self.effects, self.content), self.given).before
+        for point, need in enumerate(self.content.needs):
             for wanted, doubtful in ((need.surely, False), (need.doubtful, True)):
                 missing = wanted & ~before[point]
                 for target in self.points_to.targets(missing) if missing else ():
@@ -80,23 +72,14 @@ class UnwrittenReads:
         whole = [write.path for write in writes if self.is_whole(write, target.region)]
         parts = [write for write in writes if not self.is_whole(write, target.region)]
         for avoided in ([*whole, *(part.path for part in parts)], whole) if parts else (whole,):
-            found = self.paths.uncovered(here, avoided, point)
-            if found.path is not None:
-                read = self.lacking(target.region, parts, found.path)
-                if read is not None:
-                    yield UnwrittenRead(point, target.region, found.path, *read, doubtful, found.decided)
-
-    def lacking(
-        self, number: int, parts: Sequence[_Write], path: PathCondition
-    ) -> tuple[Expr, tuple[ByteRange, ...]] | None:
-        """The bytes of a region that `parts` leave out on a path, and what they write; None if not known."""
-        ranges = [self.range_of(part.region) for part in parts if self.paths.feasible(part.path | path)]
-        known = tuple(found for found in ranges if found is not None)
-        if len(known) < len(ranges):
-            return None
-        wanted = self.range_of(number)
-        left = left_out(wanted, known) if wanted is not None else None if known else constant(1)
-        return None if left is None else (left, known)
+            free = self.paths.uncovered(here, avoided, point)
+            if free.path is None:
+                continue
+            taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
+            for wanted in self.content.reads(point, target.region):
+                found = gap(wanted, taken)
+                if found is not None:
+                    yield UnwrittenRead(point, target.region, free.path, found, doubtful, free.decided)
 
     # -- regions -------------------------------------------------------------------------------------------
 
@@ -113,20 +96,21 @@ class UnwrittenReads:
     def all_writes(self) -> dict[int, list[_Write]]:
         """The writes of the function, in order, by root."""
         found: dict[int, list[_Write]] = {}
-        for point, (effect, need) in enumerate(zip(self.effects, self.needs, strict=True)):
+        for point, (effect, need) in enumerate(zip(self.effects, self.content.needs, strict=True)):
             must = effect.writes | effect.may_defs | effect.defs | need.given
             if not (must or effect.may_writes):
                 continue
             for target in self.points_to.targets(must, effect.may_writes):
-                write = _Write(point, target.region, self.paths.at[point] | target.path)
-                found.setdefault(self.points_to.regions[target.region].root, []).append(write)
+                writes = found.setdefault(self.points_to.regions[target.region].root, [])
+                path = self.paths.at[point] | target.path
+                writes += (_Write(point, one, path) for one in self.content.writes(point, target.region))
         return found
 
     def writes_to(self, number: int) -> Iterator[_Write]:
         """The writes that give a region content, or a part of it."""
         base = self.base_of(number)
         for write in self.all_writes.get(base.root, ()):
-            other = self.base_of(write.region)
+            other = self.base_of(write.stretch.region.number)
             if other.number == base.number or other.kind is RegionKind.STORAGE or _handed_over(base, other):
                 yield write
 
@@ -139,26 +123,24 @@ class UnwrittenReads:
 
     def is_whole(self, write: _Write, number: int) -> bool:
         """True if a write of a region counts as one of all of another: that, or what it is part of."""
-        if contains(self.points_to.ancestors[number], write.region):
+        if not write.stretch.is_whole:
+            return False
+        one, other = write.stretch.region, self.points_to.regions[number]
+        if contains(self.points_to.ancestors[number], one.number):
             return True
-        return self.range_of(number) is not None and self.range_of(write.region) == self.range_of(number)
-
-    def range_of(self, number: int) -> ByteRange | None:
-        """The bytes of a region, from the start of its root; None where they are not known."""
-        region = self.points_to.regions[number]
-        end = sum_of(region.offset, region.nbytes)
-        return None if region.offset is None or end is None else ByteRange(region.offset, end)
+        return None not in (one.offset, one.nbytes) and _place(one) == _place(other)
 
 
 class _Filled(DataflowProblem[RegionSet]):
     """The regions that every path has written as a whole; phis among them, where what they are is."""
 
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> None:
+    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], content: Content) -> None:
         super().__init__(points_to.cfg)
-        self.points_to, self.effects, self.needs = points_to, effects, needs
+        self.points_to, self.effects, self.needs = points_to, effects, content.needs
 
     def transfer(self, point: int, state: RegionSet) -> RegionSet:
-        written = self.effects[point].written | self.needs[point].given
+        need = self.needs[point]
+        written = self.effects[point].written & ~need.partly | need.given
         return state | self.with_parts(written) if written & ~state else state
 
     def with_parts(self, written: RegionSet) -> RegionSet:
@@ -178,6 +160,10 @@ class _Filled(DataflowProblem[RegionSet]):
                 if not any((source.must | source.may) & ~filled for source, filled in sides):
                     both |= RegionSet(1 << number)
         return both
+
+
+def _place(region: Region) -> tuple[Expr | None, Expr | None]:
+    return region.offset, region.nbytes
 
 
 def _is_given(root: Region) -> bool:

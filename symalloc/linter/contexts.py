@@ -60,7 +60,7 @@ class FunctionContexts:
             facts=facts,
             numbers=self.numbers,
             conflicts=ReuseConflicts(points_to, effects, paths),
-            unwritten=UnwrittenReads(points_to, effects, analysis.needs, paths),
+            unwritten=UnwrittenReads(points_to, effects, analysis.content, paths),
             written_views=written_zero_offset_views(points_to, effects),
             summaries=self.summaries,
             expansion=expansion,

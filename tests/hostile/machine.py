@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-__all__ = ["PATTERNS", "Machine", "depends_on_storages", "fails", "floats", "gives"]
+__all__ = ["PATTERNS", "Array", "Machine", "depends_on_storages", "fails", "floats", "gives"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -18,7 +18,6 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
-from symalloc.size.expr import Expr
 
 
 @function_sites("read", expanded=True)
@@ -48,15 +47,16 @@ def _site(context: FunctionContext, found: UnwrittenRead) -> Site:
     texts = {
         "tensor": region.name,
         "reader": "the caller" if ends else caller_name(point.instruction),
-        "what": _what(region, found),
+        "what": _what(found),
     }
     return ConstraintSite(
         kind="read",
         instruction=None if ends else point.instruction,
         span=context.function.result_span if ends else None,
-        quantities={"lacking": found.lacking},
+        quantities={"lacking": found.gap.lacking},
         texts=texts | ({} if later is None else {"later": caller_name(later)}),
         places=_places(region, later),
+        sized=True,
         uncertainty=_uncertainty(found, texts["reader"]),
         path=found.path,
         until=found.reader,
@@ -75,23 +75,18 @@ def _places(region: Region, later: ir.Instruction | None) -> Mapping[str, Span]:
     return places_of(allocation=region.instruction, later=later)
 
 
-def _what(region: Region, found: UnwrittenRead) -> str:
-    """The words for what is not written: all of the region, or all but some of its bytes."""
-    if not found.written or region.offset is None:
+def _what(found: UnwrittenRead) -> str:
+    """The words for what is not written: all of it, or all but a part."""
+    if not found.gap.written:
         return "which nothing has written before"
-    ranges = (f"{_plain(r.begin, region)} to {_plain(r.end, region)}" for r in found.written)
-    return f"of which only bytes {' and '.join(ranges)} are written before"
-
-
-def _plain(place: Expr, region: Region) -> str:
-    return str(place - region.offset if region.offset is not None else place)
+    return f"of which only {found.gap.written} are written before"
 
 
 def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruction | None:
     """The first instruction behind the reader that writes the region: the two may stand in wrong order."""
     reads = context.unwritten
     for write in reads.writes_to(found.region):
-        same = contains(context.points_to.ancestors[found.region], write.region)
+        same = contains(context.points_to.ancestors[found.region], write.stretch.region.number)
         if write.point > found.reader and same:
             return context.analysis.cfg.points[write.point].instruction
     return None

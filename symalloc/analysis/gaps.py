@@ -1,0 +1,160 @@
+"""Gaps: the bytes of a tensor that are read although nothing wrote them, where parts of it were written.
+
+Parts are held against what is read along one dimension, where all are parts of one tensor of one shape, or as
+ranges of bytes from the start of the memory, where each is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from symalloc.analysis.kernel_coverage import Elements
+from symalloc.analysis.ranges import Range, WrittenRange, left_out
+from symalloc.analysis.region_maker import sum_of
+from symalloc.analysis.regions import Region
+from symalloc.program.types import TensorType
+from symalloc.size.choice import select
+from symalloc.size.condition import Condition, conjunction, ge
+from symalloc.size.expr import ONE, ZERO, Expr, product
+
+
+class Stretch(NamedTuple):
+    """What a point reads or writes of a region: `elements` of a tensor of type `type` that is it.
+
+    All of the region where `elements` is None.
+    """
+
+    region: Region
+    type: TensorType | None = None
+    elements: Elements | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is all of the region."""
+        return self.elements is None or (self.elements.is_whole and self.elements.exact)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The dimensions of which it is a part only."""
+        ranges = () if self.elements is None else self.elements.ranges
+        return tuple(axis for axis, found in enumerate(ranges) if found is not None)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions on sizes under which it is read or written at all."""
+        if self.elements is None:
+            return ()
+        parts = (r for r in self.elements.ranges if r is not None)
+        runs = (ge(r.end - r.begin, 1) for r in parts)
+        return tuple(c for c in (*self.elements.conditions, *runs) if c.as_bool is not True)
+
+
+class Gap(NamedTuple):
+    """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words."""
+
+    lacking: Expr
+    written: str = ""
+
+
+def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    """What `parts` leave out of `wanted`; None where that is not known."""
+    found = _gap(wanted, parts)
+    if found is None or wanted.elements is None:
+        return found
+    conditions = wanted.conditions
+    return found._replace(lacking=select(conjunction(conditions), found.lacking, ZERO))
+
+
+def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    if not parts:
+        return Gap(_nbytes(wanted))
+    if wanted.elements is not None and not wanted.elements.exact:
+        return None
+    return _along_axis(wanted, parts) or _in_bytes(wanted, parts)
+
+
+def _nbytes(stretch: Stretch) -> Expr:
+    """The bytes of a stretch; 1 where they are not known, for there are some."""
+    elements, kind = stretch.elements, stretch.type
+    if elements is None or not elements.exact or kind is None or kind.shape is None or kind.dtype is None:
+        return ONE if stretch.region.nbytes is None else stretch.region.nbytes
+    pairs = zip(elements.ranges, kind.shape, strict=True)
+    return product(e if r is None else r.end - r.begin for r, e in pairs) * kind.dtype.itemsize
+
+
+# -- along one dimension -------------------------------------------------------------------------------------
+
+
+def _along_axis(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    kind = next((part.type for part in parts if part.axes), wanted.type)
+    if kind is None or kind.shape is None or kind.dtype is None:
+        return None
+    if any(one.region is not wanted.region for one in parts):
+        return None
+    if any(one.type is not None and one.type.shape != kind.shape for one in (wanted, *parts) if one.axes):
+        return None
+    axes = {part.axes[0] for part in parts if part.axes}
+    if len(axes) > 1 or not kind.shape:
+        return None
+    axis = axes.pop() if axes else 0
+    written = [_written(part, axis, kind.shape[axis]) for part in parts]
+    left = left_out(_range(wanted, axis, kind.shape[axis]), written)
+    if left is None:
+        return None
+    others = product(extent for i, extent in enumerate(kind.shape) if i != axis)
+    return Gap(left * others * kind.dtype.itemsize, _words(written, f"of dimension {axis} "))
+
+
+def _range(stretch: Stretch, axis: int, extent: Expr) -> Range:
+    found = stretch.elements.ranges[axis] if stretch.axes and stretch.elements is not None else None
+    return Range(ZERO, extent) if found is None else found
+
+
+def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
+    conditions = () if part.elements is None else part.elements.conditions
+    return WrittenRange(*_range(part, axis, extent), conjunction(conditions))
+
+
+# -- in bytes ------------------------------------------------------------------------------------------------
+
+
+def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    target = _bytes(wanted)
+    ranges = [_bytes(part) for part in parts]
+    known = [
+        WrittenRange(*found, conjunction(() if part.elements is None else part.elements.conditions))
+        for found, part in zip(ranges, parts, strict=True)
+        if found is not None
+    ]
+    if target is None or len(known) < len(parts):
+        return None
+    left = left_out(target, known)
+    if left is None:
+        return None
+    begin = wanted.region.offset or ZERO
+    shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
+    return Gap(left, _words(shown, "bytes "))
+
+
+def _bytes(stretch: Stretch) -> Range | None:
+    """The bytes of a stretch from the start of its root; None where they are not known, or no range."""
+    begin, end = stretch.region.offset, sum_of(stretch.region.offset, stretch.region.nbytes)
+    if begin is None or end is None:
+        return None
+    if not stretch.axes:
+        return Range(begin, end)
+    kind, axis, elements = stretch.type, stretch.axes[0], stretch.elements
+    if kind is None or kind.shape is None or kind.dtype is None or elements is None or len(stretch.axes) > 1:
+        return None
+    if any(extent != ONE for extent in kind.shape[:axis]):
+        return None
+    found = elements.ranges[axis]
+    if found is None:
+        return None
+    step = product(kind.shape[axis + 1 :]) * kind.dtype.itemsize
+    return Range(begin + found.begin * step, begin + found.end * step)
+
+
+def _words(written: Sequence[WrittenRange], what: str) -> str:
+    return " and ".join(dict.fromkeys(f"{what}{one.begin} to {one.end}" for one in written))

@@ -1,0 +1,156 @@
+"""Calls of kernels: the regions that one reads as it finds them, and how much of a region it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.gaps import Stretch
+from symalloc.analysis.kernel_coverage import Elements, kernel_coverage
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, leaves_of, pointees_of
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
+from symalloc.program import ir
+from symalloc.program.operands import tensor_type
+from symalloc.program.types import TensorType
+from symalloc.size.condition import Condition, Relation
+from symalloc.size.expr import ZERO, Symbol
+
+KernelCall = ir.CallKernel | ir.CallTIR
+
+
+class _Parameter(NamedTuple):
+    """A buffer parameter: what is read of it as it was, and what is written (all of it, if that is None)."""
+
+    position: int
+    reads: tuple[Elements, ...]
+    surely: bool
+    writes: tuple[Elements, ...] | None
+
+
+class KernelCoverages:
+    """The coverage of the kernels of a program, each made when it is first asked for."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.kernels = program.kernels
+        self._made: dict[str, tuple[_Parameter, ...]] = {}
+
+    def of(self, name: str) -> tuple[_Parameter, ...]:
+        """The parameters of a kernel that it reads or writes; empty if there is no such kernel."""
+        found = self._made.get(name)
+        if found is None:
+            kernel = self.kernels.get(name)
+            known = {} if kernel is None else kernel_coverage(kernel)
+            found = self._made[name] = tuple(_Parameter(i, *c) for i, c in known.items())
+        return found
+
+
+class KernelNeeds(NamedTuple):
+    """The regions that a call surely reads, may read, and writes only a part of."""
+
+    surely: RegionSet = NO_REGIONS
+    doubtful: RegionSet = NO_REGIONS
+    partly: RegionSet = NO_REGIONS
+
+
+class KernelCalls:
+    """The calls of kernels in one function."""
+
+    def __init__(self, points_to: PointsTo, coverages: KernelCoverages) -> None:
+        self.points_to, self.coverages = points_to, coverages
+        self.extents = frozenset(
+            name
+            for name, origin in points_to.cfg.function.symbols.items()
+            if origin in (ir.Origin.DIMENSION, ir.Origin.CAST)
+        )
+
+    def needs(self, call: KernelCall) -> KernelNeeds:
+        """What a call needs of each of its arguments."""
+        surely = doubtful = partly = whole = NO_REGIONS
+        parameters = self.coverages.of(call.kernel)
+        values = self.values(call)
+        for position, reads, certain, writes in parameters:
+            value = values[position] if position < len(values) else NO_POINTEES
+            if reads:
+                for leaf in leaves_of(value):
+                    if certain:
+                        surely |= surely_meant(self.points_to, leaf)
+                    else:
+                        doubtful |= surely_meant(self.points_to, leaf)
+            if writes is None:
+                whole |= pointees_of(value)[0]
+            elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
+                partly |= pointees_of(value)[0]
+        tensors = ~self.points_to.storages
+        return KernelNeeds(surely & tensors, doubtful & tensors, partly & ~whole & tensors)
+
+    def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
+        """What a call reads, or what it may write, of a region; empty where it is not known."""
+        found: list[Stretch] = []
+        values = self.values(call)
+        for position, reads, _, writes in self.coverages.of(call.kernel):
+            value = values[position] if position < len(values) else NO_POINTEES
+            if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
+                continue
+            region, kind = self.points_to.regions[number], self.types(call)[position]
+            boxes = writes if stores else reads
+            if boxes is None:
+                return [Stretch(region)]
+            found += (Stretch(region, kind, one) for one in self.at_call(call, position, boxes))
+        return found
+
+    def values(self, call: KernelCall) -> Sequence[AbstractValue]:
+        """What the arguments point to, as the kernel sees them."""
+        value_of = self.points_to.value_of
+        if isinstance(call, ir.CallKernel):
+            return [value_of(argument) for argument in call.arguments]
+        made = list(leaves_of(self.points_to.values[call.var]))
+        donors = (*call.inplace, *(None for _ in call.outputs))
+        fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
+        return [*map(value_of, call.inputs), *fresh, *(NO_POINTEES for _ in call.scalars)]
+
+    def types(self, call: KernelCall) -> Sequence[TensorType | None]:
+        """The types of the arguments, as the kernel sees them."""
+        return [tensor_type(argument) for argument in arguments_of(call)]
+
+    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Iterator[Elements]:
+        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
+        arguments = arguments_of(call)
+        kind = tensor_type(arguments[position])
+        bound = bind_kernel(self.coverages.kernels[call.kernel], arguments)
+        for box in boxes:
+            if not box.symbols <= bound.keys():
+                yield Elements((), (), exact=False)
+                continue
+            known = box.substitute(bound)
+            conditions = tuple(c for c in known.conditions if not self.is_plain(c))
+            ranges = known.ranges
+            if kind is not None and kind.shape is not None and len(kind.shape) == len(ranges):
+                pairs = zip(ranges, kind.shape, strict=True)
+                ranges = tuple(None if r == (ZERO, extent) else r for r, extent in pairs)
+            yield Elements(ranges, conditions, known.exact)
+
+    def is_plain(self, condition: Condition) -> bool:
+        """True for a condition that plainly holds wherever no extent is 0."""
+        if condition.as_bool is not None:
+            return condition.as_bool
+        if not isinstance(condition, Relation) or condition.operator != "<=":
+            return False
+        return all(self.is_negative(m, c) for m, c in condition.expr.terms.items()) and (
+            sum(condition.expr.terms.values()) <= 0
+        )
+
+    def is_negative(self, monomial: Sequence[tuple[object, int]], coefficient: int) -> bool:
+        if not monomial:
+            return True
+        atoms = (atom for atom, _ in monomial)
+        return coefficient < 0 and all(isinstance(a, Symbol) and a.name in self.extents for a in atoms)
+
+
+def surely_meant(points_to: PointsTo, leaf: Pointees) -> RegionSet:
+    """The regions of one handle, each on its branch; none where it may as well be another."""
+    paths = (points_to.regions[number].path for number in members(leaf.must))
+    if leaf.may or (only_member(leaf.must) is None and not all(paths)):
+        return NO_REGIONS
+    return leaf.must

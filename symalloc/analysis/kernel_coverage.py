@@ -1,0 +1,202 @@
+"""Coverage of kernels: the elements of a parameter that one surely reads as it finds them, or may write.
+
+A load counts if no store to the parameter stands before it: `a[i] = a[i] + 1` reads what was there, a sum
+that is set to 0 first does not.  Stores count for all that they may reach; what is not understood may be all.
+So an element counts as read only where it is, and as not written only where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from symalloc.analysis.ranges import Range
+from symalloc.program import ir
+from symalloc.program.kernel_access import KernelAccess
+from symalloc.size.choice import maximum, minimum
+from symalloc.size.condition import Condition, Relation, ge
+from symalloc.size.expr import ZERO, Expr, symbol
+
+
+class Elements(NamedTuple):
+    """A box of elements of a parameter, over the symbols of the kernel, where all `conditions` hold.
+
+    `ranges` holds an entry for each dimension: None for all of it.  `exact`: these elements and no others;
+    otherwise some of them.
+    """
+
+    ranges: tuple[Range | None, ...]
+    conditions: tuple[Condition, ...] = ()
+    exact: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is all of the parameter, whatever the shapes."""
+        return not self.conditions and not any(self.ranges)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of all bounds and conditions."""
+        bounds = (bound for one in self.ranges if one is not None for bound in one)
+        return frozenset().union(*(e.symbols for e in bounds), *(c.symbols for c in self.conditions))
+
+    def substitute(self, values: Mapping[str, Expr]) -> Elements:
+        """The elements with symbols replaced."""
+        ranges = (r and Range(r.begin.substitute(values), r.end.substitute(values)) for r in self.ranges)
+        return Elements(tuple(ranges), tuple(c.substitute(values) for c in self.conditions), self.exact)
+
+
+class ParameterCoverage(NamedTuple):
+    """The content of one parameter that a kernel needs, and what it writes.
+
+    `reads` are boxes that are read, exactly or in part; `surely` unless each of the loads may be left out.
+    `writes` are boxes that hold all that it may write, None where that may be everything.
+    """
+
+    reads: tuple[Elements, ...]
+    surely: bool
+    writes: tuple[Elements, ...] | None
+
+
+def kernel_coverage(kernel: ir.Kernel) -> Mapping[int, ParameterCoverage]:
+    """The coverage of each buffer parameter, by its position."""
+    found: dict[int, list[tuple[int, KernelAccess]]] = {}
+    for number, access in enumerate(kernel.accesses):
+        found.setdefault(access.parameter, []).append((number, access))
+    return {
+        position: _coverage(parameter, found.get(position, []))
+        for position, parameter in enumerate(kernel.parameters)
+        if isinstance(parameter, ir.KernelBuffer)
+    }
+
+
+_MOST_READS = 4
+"""The number of boxes that are kept of what a kernel reads of one parameter."""
+
+
+def _coverage(parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAccess]]) -> ParameterCoverage:
+    stores = [(number, access) for number, access in accesses if access.kind == "store"]
+    first = stores[0][0] if stores else None
+    loads = [a for n, a in accesses if a.kind == "load" and (first is None or n < first)]
+    if loads and stores and accesses[len(loads) - 1][0] + 1 == first and _is_anything(loads[-1]):
+        loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
+    surely = [load for load in loads if load.exact]
+    boxes = dict.fromkeys(_box(load, parameter.shape) for load in surely or loads)
+    reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
+    if reads and reads[0].is_whole and reads[0].exact:
+        reads = reads[:1]
+    return ParameterCoverage(reads, bool(surely), _written(parameter, [access for _, access in stores]))
+
+
+def _is_anything(access: KernelAccess) -> bool:
+    return not access.exact and not any(index is not None for index in access.indices)
+
+
+def _written(parameter: ir.KernelBuffer, stores: Sequence[KernelAccess]) -> tuple[Elements, ...] | None:
+    """The boxes that the stores may reach; None where that may be everything."""
+    found = dict.fromkeys(_box(store, parameter.shape) for store in stores)
+    if parameter.shape is None or any(box.is_whole for box in found):
+        return None
+    return tuple(found) if found or not parameter.writes else None
+
+
+# -- boxes ---------------------------------------------------------------------------------------------------
+
+
+class _Bounds:
+    """The bounds of the loops around one access, and the conditions on sizes alone.
+
+    `understood` unless a condition between loops, or with data, is left out.
+    """
+
+    def __init__(self, access: KernelAccess) -> None:
+        self.lower: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
+        self.upper: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
+        self.conditions: dict[Condition, None] = {}
+        self.understood = access.exact
+        for condition in access.domain:
+            self.understood &= self.take(condition)
+
+    def take(self, condition: Condition) -> bool:
+        """Take in one condition of the domain; False where it is left out."""
+        loops = condition.symbols & self.lower.keys()
+        if not loops:
+            self.conditions[condition] = None
+            return True
+        name = next(iter(loops))
+        if len(loops) > 1 or not isinstance(condition, Relation) or condition.operator == "!=":
+            return False
+        split = _split(condition.expr, name)
+        if split is None:
+            return False
+        sign, rest = split
+        if sign > 0 or condition.operator == "==":
+            self.upper[name].append(-rest * sign + 1)
+        if sign < 0 or condition.operator == "==":
+            self.lower[name].append(-rest * sign)
+        return True
+
+    def range_of(self, name: str) -> Range | None:
+        """The passes of a loop; None where they have no bounds."""
+        lower, upper = self.lower[name], self.upper[name]
+        return (
+            Range(maximum(*_tightest(lower, 1)), minimum(*_tightest(upper, -1))) if lower and upper else None
+        )
+
+    def runs(self, name: str) -> Iterator[Condition]:
+        """The conditions for a loop to be run at all, those that always hold left out."""
+        for upper in self.upper[name]:
+            for lower in self.lower[name]:
+                condition = ge(upper - lower, 1)
+                if condition.as_bool is not True:
+                    yield condition
+
+
+def _tightest(bounds: Sequence[Expr], sign: int) -> list[Expr]:
+    """Lower bounds (`sign` 1) or upper ones (-1), those left out that another one plainly makes idle."""
+    kept: list[Expr] = []
+    for bound in dict.fromkeys(bounds):
+        over = [((other - bound) * sign).as_constant for other in kept]
+        if not any(difference is not None and difference > 0 for difference in over):
+            kept = [o for o, d in zip(kept, over, strict=True) if d is None or d > 0] + [bound]
+    return kept
+
+
+def _split(expr: Expr, name: str) -> tuple[int, Expr] | None:
+    """(1 or -1, rest) of an expression that is plus or minus the symbol `name` and a rest without it."""
+    for sign in (1, -1):
+        rest = expr - symbol(name) * sign
+        if name not in rest.symbols:
+            return sign, rest
+    return None
+
+
+def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
+    """The elements that an access reaches: exactly, or a box that holds them all."""
+    bounds, unused = _Bounds(access), {loop.symbol: None for loop in access.loops}
+    if shape is None or len(shape) != len(access.indices):
+        return Elements((), tuple(bounds.conditions), exact=False)
+    ranges: list[Range | None] = []
+    exact = bounds.understood
+    for index, extent in zip(access.indices, shape, strict=True):
+        found = None if index is None else _range(index, bounds, unused)
+        exact = exact and found is not None
+        ranges.append(None if found == (ZERO, extent) else found)
+    conditions = dict(bounds.conditions)
+    for name in unused:
+        conditions |= dict.fromkeys(bounds.runs(name))
+    return Elements(tuple(ranges), tuple(conditions), exact)
+
+
+def _range(index: Expr, bounds: _Bounds, unused: dict[str, None]) -> Range | None:
+    """The range of an index that a loop of its own counts, or none; None for any other."""
+    loops = index.symbols & bounds.lower.keys()
+    if not loops:
+        return Range(index, index + 1)
+    name = next(iter(loops))
+    split = _split(index, name) if len(loops) == 1 and name in unused else None
+    passes = bounds.range_of(name)
+    if split is None or split[0] < 0 or passes is None:
+        return None
+    del unused[name]
+    return Range(passes.begin + split[1], passes.end + split[1])

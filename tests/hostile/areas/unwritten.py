@@ -1,0 +1,516 @@
+"""Memory that is read, or returned, while nothing has written it: always, on some path, for some shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from tests.hostile.machine import Array, Machine, depends_on_storages, floats, gives
+from tests.hostile.program import HostileProgram
+
+_KERNELS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(source: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = a[i]
+
+    @T.prim_func
+    def fill(out: T.handle):
+        n = T.int64()
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = T.float32(3)
+"""
+_FRESH = 'R.builtin.alloc_tensor(R.shape([{}]), R.dtype({}), R.prim_value(0), R.str("global"))'
+_F16 = _FRESH.format("16", '"float32"')
+_FN = _FRESH.format("n", '"float32"')
+
+
+Shows: TypeAlias = Callable[[Machine, Machine], bool]
+
+
+def _depends(*arguments: Array) -> Shows:
+    """The program's result depends on what storages held before, the twin's does not."""
+
+    def shows(bad: Machine, twin: Machine) -> bool:
+        return depends_on_storages(bad, *arguments) and not depends_on_storages(twin, *arguments)
+
+    return shows
+
+
+_FILL = "for i in range(n):\n            b[i] = T.float32(3)"
+_REUSED = (
+    _KERNELS
+    + """
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        Module.copy(x, a)
+        y = R.add(a, x)
+        b = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        Module.fill(DEST)
+        z = R.add(b, y)
+        return z
+"""
+)
+_ORDER = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        b = {_F16}
+        FIRST
+        SECOND
+        return b
+"""
+)
+_FEW = (
+    _KERNELS.replace(_FILL, _FILL.replace("range(n)", "range(COUNT)"))
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        a = {_FN}
+        b = {_FN}
+        Module.fill(a)
+        Module.copy(a, b)
+        return b
+"""
+)
+_HALVES = (
+    _KERNELS
+    + f"""
+    @T.prim_func
+    def head(out: T.Buffer((16, 4), "float32")):
+        for i, j in T.grid(8, 4):
+            out[i, j] = T.float32(1)
+
+    @T.prim_func
+    def tail(out: T.Buffer((16, 4), "float32")):
+        for i, j in T.grid(16 - FROM, 4):
+            out[i + FROM, j] = T.float32(2)
+
+    @T.prim_func
+    def total(source: T.Buffer((16, 4), "float32"), out: T.Buffer((1,), "float32")):
+        out[0] = T.float32(0)
+        for i, j in T.grid(16, 4):
+            out[0] = out[0] + source[i, j]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16, 4), "float32")) -> R.Tensor((1,), "float32"):
+        a = {_FRESH.format("16, 4", '"float32"')}
+        s = {_FRESH.format("1", '"float32"')}
+        Module.tail(a)
+        Module.head(a)
+        Module.total(a, s)
+        return s
+"""
+)
+_COLUMNS = _HALVES.replace("T.grid(8, 4)", "T.grid(16, 2)").replace(
+    "for i, j in T.grid(16 - FROM, 4):\n            out[i + FROM, j]",
+    "for i, j in T.grid(16, 4 - FROM):\n            out[i, j + FROM]",
+)
+_BRANCH = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        if c:
+            Module.copy(x, a)
+            r = R.add(x, x)
+        else:
+            Module.OTHER
+            r = R.multiply(x, x)
+        b = R.add(a, r)
+        return b
+"""
+)
+_BY_SIZE = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        a = {_FN}
+        if R.prim_value(n <= 4):
+            Module.copy(x, a)
+            r = R.add(x, x)
+        else:
+            Module.OTHER
+            r = R.multiply(x, x)
+        b = R.add(a, r)
+        return b
+"""
+)
+_SUM = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def rows(source: T.Buffer((16, 4), "float32"), out: T.Buffer((16,), "float32")):
+        for i, k in T.grid(16, 4):
+            START
+            out[i] = out[i] + source[i, k]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16, 4), "float32")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        Module.rows(x, a)
+        return a
+"""
+_REST = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def rest(source: T.handle, out: T.Buffer((1,), "float32")):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        BEFORE
+        for k in range(n - 4):
+            if k == 0:
+                out[0] = T.float32(0)
+            out[0] = out[0] + a[k + 4]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((1,), "float32"):
+        s = {_FRESH.format("1", '"float32"')}
+        Module.rest(x, s)
+        return s
+"""
+_CALLEE = (
+    _KERNELS
+    + f"""
+    @R.function(private=True, pure=False)
+    def made(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        t = {_F16}
+        WRITE
+        return t
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        t = Module.made(x)
+        y = R.add(t, x)
+        return y
+"""
+)
+_HANDED = (
+    _KERNELS
+    + f"""
+    @R.function(private=True, pure=False)
+    def update(t: R.Tensor((16,), "float32"), out: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        FIRST
+        SECOND
+        return out
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        t = {_F16}
+        out = {_F16}
+        done = Module.update(t, out)
+        y = R.add(done, x)
+        return y
+"""
+)
+_VIEWS = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((32,), "float32"):
+        arena = {_FRESH.format("32", '"float32"')}
+        a = R.memory.view(arena, R.shape([16]), R.dtype("float32"), R.prim_value(0))
+        placed = R.memory.view(arena, R.shape([16]), R.dtype("float32"), R.prim_value(64))
+        b = R.memory.ensure_zero_offset(placed)
+        Module.copy(x, a)
+        Module.fill(DEST)
+        y = R.add(arena, arena)
+        return y
+"""
+)
+_CALL_TIR = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def inner(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(COUNT):
+            out[i] = source[i] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        cls = Module
+        y = R.call_tir(cls.inner, (x,), out_ty=R.Tensor((16,), "float32"))
+        z = R.add(y, x)
+        return z
+"""
+_IN_PLACE = (
+    _KERNELS
+    + f"""
+    @T.prim_func
+    def double(data: T.Buffer((16,), "float32")):
+        for i in range(16):
+            data[i] = data[i] * T.float32(2)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        b = {_F16}
+        Module.copy(x, DEST)
+        Module.double(a)
+        return a
+"""
+)
+_RETURNED = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Any:
+        a = {_F16}
+        b = {_F16}
+        Module.copy(x, a)
+        Module.copy(x, DEST)
+        pair = (a, b)
+        return pair
+"""
+)
+_TWO_IFS = (
+    _KERNELS
+    + f"""
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        if c:
+            Module.copy(x, a)
+            r = R.add(x, x)
+        else:
+            r = R.multiply(x, x)
+        if c:
+            s = R.add(THEN, x)
+        else:
+            s = R.multiply(ELSE, x)
+        b = R.add(r, s)
+        return b
+"""
+)
+_TEST = (
+    _KERNELS
+    + f"""
+    @T.prim_func
+    def decide(out: T.Buffer((), "bool")):
+        out[()] = T.bool(True)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        c = {_FRESH.format("", '"bool"')}
+        DECIDE
+        if c:
+            r = R.add(x, x)
+        else:
+            r = R.multiply(x, x)
+        return r
+"""
+)
+_X, _TRUE, _FALSE = floats(16), np.array(True), np.array(False)
+
+
+def _few_rows(bad: Machine, twin: Machine) -> bool:
+    """16 elements are right, the 17th is whatever stood there."""
+    right = not depends_on_storages(bad, floats(16)) and depends_on_storages(bad, floats(17))
+    return right and gives(twin, np.full(17, 3.0), floats(17))
+
+
+def _one_branch(bad: Machine, twin: Machine) -> bool:
+    """The result is right on the branch that writes."""
+    right = not depends_on_storages(bad, _X, _TRUE) and depends_on_storages(bad, _X, _FALSE)
+    return right and not depends_on_storages(twin, _X, _FALSE)
+
+
+def _small(bad: Machine, twin: Machine) -> bool:
+    """4 elements are right, 5 are not."""
+    right = not depends_on_storages(bad, floats(4)) and depends_on_storages(bad, floats(5))
+    return right and not depends_on_storages(twin, floats(5))
+
+
+def _no_elements(bad: Machine, twin: Machine) -> bool:
+    """5 elements leave one to sum up, 4 leave none."""
+    right = not depends_on_storages(bad, floats(5)) and depends_on_storages(bad, floats(4))
+    return right and gives(twin, [0.0], floats(4))
+
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    HostileProgram(
+        name="left-over-of-another-tensor",
+        what="the kernel that fills b writes a instead; b finds what a left at its place",
+        module=_REUSED.replace("DEST", "x"),
+        twin=_REUSED.replace("DEST", "b"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="z = R.add(b, y)",
+        shows=lambda bad, twin: gives(bad, 3 * _X, _X) and gives(twin, 2 * _X + 3, _X),
+    ),
+    HostileProgram(
+        name="moved-behind-its-reader",
+        what="the kernel that fills a stands behind the one that reads it",
+        module=_ORDER.replace("FIRST", "Module.copy(a, b)").replace("SECOND", "Module.copy(x, a)"),
+        twin=_ORDER.replace("FIRST", "Module.copy(x, a)").replace("SECOND", "Module.copy(a, b)"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.copy(a, b)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="only-the-first-elements",
+        what="a kernel fills 16 elements, however many there are",
+        module=_FEW.replace("COUNT", "T.min(n, 16)"),
+        twin=_FEW.replace("COUNT", "n"),
+        rule="SYM208",
+        verdict="runtime-check",
+        counterexample={"n": 17},
+        on_line="Module.copy(a, b)",
+        shows=_few_rows,
+    ),
+    HostileProgram(
+        name="gap-between-two-kernels",
+        what="one kernel fills rows 0 to 8, another rows 9 to 16",
+        module=_HALVES.replace("FROM", "9"),
+        twin=_HALVES.replace("FROM", "8"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.total(a, s)",
+        shows=_depends(floats(16, 4)),
+    ),
+    HostileProgram(
+        name="gap-between-columns",
+        what="one kernel fills columns 0 to 2, another column 3",
+        module=_COLUMNS.replace("FROM", "3"),
+        twin=_COLUMNS.replace("FROM", "2"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.total(a, s)",
+        shows=_depends(floats(16, 4)),
+    ),
+    HostileProgram(
+        name="written-on-one-branch",
+        what="only the then-branch fills what is read behind the If",
+        module=_BRANCH.replace("OTHER", "copy(x, x)"),
+        twin=_BRANCH.replace("OTHER", "fill(a)"),
+        rule="SYM208",
+        on_line="b = R.add(a, r)",
+        shows=_one_branch,
+    ),
+    HostileProgram(
+        name="written-for-small-shapes",
+        what="only the branch for up to 4 elements fills what is read behind the If",
+        module=_BY_SIZE.replace("Module.OTHER", "Module.fill(x)"),
+        twin=_BY_SIZE.replace("OTHER", "fill(a)"),
+        rule="SYM208",
+        counterexample={"n": 5},
+        on_line="b = R.add(a, r)",
+        shows=_small,
+    ),
+    HostileProgram(
+        name="sum-without-start",
+        what="a sum adds to what was there",
+        module=_SUM.replace("START", "T.evaluate(0)"),
+        twin=_SUM.replace("START", "if k == 0:\n                out[i] = T.float32(0)"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.rows(x, a)",
+        shows=_depends(floats(16, 4)),
+    ),
+    HostileProgram(
+        name="sum-over-no-elements",
+        what="a sum over the elements from the fifth on is set to 0 with the first of them, if there is one",
+        module=_REST.replace("BEFORE", "T.evaluate(0)"),
+        twin=_REST.replace("BEFORE", "out[0] = T.float32(0)"),
+        rule="SYM208",
+        verdict="runtime-check",
+        counterexample={"n": 1},
+        on_line="return s",
+        shows=_no_elements,
+    ),
+    HostileProgram(
+        name="callee-returns-unwritten-memory",
+        what="a function returns a tensor that it has not written, and the caller reads it",
+        module=_CALLEE.replace("WRITE", "Module.fill(x)"),
+        twin=_CALLEE.replace("WRITE", "Module.fill(t)"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="y = R.add(t, x)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="callee-reads-before-it-writes",
+        what="a function reads the tensor that it was handed before it fills it",
+        module=_HANDED.replace("FIRST", "Module.copy(t, out)").replace("SECOND", "Module.fill(t)"),
+        twin=_HANDED.replace("FIRST", "Module.fill(t)").replace("SECOND", "Module.copy(t, out)"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.copy(t, out)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="one-view-of-two",
+        what="one of two views that make up a tensor is filled, then all of it is read",
+        module=_VIEWS.replace("DEST", "a"),
+        twin=_VIEWS.replace("DEST", "b"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="y = R.add(arena, arena)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="call-tir-leaves-elements-out",
+        what="the kernel of a R.call_tir fills 15 elements of its 16",
+        module=_CALL_TIR.replace("COUNT", "15"),
+        twin=_CALL_TIR.replace("COUNT", "16"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="z = R.add(y, x)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="updated-in-place-before-written",
+        what="a kernel doubles a tensor that nothing has filled",
+        module=_IN_PLACE.replace("DEST", "b"),
+        twin=_IN_PLACE.replace("DEST", "a"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.double(a)",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="returned-in-a-tuple",
+        what="one field of the result is a tensor that nothing has filled",
+        module=_RETURNED.replace("DEST", "a"),
+        twin=_RETURNED.replace("DEST", "b"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="return pair",
+        shows=_depends(_X),
+    ),
+    HostileProgram(
+        name="two-ifs-on-one-condition",
+        what="filled where the condition is true, read where the same condition is false",
+        module=_TWO_IFS.replace("THEN", "r").replace("ELSE", "a"),
+        twin=_TWO_IFS.replace("THEN", "a").replace("ELSE", "r"),
+        rule="SYM208",
+        on_line="s = R.multiply(a, x)",
+        shows=_one_branch,
+    ),
+    HostileProgram(
+        name="condition-that-nothing-wrote",
+        what="an If tests a tensor that nothing has filled",
+        module=_TEST.replace("DECIDE", "_ = R.shape_of(c)"),
+        twin=_TEST.replace("DECIDE", "Module.decide(c)"),
+        rule="SYM208",
+        verdict="always-invalid",
+    ),
+)
