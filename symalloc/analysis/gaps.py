@@ -41,6 +41,11 @@ class Stretch(NamedTuple):
         return tuple(axis for axis, found in enumerate(ranges) if found is not None)
 
     @property
+    def run(self) -> Stretch:
+        """The same stretch, if all loops are run."""
+        return self if self.elements is None else self._replace(elements=self.elements._replace(runs=()))
+
+    @property
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions on sizes under which it is read or written at all."""
         if self.elements is None:
@@ -51,19 +56,25 @@ class Stretch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words."""
+    """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words.
+
+    `idle`: there is one only where some loop of a kernel that fills all is not run at all.
+    """
 
     lacking: Expr
     written: str = ""
+    idle: bool = False
 
 
 def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     """What `parts` leave out of `wanted`; None where that is not known."""
     found = _gap(wanted, parts)
-    if found is None or wanted.elements is None:
-        return found
-    conditions = wanted.conditions
-    return found._replace(lacking=select(conjunction(conditions), found.lacking, ZERO))
+    if found is None:
+        return None
+    run = _gap(wanted, [part.run for part in parts])
+    least = None if run is None else run.lacking.as_constant
+    lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
+    return Gap(lacking, found.written, least is not None and least <= 0)
 
 
 def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:

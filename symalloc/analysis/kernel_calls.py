@@ -121,15 +121,16 @@ class KernelCalls:
         bound = bind_kernel(self.coverages.kernels[call.kernel], arguments)
         for box in boxes:
             if not box.symbols <= bound.keys():
-                yield Elements((), (), exact=False)
+                yield Elements((), exact=False)
                 continue
             known = box.substitute(bound)
-            conditions = tuple(c for c in known.conditions if not self.is_plain(c))
+            guards = tuple(c for c in known.guards if not self.is_plain(c))
+            runs = tuple(c for c in known.runs if not self.is_plain(c))
             ranges = known.ranges
             if kind is not None and kind.shape is not None and len(kind.shape) == len(ranges):
                 pairs = zip(ranges, kind.shape, strict=True)
                 ranges = tuple(None if r == (ZERO, extent) else r for r, extent in pairs)
-            yield Elements(ranges, conditions, known.exact)
+            yield Elements(ranges, guards, runs, known.exact)
 
     def is_plain(self, condition: Condition) -> bool:
         """True for a condition that plainly holds wherever no extent is 0."""

@@ -19,15 +19,22 @@ from symalloc.size.expr import ZERO, Expr, symbol
 
 
 class Elements(NamedTuple):
-    """A box of elements of a parameter, over the symbols of the kernel, where all `conditions` hold.
+    """A box of elements of a parameter, over the symbols of the kernel, where all `guards` hold.
 
-    `ranges` holds an entry for each dimension: None for all of it.  `exact`: these elements and no others;
-    otherwise some of them.
+    `ranges` holds an entry for each dimension: None for all of it.  `runs` hold where loops that do not count
+    elements of it (those of a sum) are run at all.  `exact`: these elements and no others; otherwise some of
+    them.
     """
 
     ranges: tuple[Range | None, ...]
-    conditions: tuple[Condition, ...] = ()
+    guards: tuple[Condition, ...] = ()
+    runs: tuple[Condition, ...] = ()
     exact: bool = True
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions on sizes under which there are any."""
+        return (*self.guards, *self.runs)
 
     @property
     def is_whole(self) -> bool:
@@ -43,7 +50,9 @@ class Elements(NamedTuple):
     def substitute(self, values: Mapping[str, Expr]) -> Elements:
         """The elements with symbols replaced."""
         ranges = (r and Range(r.begin.substitute(values), r.end.substitute(values)) for r in self.ranges)
-        return Elements(tuple(ranges), tuple(c.substitute(values) for c in self.conditions), self.exact)
+        guards = tuple(c.substitute(values) for c in self.guards)
+        runs = tuple(c.substitute(values) for c in self.runs)
+        return Elements(tuple(ranges), guards, runs, self.exact)
 
 
 class ParameterCoverage(NamedTuple):
@@ -182,10 +191,8 @@ def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
         found = None if index is None else _range(index, bounds, unused)
         exact = exact and found is not None
         ranges.append(None if found == (ZERO, extent) else found)
-    conditions = dict(bounds.conditions)
-    for name in unused:
-        conditions |= dict.fromkeys(bounds.runs(name))
-    return Elements(tuple(ranges), tuple(conditions), exact)
+    runs = dict.fromkeys(condition for name in unused for condition in bounds.runs(name))
+    return Elements(tuple(ranges), tuple(bounds.conditions), tuple(runs), exact)
 
 
 def _range(index: Expr, bounds: _Bounds, unused: dict[str, None]) -> Range | None:

@@ -23,6 +23,8 @@ EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
     "branch_then_only": {("SYM205", "note"): 2},
     # the mask's length t is a symbol of its own, and nothing in the model says that it is p + n
     "llama_decode_masked": {("SYM302", "warning"): 2},
+    # of one row x[1:] is empty, and TVM's sum over no rows writes nothing: the result is what was there
+    "slice_rows": {("SYM208", "warning"): 1},
     # n // 64 rows of 64 hold all n elements only for multiples of 64
     "reshape_divides": {("SYM302", "warning"): 1},
     # TVM drops the match_cast that would check t == p + n; the kernel that adds the mask checks it in the end

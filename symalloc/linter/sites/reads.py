@@ -68,6 +68,8 @@ def _uncertainty(found: UnwrittenRead, reader: str) -> str | None:
     """Why it may be no fault; None where it surely is."""
     if found.doubtful:
         return f"{reader} may look at no element of it"
+    if found.gap.idle:
+        return "it is written in full unless a kernel has no elements to go through"
     return None if found.decided else "there are too many paths to look at"
 
 

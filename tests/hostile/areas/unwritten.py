@@ -431,6 +431,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         module=_REST.replace("BEFORE", "T.evaluate(0)"),
         twin=_REST.replace("BEFORE", "out[0] = T.float32(0)"),
         rule="SYM208",
+        severity="warning",
         verdict="runtime-check",
         counterexample={"n": 1},
         on_line="return s",
