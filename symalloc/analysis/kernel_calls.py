@@ -108,7 +108,7 @@ class KernelCalls:
         made = list(leaves_of(self.points_to.values[call.var]))
         donors = (*call.inplace, *(None for _ in call.outputs))
         fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
-        return [*map(value_of, call.inputs), *fresh, *(NO_POINTEES for _ in call.scalars)]
+        return [*map(value_of, call.inputs), *fresh]
 
     def types(self, call: KernelCall) -> Sequence[TensorType | None]:
         """The types of the arguments, as the kernel sees them."""
