@@ -40,7 +40,7 @@ NO_NEEDS = Needs()
 
 
 class Content:
-    """What the points of a function need memory to hold, and how much of it they fill.
+    """The content that the points of a function need memory to hold, and how much of it they fill.
 
     `needs` holds an entry for each point.
     """
@@ -58,11 +58,11 @@ class Content:
         self.needs: Sequence[Needs] = [reader.needs(point) for point in points_to.cfg.points]
 
     def reads(self, point: int, number: int) -> Sequence[Stretch]:
-        """What a point that needs a region reads of it."""
+        """The parts of a region that a point which needs it reads."""
         return self._stretches(point, number, stores=False) or (Stretch(self.points_to.regions[number]),)
 
     def writes(self, point: int, number: int) -> Sequence[Stretch]:
-        """What a point that writes a region may write of it."""
+        """The parts of a region that a point which writes it may write."""
         found = self._stretches(point, number, stores=True) if self.needs[point].partly else ()
         if not found or any(one.is_whole for one in found):
             return (Stretch(self.points_to.regions[number]),)
@@ -134,6 +134,7 @@ class _NeedReader:
 
 _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
     ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
+    ir.Assert: lambda reader, i: Needs(reader.content(i.reads)),
     ir.CallFunction: _NeedReader.call_function,
     ir.CallKernel: lambda reader, i: Needs(*reader.calls.needs(i)),
     ir.CallOperator: _NeedReader.call_operator,

@@ -20,7 +20,7 @@ from symalloc.size.expr import ONE, ZERO, Expr, product
 
 
 class Stretch(NamedTuple):
-    """What a point reads or writes of a region: `elements` of a tensor of type `type` that is it.
+    """A part of a region that a point reads or writes: `elements` of a tensor of type `type` that is it.
 
     All of the region where `elements` is None.
     """
@@ -67,7 +67,7 @@ class Gap(NamedTuple):
 
 
 def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
-    """What `parts` leave out of `wanted`; None where that is not known."""
+    """The gap that `parts` leave in `wanted`; None where that is not known."""
     found = _gap(wanted, parts)
     if found is None:
         return None

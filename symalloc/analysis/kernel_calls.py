@@ -66,7 +66,7 @@ class KernelCalls:
         )
 
     def needs(self, call: KernelCall) -> KernelNeeds:
-        """What a call needs of each of its arguments."""
+        """The needs of a call, over all of its arguments."""
         surely = doubtful = partly = whole = NO_REGIONS
         parameters = self.coverages.of(call.kernel)
         values = self.values(call)
@@ -86,7 +86,7 @@ class KernelCalls:
         return KernelNeeds(surely & tensors, doubtful & tensors, partly & ~whole & tensors)
 
     def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
-        """What a call reads, or what it may write, of a region; empty where it is not known."""
+        """The parts of a region that a call reads, or may write; empty where they are not known."""
         found: list[Stretch] = []
         values = self.values(call)
         for position, reads, _, writes in self.coverages.of(call.kernel):
@@ -101,7 +101,7 @@ class KernelCalls:
         return found
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
-        """What the arguments point to, as the kernel sees them."""
+        """The values of the arguments, as the kernel sees them."""
         value_of = self.points_to.value_of
         if isinstance(call, ir.CallKernel):
             return [value_of(argument) for argument in call.arguments]

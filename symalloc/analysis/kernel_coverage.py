@@ -112,7 +112,7 @@ def _written(parameter: ir.KernelBuffer, stores: Sequence[KernelAccess]) -> tupl
 # -- boxes ---------------------------------------------------------------------------------------------------
 
 
-class _Bounds:
+class _LoopBounds:
     """The bounds of the loops around one access, and the conditions on sizes alone.
 
     `understood` unless a condition between loops, or with data, is left out.
@@ -182,7 +182,7 @@ def _split(expr: Expr, name: str) -> tuple[int, Expr] | None:
 
 def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
     """The elements that an access reaches: exactly, or a box that holds them all."""
-    bounds, unused = _Bounds(access), {loop.symbol: None for loop in access.loops}
+    bounds, unused = _LoopBounds(access), {loop.symbol: None for loop in access.loops}
     if shape is None or len(shape) != len(access.indices):
         return Elements((), tuple(bounds.conditions), exact=False)
     ranges: list[Range | None] = []
@@ -195,7 +195,7 @@ def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
     return Elements(tuple(ranges), tuple(bounds.conditions), tuple(runs), exact)
 
 
-def _range(index: Expr, bounds: _Bounds, unused: dict[str, None]) -> Range | None:
+def _range(index: Expr, bounds: _LoopBounds, unused: dict[str, None]) -> Range | None:
     """The range of an index that a loop of its own counts, or none; None for any other."""
     loops = index.symbols & bounds.lower.keys()
     if not loops:

@@ -46,7 +46,7 @@ def left_out(wanted: Range, written: Sequence[WrittenRange]) -> Expr | None:
 
 
 def _after(one: WrittenRange, reached: Expr) -> Expr:
-    """How far everything is written, where it was up to `reached` before."""
+    """The end up to which all is written, where that was `reached` before."""
     if one.begin == reached:
         return select(one.condition, one.end, reached)
     joins = conjunction((one.condition, le(one.begin, reached)))
