@@ -18,7 +18,7 @@ from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Expr, Symbol, symbol
+from symalloc.size.expr import ZERO, Expr, Symbol, symbol
 
 MAX_PAIRS = 30
 LEMMA_WORK = 3_000
@@ -168,6 +168,9 @@ def _ordered_quotients(
 
 def _orders(quotients: Sequence[Quotient]) -> Iterator[tuple[Expr, Expr, Condition]]:
     """Pairs that may be ordered, with what must be impossible for that."""
+    for q, above, below in quotients[:MAX_PAIRS]:
+        if below.as_constant is None:
+            yield q, ZERO, ge(above, below)
     for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
         if below == divisor:
             yield p, q, ge(above, other + 1)

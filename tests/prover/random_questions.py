@@ -101,14 +101,20 @@ def _size(rng: random.Random, depth: int, names: tuple[str, ...]) -> str:
     if kind < 0.55:
         return rng.choice((f"0*{inner[0]}", f"({inner[0]} - {inner[0]})", f"({inner[0]}*8 % [4])"))
     if kind < 0.72:
-        return f"{rng.choice(SMALL[1:])}*{inner[0]}" if rng.random() < 0.6 else f"({inner[0]}*{inner[1]})"
+        return f"{_coefficient(rng)}*{inner[0]}" if rng.random() < 0.6 else f"({inner[0]}*{inner[1]})"
     if kind < 0.88:
-        divisor = rng.choice((2, 3, 4, 8, 16)) if rng.random() < 0.75 else inner[1]
+        divisor = rng.choice((2, 3, 4, 8, 16, 256, _coefficient(rng))) if rng.random() < 0.75 else inner[1]
         return f"({inner[0]} {rng.choice(('//', '%'))} [{divisor}])"
     if kind < 0.96:
         return f"{rng.choice(('min', 'max'))}({inner[0]}, {inner[1]})"
     test = _test(rng, names)
     return f"({inner[0]} if {test} else {inner[rng.random() < 0.8]})"
+
+
+def _coefficient(rng: random.Random) -> int:
+    if rng.random() < 0.85:
+        return rng.choice(SMALL[1:])
+    return max(2, 2 ** rng.randint(2, 62) + rng.choice((-1, 0, 0, 1)))
 
 
 def _test(rng: random.Random, names: tuple[str, ...]) -> str:
@@ -140,7 +146,8 @@ def _assumption(rng: random.Random, names: tuple[str, ...]) -> str:
     name = rng.choice(names)
     kind = rng.random()
     if kind < 0.3:
-        return f"{name} {rng.choice(('<=', '>=', '!='))} {rng.choice(SMALL)}"
+        bound = rng.choice(SMALL) if rng.random() < 0.8 else _coefficient(rng)
+        return f"{name} {rng.choice(('<=', '>=', '!='))} {bound}"
     if kind < 0.5:
         return f"{name} % [{rng.choice((2, 3, 4, 16))}] == {rng.choice((0, 0, 0, 1))}"
     if kind < 0.7:
