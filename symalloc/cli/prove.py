@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,14 @@ def _single(
 ) -> int:
     constraint = _read(text, "constraint")
     domain = Domain(assumptions=tuple(_read(a, "assumption") for a in assume))
-    proof = Prover().prove(constraint, domain)
+    prover = Prover()
+    proof = prover.prove(constraint, domain)
     if proof.verdict is Verdict.VACUOUS:
         raise UsageError(
             f"the assumptions contradict each other, nothing satisfies {_quoted(assume)} (vacuous)"
         )
+    if proof.verdict is Verdict.ALWAYS_INVALID and proof.counterexample is not None:
+        proof = replace(proof, counterexample=prover.complete(proof.counterexample, domain))
     _mention_unused(text, assume)
     if certificate is not None:
         _write_certificates(certificate, [("constraint", constraint, domain, proof)])

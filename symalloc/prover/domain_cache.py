@@ -20,10 +20,11 @@ from symalloc.size.expr import symbol
 class DomainCache:
     """A domain with its assumptions grouped, its normal forms, and the proofs already given over it."""
 
-    __slots__ = ("by_symbols", "domain", "explained", "groups", "plain")
+    __slots__ = ("by_symbols", "domain", "empty", "explained", "groups", "plain")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
+        self.empty = any(domain.lower_of(n) > domain.upper_of(n) for n in {**domain.lower, **domain.upper})
         self.groups = components(domain.assumptions) if domain.assumptions else []
         self.by_symbols: dict[frozenset[str], tuple[NormalizedDomain, str]] = {}
         self.explained: dict[Condition, Proof] = {}

@@ -14,9 +14,10 @@ from symalloc.prover.domain_cache import DomainCache, canonicalize, content_key,
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.point_search import corner, first_points
 from symalloc.prover.query import Query, decide_query, inhabited, undecided
+from symalloc.prover.smallest import smallest
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import Condition
+from symalloc.size.condition import TRUE, Condition
 
 MAX_DOMAINS = 4096
 MAX_PROOFS = 200_000
@@ -78,13 +79,17 @@ class Prover:
         return tuple(kept)
 
     def complete(self, point: Mapping[str, int], domain: Domain) -> dict[str, int] | None:
-        """`point` with values for the assumptions' symbols that it leaves out; None where none are known."""
+        """`point` with small values for the assumptions' symbols that it leaves out; None where none are
+        known.
+        """
         cache = self._cache(domain)
         full = dict(point)
         for normalized in cache.other_parts(frozenset(point)):
             if inhabited(normalized, self.solver) is not True:
                 return None
-            full |= normalized.to_domain(first_points(normalized)[0])
+            self.solver.begin()
+            start = first_points(normalized)[0]
+            full |= normalized.to_domain(smallest(start, TRUE, normalized, self.solver, self.budget)[0])
         return full
 
     def _cache(self, domain: Domain) -> DomainCache:
@@ -153,7 +158,9 @@ class Prover:
         )
 
     def _others(self, cache: DomainCache, normalized: NormalizedDomain) -> bool | None:
-        """True if the assumptions that have nothing to do with `normalized` can be met, None if undecided."""
+        """True if what has nothing to do with `normalized` can be met, None if undecided."""
+        if cache.empty:
+            return False
         if not cache.groups:
             return True
         living = {inhabited(other, self.solver) for other in cache.other_parts(frozenset(normalized.names))}

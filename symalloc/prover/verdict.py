@@ -29,11 +29,12 @@ class Proof:
     """The answer to one question.
 
     `domain`: the bounds and assumptions that the verdict was reached under; None where it needs none.
-    `counterexample`: a point of the domain where the constraint fails; None where it is always valid.
-    `smallest`: it is proved that the constraint fails at no smaller point (`symalloc.prover.smallest.order`:
-    by the largest value, then value by value in the order of names). `witness`: a point where it holds; None
-    where always invalid. `precondition`: a readable condition proved equivalent to the constraint over the
-    domain; None where none was found.
+    `counterexample`: a point of the domain where the constraint fails, over the symbols that it has to do
+    with (`Prover.complete` gives the others); None where it is always valid. `smallest`: it is proved that
+    the constraint fails at no smaller point (`symalloc.prover.smallest.order`: by the largest value, then
+    value by value in the order of names). `witness`: a point where it holds; None where always invalid.
+    `precondition`: a readable condition proved equivalent to the constraint over the domain; None where none
+    was found.
     `unknown`: whether a run-time check was chosen for want of a decision; `reason` says why, in words.
     `guarded`: a check at run time stops the program before the constraint could be broken; set by those who
     know the program.  `decided_by`: the layer (`constant`, `bounds`, …, `z3`); `seconds`: wall time.

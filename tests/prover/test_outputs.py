@@ -160,3 +160,23 @@ def test_vacuous_is_a_verdict_of_its_own() -> None:
     row = {"id": "v", "constraint": "n <= 4", "assume": ["n <= 1", "n >= 2"]}
     (question,) = read_questions(json.dumps([row]))
     assert answer(question, Prover())[1].verdict is Verdict.VACUOUS
+
+
+@pytest.mark.parametrize("text", ["3 <= 2", "m >= 2*m + 1", "n <= 3", "k + n <= n and k >= 1"])
+def test_always_invalid_comes_with_a_point_of_the_domain(text: str) -> None:
+    assumptions = tuple(map(parse_condition, ("n >= 4", "n % 8 == 3", "k*k == 49")))
+    domain = Domain(assumptions=assumptions)
+    for explain in (False, True):
+        prover = Prover()
+        proof = prover.prove(parse_condition(text), domain, explain=explain)
+        assert proof.verdict is Verdict.ALWAYS_INVALID
+        assert proof.counterexample is not None
+        point = prover.complete(proof.counterexample, domain)
+        assert point is not None
+        assert domain.contains(point)
+        assert not parse_condition(text).evaluate({"m": 0, **point})
+
+
+def test_a_symbol_without_values_empties_the_domain_of_others() -> None:
+    domain = Domain(lower={"m": 5}, upper={"m": 4})
+    assert Prover().prove(parse_condition("n >= n + 1"), domain).verdict is Verdict.VACUOUS
