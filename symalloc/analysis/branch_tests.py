@@ -176,19 +176,21 @@ class _TestReader:
         pending = [var]
         while pending:
             one = pending.pop()
-            if one in found:
+            origin = self.origin(one)
+            if origin in found:
                 continue
-            found[one] = None
-            for operand in self.inputs(one, point):
+            found[origin] = None
+            inputs = self.inputs(origin, one, point)
+            for operand in inputs:
                 if isinstance(operand, ir.Var):
                     pending.append(operand)
                 elif isinstance(operand, ir.Scalar) and operand.value is not None:
                     found.update(dict.fromkeys(operand.value.symbols))
         return frozenset(found)
 
-    def inputs(self, var: ir.Var, point: int) -> Iterator[ir.Operand]:
-        """The operands of what binds `var`, or writes its memory in front of `point`."""
-        made = self.cfg.definitions.get(var)
+    def inputs(self, origin: Hashable, var: ir.Var, point: int) -> Iterator[ir.Operand]:
+        """The operands of what binds `origin`, or writes the memory of its alias `var` before `point`."""
+        made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
         if made is not None and not isinstance(made, ir.AllocTensor):
             yield from operands_of(made)
         if isinstance(made, ir.If):

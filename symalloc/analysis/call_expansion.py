@@ -18,7 +18,7 @@ from symalloc.analysis.call_graph import callees_first
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import path_conditions
 from symalloc.analysis.regions import RegionKind
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import align
 from symalloc.program import ir
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType
@@ -226,9 +226,9 @@ def _name_in(scope: _Scope) -> Any:
 def callees_to_write_out(program: ir.Program, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[str]:
     """The called functions of which a summary does not say all that matters to the memory of a caller.
 
-    They write, keep or return memory that they are given; place tensors on it; return storages, results that
-    share memory, or memory that they may not have written; or they call such a function with their own
-    parameters, or return what it returns.
+    They write, keep or return memory that they are given, or leave some of it unread; place tensors on it;
+    return storages, results that share memory, or memory that they may not have written; or they call such a
+    function with their own parameters, or return what it returns.
     """
     called = {name: dict(_calls(analysis)) for name, analysis in analyses.items()}
     wanted = {c.name for calls in called.values() for c in calls.values()} & program.functions.keys()
@@ -256,9 +256,19 @@ def _matters(analysis: FunctionAnalysis) -> bool:
     summary, points_to = analysis.summary, analysis.points_to
     if summary.writes or summary.may_writes or any(entry.must or entry.may for entry in summary.results):
         return True
-    if any(r.kind is RegionKind.TENSOR and r.external for r in points_to.regions):
+    if any(r.kind is RegionKind.TENSOR and r.external for r in points_to.regions) or _leaves_unread(analysis):
         return True
     return _captures(analysis) or _shares_results(analysis) or _may_return_unwritten(analysis)
+
+
+def _leaves_unread(analysis: FunctionAnalysis) -> bool:
+    """True where some path reads nothing of a tensor that is given: a summary takes all to be read."""
+    points_to, read = analysis.points_to, NO_REGIONS
+    for path, effect in zip(path_conditions(analysis.cfg), analysis.effects, strict=True):
+        if not path:
+            read |= effect.reads | effect.may_reads
+    given = (points_to.descendants[number] for leaf in points_to.parameters for number in members(leaf.must))
+    return any(not family & read & ~points_to.storages for family in given if family & ~points_to.storages)
 
 
 def _captures(analysis: FunctionAnalysis) -> bool:

@@ -1,0 +1,233 @@
+"""Memory that is right only within declared bounds; the twins check them, or do without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.hostile.machine import Machine, fails, floats, gives
+from tests.hostile.program import HostileProgram
+
+_KERNELS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(source: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            b[i] = a[i]
+
+    @T.prim_func
+    def ones(out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            a[i] = T.float32(1)
+
+    @T.prim_func
+    def eight(source: T.handle, out: T.Buffer((8,), "float32")):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32")
+        for i in range(8):
+            out[i] = a[i]
+"""
+_N, _M = 'R.Tensor(("n",), "float32")', 'R.Tensor(("m",), "float32")'
+
+
+def _storage(nbytes: str) -> str:
+    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
+
+
+def _tensor(storage: str, extent: str, offset: str = "0") -> str:
+    place = f"{storage}, R.prim_value({offset}), R.shape([{extent}])"
+    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
+
+
+def _assert(condition: str, number: int = 0) -> str:
+    return f'_{number} = R.assert_op({condition}, format="out of bounds")'
+
+
+def _function(*lines: str, params: str = f"x: {_N}", before: str = "", **declared: Mapping[str, int]) -> str:
+    names = {"upper": "tir_var_upper_bound", "lower": "tir_var_lower_bound"}
+    attributes = ", ".join(f'"{names[side]}": {dict(bounds)!r}' for side, bounds in declared.items())
+    body = "\n".join(f"        {line}" for text in lines for line in text.split("\n"))
+    symbols = "        n = T.int64()\n" + ("        m = T.int64()\n" if '"m"' in params else "")
+    head = f"    @R.function(pure=False)\n    def main({params}) -> {_N}:\n"
+    said = f"        R.func_attr({{{attributes}}})\n" if declared else ""
+    return f"{_KERNELS}\n{before}{head}{said}{symbols}{body}\n"
+
+
+def _dependent(
+    name: str, what: str, module: str, twin: str, shows: Callable[[Machine, Machine], bool] | None = None
+) -> HostileProgram:
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=module,
+        twin=twin,
+        rule="SYM401",
+        severity="warning",
+        verdict="runtime-check",
+        shows=shows,
+    )
+
+
+def _overrun(count: int, *more: Any) -> Callable[[Machine, Machine], bool]:
+    """With `count` elements the allocator refuses the program; the twin says what is wrong."""
+
+    def shows(bad: Machine, twin: Machine) -> bool:
+        refused = fails(bad, "allocate", floats(count), *more)
+        return refused and fails(twin, "out of bounds", floats(count), *more)
+
+    return shows
+
+
+_PLACED = f"s = {_storage('16')}\na = {_tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
+_SHIFTED = f"s = {_storage('64')}\na = {_tensor('s', 'n - 4')}\nModule.ones(a)\nreturn x"
+_BETWEEN = f"s = {_storage('64')}\na = {_tensor('s', 'n * 2 - 8')}\nModule.ones(a)\nreturn x"
+_TOGETHER = f"s = {_storage('64')}\na = {_tensor('s', 'n + m')}\nModule.ones(a)\nreturn x"
+_DIVIDED = f"s = {_storage('4096')}\na = {_tensor('s', '256 // (n - 4)')}\nModule.ones(a)\nreturn x"
+_EIGHT = f"s = {_storage('32')}\na = {_tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
+_NEIGHBOURS = (
+    f"s = {_storage('n * 4 + 128')}\nb = {_tensor('s', '16', '64')}\na = {_tensor('s', 'n')}\n"
+    "Module.ones(b)\nModule.copy(x, a)\n"
+    'y = R.call_tir(Module.copy, (b,), out_ty=R.Tensor((16,), "float32"))\nreturn a'
+)
+_BRANCH = (
+    f"if R.prim_value(n > 8):\n    s = {_storage('16')}\n    a = {_tensor('s', '8')}\n    Module.ones(a)\n"
+    "    y = x\nelse:\n    y = x\nreturn y"
+)
+_KILLED = (
+    f"s = {_storage('n * 4')}\na = {_tensor('s', 'n')}\nModule.copy(x, a)\n"
+    "if R.prim_value(n > 8):\n    _ = R.memory.kill_tensor(a)\n    y = x\nelse:\n    y = x\n"
+    'z = R.call_tir(Module.copy, (a,), out_ty=R.Tensor((n,), "float32"))\nreturn z'
+)
+_HELPER = f"""    @R.function(pure=False, private=True)
+    def helper(x: {_M}) -> {_M}:
+        m = T.int64()
+        s = {_storage("16")}
+        a = {_tensor("s", "m")}
+        Module.copy(x, a)
+        return a
+
+"""
+_CALLS = "y = Module.helper(x)\nreturn y"
+_BOTH = f"x: {_N}, y: {_M}"
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _dependent(
+        "upper-bound",
+        "16 bytes for n floats, n declared to be at most 4",
+        _function(_PLACED, upper={"n": 4}),
+        _function(_assert("n <= 4"), _PLACED, upper={"n": 4}),
+        _overrun(2000),
+    ),
+    _dependent(
+        "lower-bound",
+        "n - 4 elements, n declared to be at least 4",
+        _function(_SHIFTED, upper={"n": 16}, lower={"n": 4}),
+        _function(_assert("n >= 4"), _assert("n <= 16", 1), _SHIFTED, upper={"n": 16}, lower={"n": 4}),
+        lambda bad, twin: not _runs(bad, floats(2)) and fails(twin, "out of bounds", floats(2)),
+    ),
+    _dependent(
+        "lower-bound-alone",
+        "n - 4 elements, n declared to be at least 4 and by nothing else",
+        _function(_SHIFTED.replace("64", "n * 4"), lower={"n": 4}),
+        _function(_assert("n >= 4"), _SHIFTED.replace("64", "n * 4"), lower={"n": 4}),
+    ),
+    _dependent(
+        "both-bounds-of-one-symbol",
+        "2*n - 8 elements in 64 bytes, n declared to lie between 4 and 12",
+        _function(_BETWEEN, upper={"n": 12}, lower={"n": 4}),
+        _function(_assert("n >= 4"), _assert("n <= 12", 1), _BETWEEN, upper={"n": 12}, lower={"n": 4}),
+    ),
+    _dependent(
+        "bounds-of-two-symbols",
+        "n + m elements in 64 bytes, each declared to be at most 8",
+        _function(_TOGETHER, params=_BOTH, upper={"n": 8, "m": 8}),
+        _function(_assert("n + m <= 16"), _TOGETHER, params=_BOTH, upper={"n": 8, "m": 8}),
+        _overrun(2000, floats(4)),
+    ),
+    _dependent(
+        "a-bound-and-an-assertion",
+        "n + m elements in 64 bytes, m checked and n declared to be at most 8",
+        _function(_assert("m <= 8"), _TOGETHER, params=_BOTH, upper={"n": 8}),
+        _function(_assert("m <= 8"), _assert("n <= 8", 1), _TOGETHER, params=_BOTH, upper={"n": 8}),
+        _overrun(2000, floats(4)),
+    ),
+    _dependent(
+        "divisor",
+        "256 // (n - 4) elements, n declared to be at least 5",
+        _function(_DIVIDED, upper={"n": 64}, lower={"n": 5}),
+        _function(_assert("n >= 5"), _DIVIDED, upper={"n": 64}, lower={"n": 5}),
+    ),
+    _dependent(
+        "read-of-a-kernel",
+        "a kernel reads 8 elements, n declared to be at least 8",
+        _function(_EIGHT, upper={"n": 64}, lower={"n": 8}),
+        _function(_assert("n >= 8"), _EIGHT, upper={"n": 64}, lower={"n": 8}),
+    ),
+    _dependent(
+        "neighbours",
+        "two tensors side by side, the first declared to end where the second starts",
+        _function(_NEIGHBOURS, upper={"n": 16}),
+        _function(_assert("n <= 16"), _NEIGHBOURS, upper={"n": 16}),
+    ),
+    HostileProgram(
+        name="branch-out-of-bounds",
+        what="a branch that overruns its storage, and that the declared bound never takes",
+        module=_function(_BRANCH, upper={"n": 8}),
+        twin=_function(_assert("n <= 8"), _BRANCH, upper={"n": 8}),
+        rule="SYM401",
+        severity="warning",
+    ),
+    HostileProgram(
+        name="killed-out-of-bounds",
+        what="a tensor is killed in a branch that the declared bound never takes, and used behind it",
+        module=_function(_KILLED, upper={"n": 8}),
+        twin=_function(_assert("n <= 8"), _KILLED, upper={"n": 8}),
+        rule="SYM401",
+        severity="warning",
+        shows=lambda bad, twin: (
+            gives(bad, floats(8), floats(8))
+            and not _runs(bad, floats(9))
+            and fails(twin, "out of bounds", floats(9))
+        ),
+    ),
+    _dependent(
+        "bound-of-a-caller",
+        "a callee has 16 bytes for m floats, its caller declares at most 4",
+        _function(_CALLS, before=_HELPER, upper={"n": 4}),
+        _function(_assert("n <= 4"), _CALLS, before=_HELPER, upper={"n": 4}),
+        _overrun(2000),
+    ),
+    HostileProgram(
+        name="breaks-within-the-bounds",
+        what="16 bytes for n floats, n declared to be at most 6: the bound does not save it",
+        module=_function(_PLACED, upper={"n": 6}, lower={"n": 2}),
+        twin=_function(_assert("n <= 6"), _PLACED.replace("[16]", "[24]"), upper={"n": 6}, lower={"n": 2}),
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"n": 5},
+    ),
+    HostileProgram(
+        name="breaks-at-the-lower-bound-already",
+        what="16 bytes for n floats, n declared to be at least 9: wrong even for callers who keep to that",
+        module=_function(_PLACED, upper={"n": 64}, lower={"n": 9}),
+        twin=_function(_PLACED.replace("[16]", "[n * 4]"), upper={"n": 64}, lower={"n": 9}),
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"n": 9},
+    ),
+)
+
+
+def _runs(machine: Machine, *arguments: Any) -> bool:
+    """False where the run ends with an error."""
+    try:
+        machine.run(*arguments)
+    except Exception:
+        return False
+    return True

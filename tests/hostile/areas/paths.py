@@ -1,0 +1,370 @@
+"""Faults on one path through a function; the twins have the same pieces on paths that control cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.hostile.machine import Machine, depends_on_storages, floats, gives
+from tests.hostile.program import HostileProgram
+
+_KERNELS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def ones(out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            a[i] = T.float32(1)
+
+    @T.prim_func
+    def copy(source: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            b[i] = a[i]
+
+    @T.prim_func
+    def plus(left: T.handle, right: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(left, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(right, (k,), "float32", offset_factor=16)
+        c = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            c[i] = a[i] + b[i]
+
+    @T.prim_func
+    def flip(flag: T.Buffer((), "bool")):
+        flag[()] = not flag[()]
+"""
+_V16, _N, _M = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")', 'R.Tensor(("m",), "float32")'
+_FLAG = 'R.Tensor((), "bool")'
+TRUE, FALSE = np.array(True), np.array(False)
+
+
+def _storage(nbytes: str) -> str:
+    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
+
+
+def _tensor(storage: str, extent: str = "16") -> str:
+    place = f"{storage}, R.prim_value(0), R.shape([{extent}])"
+    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
+
+
+def _plus(left: str, right: str) -> str:
+    return f'R.call_tir(Module.plus, ({left}, {right}), out_ty=R.Tensor((16,), "float32"))'
+
+
+def _function(params: str, *lines: str, before: str = "", result: str = _V16) -> str:
+    """A module whose `main` takes the tensor x, and `params`."""
+    body = "\n".join(f"        {line}" for text in lines for line in text.split("\n"))
+    head = f"    @R.function(pure=False)\n    def main(x: {_V16}, {params}) -> {result}:\n"
+    return f"{_KERNELS}\n{before}{head}{body}\n"
+
+
+_SHARED = f"""storage = {_storage("64")}
+a = {_tensor("storage")}
+Module.copy(x, a)
+b = {_tensor("storage")}"""
+
+
+def _if(condition: str, then: str, otherwise: str) -> str:
+    inner = then.replace("\n", "\n    ")
+    other = otherwise.replace("\n", "\n    ")
+    return f"if {condition}:\n    {inner}\nelse:\n    {other}"
+
+
+_OVERWRITE = f"Module.ones(b)\nu = {_plus('b', 'x')}"
+_READ, _INSTEAD = f"z = {_plus('a', 'a')}", f"z = {_plus('x', 'x')}"
+_NOTHING = f"u = {_plus('x', 'x')}"
+
+
+def _reuse(params: str, first: str, second: str, *setup: str, between: str = "", turned: bool = False) -> str:
+    """Where `first` holds b overwrites a, and where `second` does (`turned`: does not) a is read."""
+    middle = (between,) if between else ()
+    write, read = (
+        _if(first, _OVERWRITE, _NOTHING),
+        _if(second, *((_INSTEAD, _READ) if turned else (_READ, _INSTEAD))),
+    )
+    return _function(params, *setup, _SHARED, write, *middle, read, "return z")
+
+
+def _shown_by(bad_at: Sequence[Any], right_at: Sequence[Any]) -> Callable[[Machine, Machine], bool]:
+    """The twin doubles x with the arguments `right_at`, the program does not with `bad_at`."""
+
+    def shows(bad: Machine, twin: Machine) -> bool:
+        x = floats(16)
+        return gives(twin, 2 * x, x, *right_at) and gives(bad, [[2.0] * 16], x, *bad_at)
+
+    return shows
+
+
+def _overlap(
+    name: str,
+    what: str,
+    module: str,
+    twin: str,
+    arguments: Sequence[Any],
+    *,
+    also_fine: Sequence[Any] | None = None,
+    severity: str = "error",
+) -> HostileProgram:
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=module,
+        twin=twin,
+        rule="SYM203",
+        severity=severity,
+        verdict="always-invalid" if severity == "error" else "runtime-check",
+        on_line="Module.ones(b)",
+        shows=_shown_by(arguments, arguments if also_fine is None else also_fine),
+    )
+
+
+_CAST = 'w = R.match_cast(t, R.Tensor((8,), "float32"))'
+_TWO_FLAGS = f"c: {_FLAG}, d: {_FLAG}"
+_SIZES = f"t: {_N}"
+_LOCAL = "n = T.int64()"
+_LE = "R.prim_value(n <= {})".format
+_GT = "R.prim_value(n > {})".format
+
+_ANEW = _function(
+    _TWO_FLAGS,
+    _SHARED,
+    f"Module.ones(b)\nu = {_plus('b', 'x')}",
+    _if("c", f"Module.copy(x, a)\nv = {_plus('x', 'x')}", f"v = {_plus('x', 'x')}"),
+    _if("SECOND", f"w = {_plus('x', 'x')}", f"Module.copy(x, a)\nw = {_plus('x', 'x')}"),
+    f"z = {_plus('a', 'a')}",
+    "return z",
+)
+_UNWRITTEN = _function(
+    _TWO_FLAGS,
+    f"storage = {_storage('64')}",
+    f"a = {_tensor('storage')}",
+    _if("c", f"Module.copy(x, a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
+    _if("SECOND", _READ, _INSTEAD),
+    "return z",
+)
+_KILLED = _function(
+    _TWO_FLAGS,
+    f"storage = {_storage('64')}",
+    f"a = {_tensor('storage')}",
+    "Module.copy(x, a)",
+    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
+    _if("SECOND", _INSTEAD, _READ),
+    "return z",
+)
+_KILLED_TWICE = _function(
+    _TWO_FLAGS,
+    f"storage = {_storage('64')}",
+    f"a = {_tensor('storage')}",
+    "Module.copy(x, a)",
+    f"y = {_plus('a', 'a')}",
+    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
+    _if("SECOND", f"v = {_plus('x', 'x')}", f"_1 = R.memory.kill_tensor(a)\nv = {_plus('x', 'x')}"),
+    "return y",
+)
+_GUARDED_SIDE = _function(
+    f"t: {_N}, {_TWO_FLAGS}",
+    _LOCAL,
+    _if("c", f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {_plus("x", "x")}', f"u = {_plus('x', 'x')}"),
+    _if(
+        "SECOND",
+        f"storage = {_storage('16')}\na = {_tensor('storage', 'n')}\nModule.copy(t, a)\n{_INSTEAD}",
+        _INSTEAD,
+    ),
+    "return z",
+)
+_GUARDED_SIDES = _function(
+    f"t: {_N}, c: {_FLAG}",
+    _LOCAL,
+    _if(
+        "c",
+        f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {_plus("x", "x")}',
+        f'_1 = R.assert_op(n <= MOST, [n], format="n")\nu = {_plus("x", "x")}',
+    ),
+    f"storage = {_storage('16')}\na = {_tensor('storage', 'n')}\nModule.copy(t, a)",
+    f"z = {_plus('x', 'x')}\nreturn z",
+)
+_CHOSEN_STORAGE = _function(
+    f"t: {_N}",
+    _LOCAL,
+    _if("R.prim_value(n <= MOST)", f"s = {_storage('16')}", f"s = {_storage('n * 4')}"),
+    f"a = {_tensor('s', 'n')}",
+    "Module.copy(t, a)",
+    f"z = {_plus('x', 'x')}\nreturn z",
+)
+_CALLED = _function(
+    'c: R.Prim("bool"), d: R.Prim("bool")',
+    _SHARED,
+    "e = Module.fill(b, c)",
+    "z = Module.pick(a, x, SECOND)\nreturn z",
+    before=f"""    @R.function(pure=False, private=True)
+    def fill(p: {_V16}, f: R.Prim("bool")) -> {_V16}:
+        if f:
+            Module.ones(p)
+            u = p
+        else:
+            u = p
+        return u
+
+    @R.function(pure=False, private=True)
+    def pick(p: {_V16}, q: {_V16}, f: R.Prim("bool")) -> {_V16}:
+        if f:
+            z = {_plus("p", "p")}
+        else:
+            z = {_plus("q", "q")}
+        return z
+
+""",
+)
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _overlap(
+        "two-ifs-on-two-conditions",
+        "one If overwrites what another reads; the twin asks the same condition twice",
+        _reuse(_TWO_FLAGS, "c", "d"),
+        _reuse(_TWO_FLAGS, "c", "d", turned=True).replace("if d:", "if c:"),
+        (TRUE, TRUE),
+    ),
+    _overlap(
+        "condition-through-a-tuple",
+        "the conditions are two fields of a tuple; in the twin the same field, under other names",
+        _reuse(_TWO_FLAGS, "first", "second", "pair = (c, d)\nfirst = pair[0]\nsecond = pair[1]"),
+        _reuse(
+            _TWO_FLAGS,
+            "first",
+            "second",
+            "pair = (c, d)\nfirst = pair[0]\nagain = pair[0]\nsecond = R.logical_not(again)",
+        ),
+        (TRUE, TRUE),
+    ),
+    _overlap(
+        "condition-written-between",
+        "a kernel flips the condition between two Ifs that go opposite ways",
+        _reuse(_TWO_FLAGS, "c", "opposite", between="Module.flip(c)\nopposite = R.logical_not(c)"),
+        _reuse(_TWO_FLAGS, "c", "opposite", between="Module.flip(d)\nopposite = R.logical_not(c)"),
+        (np.array(True), np.array(True)),
+        severity="warning",
+    ),
+    _overlap(
+        "scalar-condition",
+        "a boolean scalar and another one; in the twin one and its negation",
+        _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "d"),
+        _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "R.prim_value(T.Not(c))"),
+        (True, True),
+    ),
+    _overlap(
+        "sizes-that-meet",
+        "n <= 8 and n > 4 meet; n <= 4 and n > 4 do not",
+        _reuse(_SIZES, _LE(8), _GT(4), _LOCAL),
+        _reuse(_SIZES, _LE(4), _GT(4), _LOCAL),
+        (floats(6),),
+    ),
+    _overlap(
+        "sizes-of-two-symbols",
+        "n <= m with m <= 4 meets n > 3, not n > 4",
+        _reuse(
+            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(3), f"{_LOCAL}\nm = T.int64()"
+        ),
+        _reuse(
+            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(4), f"{_LOCAL}\nm = T.int64()"
+        ),
+        (floats(4), floats(4)),
+    ),
+    _overlap(
+        "an-assertion-rules-a-branch-out",
+        "an assertion leaves n = 4 to a branch that overwrites; in the twin it leaves nothing",
+        _reuse(_SIZES, _LE(4), "R.prim_value(n >= 0)", f'{_LOCAL}\n_ = R.assert_op(n >= 4, [n], format="n")'),
+        _reuse(_SIZES, _LE(4), "R.prim_value(n >= 0)", f'{_LOCAL}\n_ = R.assert_op(n >= 5, [n], format="n")'),
+        (floats(4),),
+        also_fine=(floats(6),),
+    ),
+    _overlap(
+        "written-anew-on-some-paths",
+        "what was overwritten is written anew where c holds, or else where d does not; in the twin always",
+        _ANEW.replace("SECOND", "d"),
+        _ANEW.replace("SECOND", "c"),
+        (FALSE, TRUE),
+    ),
+    HostileProgram(
+        name="callees-ask-two-flags",
+        what="one callee writes where its flag holds, another reads where its flag holds",
+        module=_CALLED.replace("SECOND", "d"),
+        twin=_CALLED.replace("SECOND", "R.prim_value(T.Not(c))"),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(p)",
+        shows=_shown_by((True, True), (True, True)),
+    ),
+    HostileProgram(
+        name="written-on-some-paths",
+        what="a tensor is written where c holds, and read where d holds; in the twin where c does",
+        module=_UNWRITTEN.replace("SECOND", "d"),
+        twin=_UNWRITTEN.replace("SECOND", "c"),
+        rule="SYM208",
+        shows=lambda bad, twin: (
+            depends_on_storages(bad, floats(16), FALSE, TRUE)
+            and not depends_on_storages(twin, floats(16), FALSE, TRUE)
+            and gives(twin, 2 * floats(16), floats(16), TRUE, TRUE)
+        ),
+    ),
+    HostileProgram(
+        name="killed-on-some-paths",
+        what="a tensor is killed where c holds, and used unless d does; in the twin unless c does",
+        module=_KILLED.replace("SECOND", "d"),
+        twin=_KILLED.replace("SECOND", "c"),
+        rule="SYM201",
+        shows=lambda bad, twin: (
+            gives(twin, 2 * floats(16), floats(16), TRUE, FALSE) and not _runs(bad, floats(16), TRUE, FALSE)
+        ),
+    ),
+    HostileProgram(
+        name="killed-twice-on-some-paths",
+        what="a tensor is killed where c holds, and again unless d does; in the twin unless c does",
+        module=_KILLED_TWICE.replace("SECOND", "d"),
+        twin=_KILLED_TWICE.replace("SECOND", "c"),
+        rule="SYM202",
+        severity="warning",
+    ),
+    HostileProgram(
+        name="guarded-in-another-branch",
+        what="n is checked where c holds, and relied on where d does; in the twin where c does",
+        module=_GUARDED_SIDE.replace("SECOND", "d"),
+        twin=_GUARDED_SIDE.replace("SECOND", "c"),
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"n": 5},
+    ),
+    HostileProgram(
+        name="guarded-less-in-one-branch",
+        what="n is checked in both branches, in one of them to be at most 6; the twin checks for 4 in both",
+        module=_GUARDED_SIDES.replace("MOST", "6"),
+        twin=_GUARDED_SIDES.replace("MOST", "4"),
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"n": 5},
+    ),
+    HostileProgram(
+        name="storage-chosen-by-size",
+        what="an If chooses the small storage for one n too many",
+        module=_CHOSEN_STORAGE.replace("MOST", "5"),
+        twin=_CHOSEN_STORAGE.replace("MOST", "4"),
+        rule="SYM101",
+        counterexample={"n": 5},
+    ),
+)
+
+
+def _runs(machine: Machine, *arguments: Any) -> bool:
+    """False where the run ends with an error."""
+    try:
+        machine.run(*arguments)
+    except Exception:
+        return False
+    return True
