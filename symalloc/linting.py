@@ -80,9 +80,7 @@ class LintSession:
 
         with no_collections():
             linter = self.linter.fresh()
-            if linter.add(read_module(module, replace(self.options, locate=False), name=name)):
-                linter = self.linter.fresh()
-                linter.add(read_module(module, self.options, name=name))
+            linter.add(read_module(module, self.options, name=name))
             report = linter.report()
             self._check_assumptions(linter, report)
             return report
@@ -179,20 +177,17 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
         raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
     options = LintOptions(assume=tuple(assume), select=tuple(select), ignore=tuple(ignore), stage="as-is")
     faults = partial(_faults, Linter(options))
-    return make_instrument(faults, mode, locate=partial(faults, locate=True))
+    return make_instrument(faults, mode)
 
 
-def _faults(linter: Linter, module: IRModule, stage: str, *, locate: bool = False) -> Sequence[MemoryFault]:
-    """The errors and warnings in a module as it stands; the prover's memory lasts over all passes.
-
-    With `locate` they are shown in the script of the module, which takes a while to print.
-    """
+def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFault]:
+    """The errors and warnings in a module as it stands; the prover's memory lasts over all passes."""
     from symalloc.relax.passes.verify_pass import MemoryFault
     from symalloc.relax.workers.programs import read_module
     from symalloc.report.text import text_of
 
     linter = linter.fresh()
-    found = linter.add(read_module(module, replace(linter.options, locate=locate), name=stage))
+    found = linter.add(read_module(module, linter.options, name=stage))
     report = linter.report()
     return [
         MemoryFault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
@@ -13,8 +13,9 @@ from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program.ir import Origin, Program
+from symalloc.program.printed_script import place_of
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
-from symalloc.program.span import Source
+from symalloc.program.span import Source, Span
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import load_rules
@@ -99,12 +100,12 @@ class Linter:
         for program in reading.programs:
             result = check(program, self._active, self.prover, assume=self.assume)
             self._summary.add(result.summary)
-            text = _printed(program)
+            text, spans = _printed(program, result)
             if text:
                 self._sources[text.file] = text
             functions.update((program.name, name) for name in program.functions)
             self._note_symbols(program)
-            placed = [_placed(d, program, reading, text) for d in result]
+            placed = [_placed(d, program, reading, spans) for d in result]
             found += deduplicator.fresh(placed, self._sources)
         self._summary.functions = counted + len(functions)  # one that several stages have counts once
         return found
@@ -144,33 +145,47 @@ class Linter:
         return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
 
 
-def _printed(program: Program) -> Source | None:
-    """The script that TVM prints for it, under a name of its own; None where spans point into a file."""
+def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | None, Mapping[Span, Span]]:
+    """The script that TVM prints for `program`, under a name of its own, and the places of what was `found`.
+
+    None where nothing was found, or spans point into a file.
+    """
     source = program.source
-    if source is None or source.origin is None:
-        return None
+    spans = [span for d in found for span in (d.span, *(label.span for label in d.labels)) if span]
+    if source is None or isinstance(source, Source) or not spans:
+        return None, {}
+    text, places = source.located(spans)
     when = "as TVM prints it" if program.stage == AS_IS else f"after {program.stage}"
-    return replace(source, file=f"{source.file} ({program.name} {when})")
+    file = f"{text.file} ({program.name} {when})"
+    return replace(text, file=file), {span: replace(there, file=file) for span, there in places.items()}
 
 
-def _placed(diagnostic: Diagnostic, program: Program, reading: FileResult, text: Source | None) -> Diagnostic:
-    """The finding with its file, module and stage, its spans pointing into `text` where there is one."""
+def _placed(
+    diagnostic: Diagnostic, program: Program, reading: FileResult, places: Mapping[Span, Span]
+) -> Diagnostic:
+    """The finding with its file, module and stage, its numbered spans looked up in `places`."""
     span = diagnostic.span
     return replace(
         diagnostic,
         file=diagnostic.file or reading.file,
         module=diagnostic.module or program.name,
         stage=None if program.stage == AS_IS else program.stage,
-        span=replace(span, file=text.file) if span and text else span,
+        span=_looked_up(span, places) if span else None,
         labels=tuple(
-            replace(label, span=replace(label.span, file=text.file)) if text else label
+            replace(label, span=there)
             for label in diagnostic.labels
+            if (there := _looked_up(label.span, places)) is not None
         ),
         dependents=tuple(
             replace(one, span=replace(one.span, file=text.file)) if text and one.span else one
             for one in diagnostic.dependents
         ),
     )
+
+
+def _looked_up(span: Span, places: Mapping[Span, Span]) -> Span | None:
+    """Where a numbered span stands, None where it does not; a span of a text is where it is."""
+    return span if place_of(span) is None else places.get(span)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from symalloc.program.kernel_access import KernelAccess
+from symalloc.program.printed_script import Script
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition
@@ -397,4 +398,4 @@ class Program:
     functions: Mapping[str, Function]
     kernels: Mapping[str, Kernel]
     stage: str = "as-is"
-    source: Source | None = None
+    source: Source | Script | None = None

@@ -45,8 +45,7 @@ class ReadOptions:
     `auto` both where the module holds no memory operations yet, `all` the program after every pass from
     CallTIRRewrite on; the name of a pass reads what that pass leaves.  `target` is a TVM target, `pipeline`
     TVM's "default" one, or the "target"'s own; None for the target's own on a GPU only.  `timeout`: seconds
-    for one file.  `locate`: give programs without source of their own spans into the script that TVM prints
-    (costs the printing).
+    for one file.
     """
 
     trust: bool = False
@@ -54,7 +53,6 @@ class ReadOptions:
     target: str = "llvm"
     pipeline: PipelineName | None = None
     timeout: float = DEFAULT_TIMEOUT
-    locate: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,8 @@
-"""A Relax module as a memory program: `extract` for speed, `locate` with spans into the printed script."""
+"""A Relax module as a memory program: `extract` without places in a printed script, `locate` with them.
 
-from symalloc.relax.extract.extract_module import extract, locate
+`extract_numbered` prints only when places are asked for.
+"""
 
-__all__ = ["extract", "locate"]
+from symalloc.relax.extract.extract_module import extract, extract_numbered, locate
+
+__all__ = ["extract", "extract_numbered", "locate"]

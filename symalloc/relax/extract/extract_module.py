@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tvm import ir, relax, tirx
 
 from symalloc.program.ir import Function, Kernel, Program
+from symalloc.program.printed_script import Branches
 from symalloc.program.span import Source
 from symalloc.relax.extract.context import ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
+from symalloc.relax.extract.module_script import ModuleScript, printed
+from symalloc.relax.extract.numbered_places import NumberedPlaces
 from symalloc.relax.extract.signatures import with_signatures
-from symalloc.relax.extract.spans import NO_PLACES, ScriptText
+from symalloc.relax.extract.spans import NO_PLACES, Places, ScriptText
 from symalloc.relax.ir_types import Node, bindings_in
 
 
@@ -37,24 +41,53 @@ def extract(
     With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
     text = None if source is None else ScriptText(source, line or name, trust_spans=source.origin is None)
-    return _program(mod, name, stage, source, text, handles=handles, open_shapes=open_shapes)
+    places = _nowhere if text is None else text.places
+    found = _program(mod, name, stage, places, handles=handles, open_shapes=open_shapes)
+    return replace(found, source=source)
+
+
+def extract_numbered(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
+    """The memory program of `mod`, its spans numbers of bindings: its `source` prints them when it is asked.
+
+    `file` is the file that the module came from.  The program holds `mod` and does not pickle.
+    """
+    numbers = _Numbers()
+    program = _program(mod, name, stage, numbers.of)
+    return replace(program, source=ModuleScript(mod=mod, file=file, stage=stage, branches=numbers.branches))
 
 
 def locate(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
-    """The same program, its spans pointing into the script that TVM prints for `mod`.
+    """As extract_numbered, but the script is printed at once, so that the program pickles."""
+    numbers = _Numbers()
+    program = _program(mod, name, stage, numbers.of)
+    return replace(program, source=printed(mod, file, stage, numbers.branches))
 
-    `file` is the file that the module came from: it names the text, whose `origin` is `stage`.
-    """
-    source = Source(file=file, text=mod.script(show_meta=False), origin=stage)
-    return _program(mod, name, stage, source, ScriptText(source, "Module", trust_spans=False))
+
+class _Numbers:
+    """Numbers the bindings of a module's functions."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, NumberedPlaces] = {}
+
+    def of(self, function: str) -> Places:
+        """The places of a function."""
+        return self._places.setdefault(function, NumberedPlaces(function))
+
+    @property
+    def branches(self) -> Mapping[str, Branches]:
+        """The branches of all functions."""
+        return {name: tuple(places.branches) for name, places in self._places.items()}
+
+
+def _nowhere(_: str) -> Places:
+    return NO_PLACES
 
 
 def _program(
     mod: ir.IRModule,
     name: str,
     stage: str,
-    source: Source | None,
-    text: ScriptText | None,
+    places: Callable[[str], Places],
     *,
     handles: bool = False,
     open_shapes: bool = False,
@@ -76,9 +109,8 @@ def _program(
     facts = with_signatures(module, relax_functions)
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():
-        places = NO_PLACES if text is None else text.places(function_name)
-        functions[function_name] = extract_function(function_name, function, facts, places)
-    return Program(name=name, functions=functions, kernels=kernels, stage=stage, source=source)
+        functions[function_name] = extract_function(function_name, function, facts, places(function_name))
+    return Program(name=name, functions=functions, kernels=kernels, stage=stage)
 
 
 def _symbol(function: Node) -> str:

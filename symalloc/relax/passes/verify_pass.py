@@ -53,15 +53,14 @@ class VerificationWarning(UserWarning):
 tvm_ffi.register_error(VerificationError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
-def make_instrument(check: Check, mode: Mode = "raise", *, locate: Check | None = None) -> PassInstrument:
+def make_instrument(check: Check, mode: Mode = "raise") -> PassInstrument:
     """A pass instrument that calls `check(module, pass name)` after every pass that leaves memory operations.
 
     Faults that the module had before the pass are not charged to it; of nested passes the innermost is
     named.  Raises VerificationError through the pass for errors, unless `mode` is "warn"; warns with
-    VerificationWarning of all else.  `locate` gives the faults of `check` with better texts, and is called
-    only where there is something to tell.
+    VerificationWarning of all else.
     """
-    watch = _Watch(check, locate or check, mode)
+    watch = _Watch(check, mode)
 
     @pass_instrument
     class VerifyMemory:
@@ -79,8 +78,8 @@ class _Watch:
     Invariant: `known` counts the faults of the module as it last was, by rule, function and severity.
     """
 
-    def __init__(self, check: Check, locate: Check, mode: Mode) -> None:
-        self._check, self._locate, self._mode = check, locate, mode
+    def __init__(self, check: Check, mode: Mode) -> None:
+        self._check, self._mode = check, mode
         self.reset()
 
     def reset(self) -> None:
@@ -105,8 +104,7 @@ class _Watch:
         added = found - self._known
         self._known = found
         if added and name not in _WRAPPERS:
-            located = self._locate(module, name)
-            self._report(name, [f for f in located or faults if _key(f) in added])
+            self._report(name, [f for f in faults if _key(f) in added])
 
     def _faults(self, module: Node, name: str) -> Sequence[MemoryFault]:
         if not isinstance(module, tvm.IRModule) or not has_memory_operations(module):

@@ -24,7 +24,7 @@ from symalloc.program.reading import (
     result_of,
 )
 from symalloc.program.span import Source
-from symalloc.relax.extract import extract, locate
+from symalloc.relax.extract import extract, extract_numbered, locate
 from symalloc.relax.passes.stages import (
     Lowered,
     PassFailedError,
@@ -44,7 +44,10 @@ _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadModule:
-    """A module on its way through the stages; `line` is where it stands in `source`."""
+    """A module on its way through the stages; `line` is where it stands in `source`.
+
+    `in_memory`: its programs stay in this process.
+    """
 
     mod: IRModule
     name: str
@@ -53,6 +56,7 @@ class _ReadModule:
     options: ReadOptions
     tell: Tell
     line: int | None = None
+    in_memory: bool = False
 
     def report(self, message: str, *, hint: str | None = None, stage: str | None = None) -> None:
         """Tell of a problem with this module."""
@@ -146,12 +150,14 @@ def _ill_formed(mod: IRModule) -> str | None:
 def read_module(mod: IRModule, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
     """Read an IRModule in this process.  A module on which TVM crashes takes the process with it.
 
-    The result's file is `<name>`; its programs have spans into the script that TVM prints, unless
-    options.locate is False.
+    The result's file is `<name>`; its programs hold the module, to print what is to be shown of it.
     """
     told: list[Message] = []
     file = f"<{name}>"
-    _take(_ReadModule(mod=mod, name=name, file=file, source=None, options=options, tell=told.append))
+    module = _ReadModule(
+        mod=mod, name=name, file=file, source=None, options=options, tell=told.append, in_memory=True
+    )
+    _take(module)
     return result_of(file, told)
 
 
@@ -208,6 +214,5 @@ def _extract(module: _ReadModule, mod: IRModule, stage: str) -> Program | None:
 def _program(module: _ReadModule, mod: IRModule, stage: str) -> Program:
     if stage == AS_IS and module.source is not None:
         return extract(mod, name=module.name, stage=stage, source=module.source, line=module.line)
-    if not module.options.locate:
-        return extract(mod, name=module.name, stage=stage)
-    return locate(mod, name=module.name, stage=stage, file=module.file)
+    take = extract_numbered if module.in_memory else locate
+    return take(mod, name=module.name, stage=stage, file=module.file)
