@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from symalloc.program.ir import (
     Program,
     Var,
 )
+from symalloc.program.printed_script import numbered, place_of
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
@@ -43,17 +45,30 @@ def _span(line: int, file: str = FILE) -> Span:
     return Span(file=file, line=line, column=1, end_line=line, end_column=6)
 
 
+@dataclass(frozen=True)
+class _Printed:
+    """A script in which the binding of each number stands on the line of that number."""
+
+    origin: str
+
+    def located(self, spans: Iterable[Span]) -> tuple[Source, dict[Span, Span]]:
+        places = {span: place_of(span) for span in spans}
+        found = {span: _span(place.number) for span, place in places.items() if place is not None}
+        return Source(file=FILE, text=PRINTED, origin=self.origin), found
+
+
 def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instruction) -> Program:
     """`size` bytes for m floats, at `line`; a script that was printed, where the stage is a pass."""
+    at = _span if stage == "as-is" else lambda number: numbered("main", number, 0)
     kind = TensorType(shape=(symbol("m"),), dtype=F32)
     x, storage = Var("x", kind), Var("storage", StorageType())
     alloc, used = Var("alloc", kind), Var("used", kind)
     body = Block(
         instructions=(
-            AllocStorage(var=storage, span=_span(1), size=constant(size)),
+            AllocStorage(var=storage, span=at(1), size=constant(size)),
             AllocTensor(
                 var=alloc,
-                span=_span(line),
+                span=at(line),
                 storage=storage,
                 offset=constant(0),
                 shape=(symbol("m"),),
@@ -65,8 +80,7 @@ def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instru
         result=used,
     )
     main = Function(name="main", params=(x,), body=body, result_type=kind, symbols={"m": Origin.DIMENSION})
-    origin = None if stage == "as-is" else stage
-    source = Source(file=FILE, text=PRINTED if origin else TEXT, origin=origin)
+    source = Source(file=FILE, text=TEXT) if stage == "as-is" else _Printed(stage)
     return Program(name="Module", functions={"main": main}, kernels={}, stage=stage, source=source)
 
 

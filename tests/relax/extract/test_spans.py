@@ -7,7 +7,7 @@ from typing import Any
 
 from symalloc.program import ir as m
 from symalloc.program.span import Source
-from symalloc.relax.extract import extract, locate
+from symalloc.relax.extract import extract
 
 BODY = """
     @T.prim_func
@@ -123,25 +123,6 @@ def test_without_a_source_there_are_no_spans(parse: Callable[[str], Any]) -> Non
     found = extract(parse(BODY), name="Module")
     assert found.source is None
     assert all(i.span is None and i.text == "" for i in every(found.functions["main"].body))
-
-
-def test_printed_script_gives_places_to_all(parse: Callable[[str], Any]) -> None:
-    found = locate(parse(BODY), name="Module", stage="KillAfterLastUse", file="model.json")
-    assert found.stage == "KillAfterLastUse"
-    assert found.source is not None
-    assert (found.source.file, found.source.origin) == ("model.json", "KillAfterLastUse")
-    lines = found.source.text.splitlines()
-    instructions = list(every(found.functions["main"].body))
-    for instruction in instructions:
-        span = instruction.span
-        assert span is not None, instruction
-        assert lines[span.line - 1][span.column - 1 : span.end_column - 1] == instruction.text
-        if not isinstance(instruction, m.If | m.CallKernel):
-            assert (
-                f"{instruction.var.name}: " in lines[span.line - 1]
-                or f"{instruction.var.name} = " in lines[span.line - 1]
-            )
-    assert len({i.span for i in instructions}) == len(instructions)
 
 
 def test_a_text_that_does_not_fit_gives_no_spans(parse: Callable[[str], Any]) -> None:
