@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
@@ -151,13 +151,19 @@ def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | No
     None where nothing was found, or spans point into a file.
     """
     source = program.source
-    spans = [span for d in found for span in (d.span, *(label.span for label in d.labels)) if span]
+    spans = [span for diagnostic in found for span in _spans_of(diagnostic) if span]
     if source is None or isinstance(source, Source) or not spans:
         return None, {}
     text, places = source.located(spans)
     when = "as TVM prints it" if program.stage == AS_IS else f"after {program.stage}"
     file = f"{text.file} ({program.name} {when})"
     return replace(text, file=file), {span: replace(there, file=file) for span, there in places.items()}
+
+
+def _spans_of(diagnostic: Diagnostic) -> Iterator[Span | None]:
+    yield diagnostic.span
+    yield from (label.span for label in diagnostic.labels)
+    yield from (one.span for one in diagnostic.dependents)
 
 
 def _placed(
@@ -177,7 +183,7 @@ def _placed(
             if (there := _looked_up(label.span, places)) is not None
         ),
         dependents=tuple(
-            replace(one, span=replace(one.span, file=text.file)) if text and one.span else one
+            replace(one, span=_looked_up(one.span, places)) if one.span else one
             for one in diagnostic.dependents
         ),
     )
