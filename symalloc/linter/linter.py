@@ -190,7 +190,7 @@ def _placed(
 
 
 def _looked_up(span: Span, places: Mapping[Span, Span]) -> Span | None:
-    """Where a numbered span stands, None where it does not; a span of a text is where it is."""
+    """The place of a numbered span, None where it has none; a span of a text is its own place."""
     return span if place_of(span) is None else places.get(span)
 
 

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from symalloc.program.kernel_access import KernelAccess
-from symalloc.program.printed_script import Script
+from symalloc.program.printed_script import PlaceFinder
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition
@@ -390,12 +390,11 @@ class Kernel:
 class Program:
     """One Relax module at one stage of compilation.
 
-    `stage` is `as-is`, or the name of the TVM pass after which the module was read.  `name` is what the
-    module is called in its file (the class name), or the file's stem.
+    `stage`: `as-is`, or the TVM pass after which it was read.  `name`: that of its class, or its file's stem.
     """
 
     name: str
     functions: Mapping[str, Function]
     kernels: Mapping[str, Kernel]
     stage: str = "as-is"
-    source: Source | Script | None = None
+    source: Source | PlaceFinder | None = None

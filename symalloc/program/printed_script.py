@@ -62,7 +62,7 @@ def place_of(span: Span) -> Place | None:
     return Place(span.file[1:], span.line, span.column) if span.file.startswith(_MARK) else None
 
 
-class Script(Protocol):
+class PlaceFinder(Protocol):
     """A text that is there when something is to be shown in it."""
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
@@ -77,7 +77,7 @@ class PrintedScript:
     branches: Mapping[str, Branches] = field(default_factory=dict)
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
-        """See Script."""
+        """See PlaceFinder."""
         places = ((span, place_of(span)) for span in dict.fromkeys(spans))
         found = {span: self._span(place) for span, place in places if place is not None}
         return self.source, {span: there for span, there in found.items() if there is not None}

@@ -38,7 +38,7 @@ class ModuleScript:
     branches: Mapping[str, Branches]
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
-        """See Script."""
+        """See PlaceFinder."""
         wanted = {span: place for span in spans if (place := place_of(span)) is not None}
         if sum(map(_length, self.mod.functions.values())) <= PRINTED_WHOLE:
             return printed(self.mod, self.file, self.stage, self.branches).located(wanted)
