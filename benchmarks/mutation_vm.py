@@ -88,6 +88,15 @@ def judged(index: int, tries: int, seed: int) -> Campaign:
     return campaign(list(vm_subjects())[index], tries=tries, seed=seed)
 
 
+def told(done: Campaign, described: bool) -> Campaign:
+    """Say on the standard error stream that a subject is done, and what was judged differently."""
+    wrong = [o for o in done.outcomes if o.missed or o.alarm]
+    click.echo(f"{done.subject}: {len(done.outcomes)} mutants, {len(wrong)} judged differently", err=True)
+    for outcome in wrong if described else ():
+        click.echo(describe(outcome), err=True)
+    return done
+
+
 @click.command()
 @click.option("--tries", default=1, show_default=True, help="Mutants per subject and operator, at most.")
 @click.option("--seed", default=0, show_default=True)
@@ -103,7 +112,7 @@ def main(
     chosen = [i for i, name in enumerate(names()) if only in name]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=8) as pool:
         one = partial(judged, tries=tries, seed=seed)
-        seconds, campaigns = timed(lambda: list(pool.imap_unordered(one, chosen)))
+        seconds, campaigns = timed(lambda: [told(c, described) for c in pool.imap_unordered(one, chosen)])
     outcomes = [o for c in campaigns for o in c.outcomes]
     wrong = [o for o in outcomes if o.missed or o.alarm]
     unbuilt = [o for o in outcomes if o.judgement.unbuilt]
@@ -114,7 +123,6 @@ def main(
     else:
         report(campaigns, outcomes, seconds)
         if described:
-            print("\n".join(map(describe, wrong)))
             print("\n".join(f"unbuilt {o.subject}, {o.operator}: {o.judgement.unbuilt}" for o in unbuilt))
     sys.exit(bool(wrong))
 

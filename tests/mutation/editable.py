@@ -50,6 +50,7 @@ class EditableFunction:
 
     `renamed` maps variables that a mutation gave another type.  `kernels` holds the PrimFuncs of the module
     by name; those that a mutation changes go into `changed`, new ones into `added`.
+    `reference` is a body that does what the changed one should do, where that is not what the original does.
     """
 
     original: Any
@@ -58,6 +59,7 @@ class EditableFunction:
     kernels: Mapping[str, Any] = field(default_factory=dict)
     changed: dict[str, Any] = field(default_factory=dict)
     added: dict[Any, Any] = field(default_factory=dict)
+    reference: Sequence | None = None
 
     def sequences(self) -> Iterator[Sequence]:
         """The body and every branch in it."""
@@ -94,10 +96,10 @@ def _step(binding: Any) -> Step:
     return Step(binding.var, value)
 
 
-def rebuild(edited: EditableFunction) -> Any:
-    """A Relax function of what the lists hold now."""
+def rebuild(edited: EditableFunction, body: Sequence | None = None) -> Any:
+    """A Relax function of what the lists hold now, or of another `body`."""
     function, names = edited.original, edited.renamed
-    body = _rebuild_sequence(edited.body, names)
+    body = _rebuild_sequence(body or edited.body, names)
     return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
 

@@ -44,13 +44,14 @@ CHECKED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A module with one change."""
+    """A module with one change; `reference` does what it should do, None where the original does that."""
 
     subject: str
     operator: str
     change: str
     function: str
     module: tvm.IRModule
+    reference: tvm.IRModule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,18 @@ def _mutants_of(
             continue
         seen.add(change)
         changed = {mod.get_global_var(kernel): new for kernel, new in edited.changed.items()}
-        mutated = tvm.IRModule(
-            dict(mod.functions_items()) | changed | edited.added | {target: rebuild(edited)}, attrs=mod.attrs
+        functions = dict(mod.functions_items()) | changed | edited.added
+        mutated, right = (
+            body and tvm.IRModule(functions | {target: rebuild(edited, body)}, attrs=mod.attrs)
+            for body in (edited.body, edited.reference)
         )
         yield Mutant(
-            subject=name, operator=operator[0], change=change, function=str(target.name_hint), module=mutated
+            subject=name,
+            operator=operator[0],
+            change=change,
+            function=str(target.name_hint),
+            module=mutated,
+            reference=right,
         )
 
 

@@ -10,7 +10,17 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from tests.mutation.editable import EditableFunction
-from tests.mutation.operators import bodies, callees, calls, executions, handing_over, kills, sizes, storages
+from tests.mutation.operators import (
+    bodies,
+    callees,
+    calls,
+    executions,
+    handing_over,
+    kills,
+    operands,
+    sizes,
+    storages,
+)
 
 __all__ = ["OPERATORS", "RUN_OPERATORS", "Operator"]
 
@@ -62,4 +72,5 @@ RUN_OPERATORS: Mapping[str, Operator] = {
     "share results": callees.share_results,
     "shrink an argument": callees.shrink_argument,
     "drop a check": callees.drop_check,
+    "read operand later": operands.read_operand_later,
 }

@@ -48,6 +48,7 @@ FITTING: Mapping[str, frozenset[str]] = {
     "arguments-overlap": _LIVES,
     "constant-written": frozenset({"SYM209"}),
     "out-of-bounds": _KERNELS | _CALLS | _BOUNDS,
+    "operand-used-later": frozenset({"SYM203", "SYM210"}),
     "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS,
 }
 # the machine itself stops with an error, or nothing happens but a copy: these may be warnings
@@ -130,7 +131,7 @@ def _outcomes(oracle: VmOracle, planted: Iterator[Mutant]) -> Iterator[VmOutcome
     known = {(f.rule, f.message) for f in lint_in_child(oracle.subject.module)}
     for mutant in planted:
         findings = [f for f in lint_in_child(mutant.module) if (f.rule, f.message) not in known]
-        judgement = oracle.judge(mutant.module, counterexamples(mutant.module, findings))
+        judgement = oracle.judge(mutant.module, counterexamples(mutant.module, findings), mutant.reference)
         yield VmOutcome(
             subject=mutant.subject,
             operator=mutant.operator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import select
@@ -49,6 +50,7 @@ def in_child(action: Callable[[Callable[[Any], None]], None], *, seconds: float 
 
 
 def _be_child(action: Callable[[Callable[[Any], None]], None], writing: int) -> None:
+    faulthandler.disable()  # pytest's writes to a stream of its own
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -108,9 +108,19 @@ class VmOracle:
             seen = [o.error for o in self._expected.values()] or self.excluded
             raise UnusableError(f"no call succeeds: {seen[:1]}")
 
-    def judge(self, mutant: tvm.IRModule, more: Iterable[Invocation] = ()) -> Judgement:
-        """What running `mutant` shows; `more`: calls to be made where the subject's own show nothing."""
+    def judge(
+        self,
+        mutant: tvm.IRModule,
+        more: Iterable[Invocation] = (),
+        reference: tvm.IRModule | None = None,
+    ) -> Judgement:
+        """What running `mutant` shows; `more`: calls to be made where the subject's own show nothing.
+
+        `reference`: a module whose results it must give; None where they may be any.
+        """
         found = self._compare(mutant, self._expected)
+        if reference is not None:
+            found = self._compare_results(found, mutant, reference)
         extra = [i for i in more if i not in self._expected]
         if found.faults or found.unbuilt or not extra:
             return found
@@ -119,6 +129,15 @@ class VmOracle:
         except UnusableError:
             return found
         return self._compare(mutant, expected, same=found.same)
+
+    def _compare_results(self, found: Judgement, mutant: tvm.IRModule, reference: tvm.IRModule) -> Judgement:
+        ours, right = (self._run(mod, self._expected).observed for mod in (mutant, reference))
+        faults = [
+            VmFault(kind="operand-used-later", what="read when it was overwritten", invocation=i, run="plain")
+            for i in ours.keys() & right.keys()
+            if differences(ours[i][1], right[i][1])
+        ]
+        return replace(found, faults=(*found.faults, *faults), same=found.same and not faults)
 
     def _unentered(self) -> list[str]:
         """The functions that no call has come to: what is there for sizes beyond all machines."""

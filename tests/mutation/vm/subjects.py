@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import tvm
 from tvm.relax import transform
@@ -11,16 +12,19 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlanMemory
+from tests.models.imported import IMPORTED, load_imported
 from tests.models.planned import CASES
 from tests.models.zoo import MODELS
 from tests.mutation.views import with_views
+from tests.mutation.vm.handmade import HANDMADE, constant_weights
 from tests.mutation.vm.judging import Subject
 
 __all__ = ["PLANS", "finish_planned", "names", "vm_subjects"]
 
-Pass = tvm.transform.Pass
+Pass: TypeAlias = tvm.transform.Pass
+Transformation: TypeAlias = Callable[[tvm.IRModule], tvm.IRModule]
 
-# how memory is planned -> the models that are
+# how far a module is lowered, and how its memory is planned -> the models that are
 PLANS = {
     "tvm": (
         *("mlp_dynamic_batch", "mlp_residual", "norms", "cross_attention", "cumulative_mask"),
@@ -35,30 +39,37 @@ PLANS = {
             "padding",
         ),
         *("many_element_types", "gru", "densenet", "unique", "zoo nonzero", "shape_from_tensor"),
-        *("onnx_mlp", "onnx_cnn", "append_to_cache", "scalar_parameter", "shape_parameter", "gather"),
+        *("onnx_mlp", "onnx_cnn", "append_to_cache", "scalar_parameter", "gather", "constant_weights"),
+        *("onnx_attention", "onnx_branch", "onnx_gather", "onnx_inception", "onnx_nonzero", "onnx_slices"),
+        *("onnx_topk", "onnx_two_lengths", "torch_autoencoder", "torch_decode_step", "torch_op_cond"),
+        *("torch_mixture_of_experts", "torch_op_embedding", "torch_op_four_lengths", "torch_op_gather"),
+        *("torch_op_masked_select", "torch_op_pad", "torch_op_scatter", "torch_op_where_mask"),
+        "torch_op_sort",
     ),
     "arena": (
         *("mlp_residual", "cross_attention", "branches", "nested_branches", "computed_condition", "callee"),
         *("tuples", "inplace", "reshapes", "match_cast", "nonzero", "argsort", "element_types"),
         *("two_entries", "returned_on_one_path", "outer_returned", "rows_of_a_branch", "two_in_a_row"),
-        *("recursion", "gru", "onnx_mlp", "split_and_join", "lstm", "mlp"),
+        *("recursion", "gru", "onnx_mlp", "split_and_join", "lstm", "mlp", "constant_weights"),
+        *("onnx_branch", "onnx_two_lengths", "onnx_residual_image", "torch_autoencoder", "torch_op_cond"),
+        *("torch_op_einsum", "torch_op_roll_flip"),
     ),
+    "handmade": tuple(HANDMADE),
     "storages": ("mlp_residual", "nested_branches", "reshapes", "callee"),
     "fallback": ("mlp_residual", "nested_branches", "inplace"),
     "native": ("mlp_residual", "element_types"),
     "unguarded": ("element_types", "reshape_heads"),
     "views": ("mlp_residual", "branches", "reshape_heads", "split_and_join"),
     "unplanned": (
-        "mlp_residual",
-        "nested_branches",
-        "inplace",
-        "callee",
-        "recursion",
-        "two_outputs_of_a_kernel",
+        *("mlp_residual", "nested_branches", "inplace", "callee", "two_outputs_of_a_kernel", "torch_op_pad"),
     ),
+    "source": ("inplace", "zoo inplace"),
+    "late": ("mlp_residual", "zoo inplace", "subroutines", "torch_op_scatter", "constant_weights"),
+    "late arena": ("mlp_residual", "branches", "callee", "inplace", "onnx_two_lengths"),
 }
 _OPTIONS = {
     "arena": PlanOptions(),
+    "late arena": PlanOptions(),
     "views": PlanOptions(),
     "storages": PlanOptions(flavour="storages"),
     "fallback": PlanOptions(guards="fallback"),
@@ -80,25 +91,50 @@ def vm_subjects(plans: dict[str, tuple[str, ...]] = PLANS) -> Iterator[Callable[
 
 
 def _subject(name: str, plan: str) -> Subject:
+    module, finish = _made(name, plan)
     zoo = name.removeprefix("zoo ")
-    in_zoo = zoo != name or name not in CASES
-    model = MODELS[zoo] if in_zoo else CASES[name]
-    lowered = lower(model.build(), "llvm")
-    if plan == "unplanned":
-        module, finish = lowered, _passes(_rest("all", ours=True))
-    else:
-        planner = PlanMemory(_OPTIONS[plan]) if plan in _OPTIONS else transform.StaticPlanBlockMemory()
-        module = _passes([planner, transform.LowerAllocTensor(), transform.KillAfterLastUse()])(lowered)
-        finish = _passes(_rest("behind kills", ours=plan in _OPTIONS))
-    if plan == "views":
-        module = with_views(module)
+    case = CASES.get(name)
     return Subject(
         name=f"{name}/{plan}",
         module=module,
         finish=finish,
-        bindings=() if in_zoo else _some(CASES[name].bindings),
-        fixed=MODELS[zoo].sizes if in_zoo else {},
+        bindings=_some(case.bindings) if case else (),
+        fixed=MODELS[zoo].sizes if zoo in MODELS and not case else {},
     )
+
+
+def _made(name: str, plan: str) -> tuple[tvm.IRModule, Transformation]:
+    """The module to be mutated, and what turns it into one that can be run."""
+    if plan == "handmade":
+        return HANDMADE[name](), finish_planned
+    built = _built(name)
+    if plan == "source":
+        placed = transform.StaticPlanBlockMemory()
+        return built, lambda mod: finish_planned(_place(placed, lower(mod, "llvm")))
+    lowered = lower(built, "llvm")
+    if plan == "unplanned":
+        return lowered, lambda mod: finish_planned(_passes(_SETTLING)(mod))
+    options = _OPTIONS.get(plan)
+    planned = _place(PlanMemory(options) if options else transform.StaticPlanBlockMemory(), lowered)
+    if plan == "views":
+        planned = with_views(planned)
+    if plan.startswith("late"):
+        *rest, last = _rest(ours=options is not None)
+        return _passes(rest)(planned), _passes([last])
+    return planned, _passes(_rest(ours=options is not None))
+
+
+def _built(name: str) -> tvm.IRModule:
+    if name in IMPORTED:
+        return load_imported(name)
+    if name == constant_weights.__name__:
+        return constant_weights()
+    zoo = name.removeprefix("zoo ")
+    return CASES[name].build() if name in CASES else MODELS[zoo].build()
+
+
+def _place(planner: Pass, lowered: tvm.IRModule) -> tvm.IRModule:
+    return _passes([planner, *_SETTLING])(lowered)
 
 
 def _some(bindings: Sequence[dict[str, int]]) -> tuple[dict[str, int], ...]:
@@ -106,7 +142,7 @@ def _some(bindings: Sequence[dict[str, int]]) -> tuple[dict[str, int], ...]:
     return tuple({**bindings[i]} for i in (0, 1, len(bindings) // 2 + 1))
 
 
-def _passes(passes: Sequence[Pass]) -> Callable[[tvm.IRModule], tvm.IRModule]:
+def _passes(passes: Sequence[Pass]) -> Transformation:
     def run(mod: tvm.IRModule) -> tvm.IRModule:
         with tvm.target.Target("llvm"):
             return tvm.transform.Sequential(passes)(mod)
@@ -115,17 +151,19 @@ def _passes(passes: Sequence[Pass]) -> Callable[[tvm.IRModule], tvm.IRModule]:
 
 
 def finish_planned(mod: tvm.IRModule) -> tvm.IRModule:
-    """What TVM's pipeline makes of a module behind KillAfterLastUse."""
-    return _passes(_rest("behind kills", ours=False))(mod)
+    """What TVM's pipeline makes of a module behind KillAfterLastUse; guards in it are lowered."""
+    return _passes(_rest(ours=True))(mod)
 
 
-def _rest(behind: str, *, ours: bool) -> list[Pass]:
-    first = [transform.LowerAllocTensor(), transform.KillAfterLastUse()] if behind == "all" else []
+def _rest(*, ours: bool) -> list[Pass]:
+    """The passes behind KillAfterLastUse."""
     return [
-        *first,
         transform.LowerRuntimeBuiltin(),
         *([LowerGuards()] if ours else []),
         transform.ComputePrimValue(),
         transform.VMShapeLower(),
         transform.AttachGlobalSymbol(),
     ]
+
+
+_SETTLING = (transform.LowerAllocTensor(), transform.KillAfterLastUse())
