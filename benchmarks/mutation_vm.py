@@ -4,9 +4,9 @@ The oracle is TVM's virtual machine: every mutant is compiled and called at seve
 storages filled with two patterns and bounds to the byte, and once more with every kernel on copies of its
 arguments between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends
 on what was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has
-written.  *found*: of those, an error of a fitting rule is reported (a warning where the machine itself stops
-it).  *harmless*: every call gives what the original gives; *other*: well-defined, but another program than
-the original; *alarms*: errors on either of the two.  *unbuilt*: TVM does not compile the mutant.
+written.  *found*: of those, a fitting rule reports an error or a warning; *errors*: an error.  *harmless*:
+every call gives what the original gives; *other*: well-defined, but another program; *alarms*:
+errors on either of the two.  *unbuilt*: TVM does not compile the mutant.
 
     python -m benchmarks.mutation_vm [--tries 1] [--seed 0] [--only NAME] [--show] [--dump FOLDER]
 """
@@ -30,7 +30,7 @@ from benchmarks.harness import json_option, timed
 from tests.mutation.vm.campaign import Campaign, VmOutcome, campaign
 from tests.mutation.vm.subjects import names, vm_subjects
 
-COLUMNS = ("planted", "harmful", "found", "harmless", "other", "alarms", "unbuilt")
+COLUMNS = ("planted", "harmful", "found", "errors", "harmless", "other", "alarms", "unbuilt")
 
 
 def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
@@ -41,6 +41,7 @@ def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
         row["planted"] += 1
         row["harmful"] += o.harmful
         row["found"] += o.harmful and not o.missed
+        row["errors"] += o.harmful and bool(o.fitting & o.errors)
         row["harmless"] += o.harmless
         row["other"] += not (o.harmful or o.harmless or o.judgement.unbuilt)
         row["alarms"] += o.alarm
@@ -75,10 +76,10 @@ def describe(o: VmOutcome) -> str:
 
 
 def dump(outcomes: Sequence[VmOutcome], folder: Path) -> None:
-    """Write the modules of the mutants that are judged differently, with what is known of them."""
+    """Write the modules of mutants that are judged differently, with what is known of them."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, o in enumerate(outcomes):
-        name = f"{index:03}-{o.operator}-{o.subject}".replace("/", "-").replace(" ", "_")
+        name = f"{o.subject}-{o.operator}-{index}".replace("/", "-").replace(" ", "_")
         (folder / f"{name}.json").write_text(o.module, encoding="utf-8")
         (folder / f"{name}.txt").write_text(describe(o) + "\n", encoding="utf-8")
 
@@ -88,12 +89,14 @@ def judged(index: int, tries: int, seed: int) -> Campaign:
     return campaign(list(vm_subjects())[index], tries=tries, seed=seed)
 
 
-def told(done: Campaign, described: bool) -> Campaign:
-    """Say on the standard error stream that a subject is done, and what was judged differently."""
+def told(done: Campaign, described: bool, folder: Path | None) -> Campaign:
+    """Say on the standard error stream that a subject is done, and what was judged differently; dump that."""
     wrong = [o for o in done.outcomes if o.missed or o.alarm]
     click.echo(f"{done.subject}: {len(done.outcomes)} mutants, {len(wrong)} judged differently", err=True)
     for outcome in wrong if described else ():
         click.echo(describe(outcome), err=True)
+    if folder is not None:
+        dump(wrong, folder)
     return done
 
 
@@ -112,12 +115,12 @@ def main(
     chosen = [i for i, name in enumerate(names()) if only in name]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=8) as pool:
         one = partial(judged, tries=tries, seed=seed)
-        seconds, campaigns = timed(lambda: [told(c, described) for c in pool.imap_unordered(one, chosen)])
+        seconds, campaigns = timed(
+            lambda: [told(c, described, folder) for c in pool.imap_unordered(one, chosen)]
+        )
     outcomes = [o for c in campaigns for o in c.outcomes]
     wrong = [o for o in outcomes if o.missed or o.alarm]
     unbuilt = [o for o in outcomes if o.judgement.unbuilt]
-    if folder is not None:
-        dump(wrong, folder)
     if as_json:
         print(json.dumps({"seconds": seconds, "operators": count(outcomes), "rules": rules(outcomes)}))
     else:

@@ -101,7 +101,7 @@ def swap_outputs(function: EditableFunction, random: Random) -> str | None:
         allocate_first(sequence)
         sequence.steps[:] = [s for s in sequence.steps if s.operator not in KILLS]
     writes = [
-        (s.steps[i], i, position)
+        (s.steps[i], i, position, s)
         for s, i in _kernel_calls(function)
         for position in _outputs(function, s.steps[i])
     ]
@@ -109,13 +109,14 @@ def swap_outputs(function: EditableFunction, random: Random) -> str | None:
         (a, b)
         for a in writes
         for b in writes
-        if a[1] < b[1]
+        if a[3] is b[3]
+        and a[1] < b[1]
         and _same_type(a[0].value.args[a[2]], b[0].value.args[b[2]])
         and not a[0].value.args[a[2]].same_as(b[0].value.args[b[2]])
     ]
     if not pairs:
         return None
-    (one, i, p), (two, j, q) = random.choice(pairs)
+    (one, i, p, _), (two, j, q, _) = random.choice(pairs)
     first, second = one.value.args[p], two.value.args[q]
     set_argument(one, p, second)
     set_argument(two, q, first)
@@ -137,7 +138,7 @@ def write_constant(function: EditableFunction, random: Random) -> str | None:
     dtype = str(constant.ty.dtype.dtype)
     filled = te.compute(shape, lambda *_: tvm.tirx.const(1, dtype), name="filled")
     kernel = te.create_prim_func([filled]).with_attr("global_symbol", "fill_constant")
-    name = tvm.ir.GlobalVar("fill_constant")
+    name = relax.BlockBuilder().add_func(kernel, "fill_constant")
     function.added[name] = kernel
     void = relax.TupleType([])
     call = relax.Call(name, [constant])

@@ -51,8 +51,6 @@ FITTING: Mapping[str, frozenset[str]] = {
     "operand-used-later": frozenset({"SYM203", "SYM210"}),
     "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS,
 }
-# the machine itself stops with an error, or nothing happens but a copy: these may be warnings
-CHECKED = frozenset({"view-exceeds", "refused", "byte-offset", "reshape"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +82,9 @@ class VmOutcome:
 
     @property
     def fitting(self) -> frozenset[str]:
-        """Of the rules that report something, those that fit a fault."""
-        warned = self.errors | {f.rule for f in self.findings if f.severity == "warning"}
-        return frozenset(
-            rule
-            for kind in self.judgement.kinds
-            for rule in FITTING[kind] & (warned if kind in CHECKED else self.errors)
-        )
+        """Of the rules of errors and warnings, those that fit a fault."""
+        reported = {f.rule for f in self.findings if f.severity in ("error", "warning")}
+        return frozenset(rule for kind in self.judgement.kinds for rule in FITTING[kind] & reported)
 
     @property
     def missed(self) -> bool:

@@ -110,7 +110,9 @@ def _made(name: str, plan: str) -> tuple[tvm.IRModule, Transformation]:
     built = _built(name)
     if plan == "source":
         placed = transform.StaticPlanBlockMemory()
-        return built, lambda mod: finish_planned(_place(placed, lower(mod, "llvm")))
+        return transform.ToNonDataflow()(built), lambda mod: finish_planned(
+            _place(placed, lower(mod, "llvm"))
+        )
     lowered = lower(built, "llvm")
     if plan == "unplanned":
         return lowered, lambda mod: finish_planned(_passes(_SETTLING)(mod))
