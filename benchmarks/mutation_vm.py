@@ -4,7 +4,8 @@ The oracle is TVM's virtual machine: every mutant is compiled and called at seve
 storages filled with two patterns and bounds to the byte, and once more with every kernel on copies of its
 arguments between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends
 on what was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has
-written.  *found*: of those, a fitting rule reports an error or a warning; *errors*: an error.  *harmless*:
+written.  *found*: of those, a fitting rule reports an error or a warning; *errors*: an error;
+*unverified*: not found, but SYM904 says that something was not verified.  *harmless*:
 every call gives what the original gives; *other*: well-defined, but another program; *alarms*:
 errors on either of the two.  *unbuilt*: TVM does not compile the mutant.
 
@@ -30,7 +31,7 @@ from benchmarks.harness import json_option, timed
 from tests.mutation.vm.campaign import Campaign, VmOutcome, campaign
 from tests.mutation.vm.subjects import names, vm_subjects
 
-COLUMNS = ("planted", "harmful", "found", "errors", "harmless", "other", "alarms", "unbuilt")
+COLUMNS = ("planted", "harmful", "found", "errors", "unverified", "harmless", "other", "alarms", "unbuilt")
 
 
 def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
@@ -42,6 +43,7 @@ def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
         row["harmful"] += o.harmful
         row["found"] += o.harmful and not o.missed
         row["errors"] += o.harmful and bool(o.fitting & o.errors)
+        row["unverified"] += o.unverified
         row["harmless"] += o.harmless
         row["other"] += not (o.harmful or o.harmless or o.judgement.unbuilt)
         row["alarms"] += o.alarm
@@ -60,9 +62,9 @@ def rules(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
 
 def show(table: dict[str, Counter[str]]) -> None:
     """Print the table and its sums."""
-    print(f"{'operator':24}" + "".join(f"{c:>10}" for c in COLUMNS))
+    print(f"{'operator':24}" + "".join(f"{c:>11}" for c in COLUMNS))
     for operator, row in {**table, "all": sum(table.values(), Counter())}.items():
-        print(f"{operator:24}" + "".join(f"{row[c]:10}" for c in COLUMNS))
+        print(f"{operator:24}" + "".join(f"{row[c]:11}" for c in COLUMNS))
 
 
 def describe(o: VmOutcome) -> str:

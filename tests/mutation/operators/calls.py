@@ -10,6 +10,8 @@ from tvm import relax
 from tests.mutation.editable import EditableFunction, Sequence, Step, inline_sizes
 from tests.mutation.operators.places import allocate_first, draw, drop_storage_kills, set_argument
 
+SIZES = "vm.builtin.alloc_shape_heap"  # the machine's table of sizes, no tensor of the program
+
 __all__ = ["reorder_calls", "replace_argument"]
 
 
@@ -19,7 +21,11 @@ def replace_argument(function: EditableFunction, random: Random) -> str | None:
     if found is None:
         return None
     sequence, index, step = found
-    tensors = [s.var for s in sequence.steps[:index] if isinstance(s.var.ty, relax.TensorType)]
+    tensors = [
+        s.var
+        for s in sequence.steps[:index]
+        if isinstance(s.var.ty, relax.TensorType) and s.operator != SIZES
+    ]
     arguments = [i for i, a in enumerate(step.value.args) if isinstance(a.ty, relax.TensorType)]
     if not tensors or not arguments:
         return None

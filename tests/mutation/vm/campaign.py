@@ -92,6 +92,11 @@ class VmOutcome:
         return self.harmful and not self.fitting
 
     @property
+    def unverified(self) -> bool:
+        """Whether it is missed, and the linter says at least that it could not verify something."""
+        return self.missed and any(f.rule == "SYM904" for f in self.findings)
+
+    @property
     def alarm(self) -> bool:
         """Whether nothing goes wrong and an error is reported."""
         return not self.judgement.unbuilt and not self.harmful and bool(self.errors)
