@@ -111,9 +111,9 @@ def _mutants_of(
             continue
         seen.add(change)
         changed = {mod.get_global_var(kernel): new for kernel, new in edited.changed.items()}
-        functions = dict(mod.functions_items()) | changed | edited.added
+        others = dict(mod.functions_items()) | changed | edited.added
         mutated, right = (
-            body and tvm.IRModule(functions | {target: rebuild(edited, body)}, attrs=mod.attrs)
+            body and tvm.IRModule(others | {target: rebuild(edited, body)}, attrs=mod.attrs)
             for body in (edited.body, edited.reference)
         )
         yield Mutant(
