@@ -20,6 +20,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Target
 from symalloc.analysis.sets import RegionSet, contains, members
+from symalloc.program.ir import CallKernel, CallTIR
 
 
 class ReuseConflict(NamedTuple):
@@ -126,12 +127,18 @@ class ReuseConflicts:
         whole = tuple(members(self.points_to.ancestors[first] & ~self.points_to.storages))
         table, around = self.accesses, self.points_to.ancestors[second.region]
         writes = [w for r in whole for w in table.writes.get(r, ()) if w.point <= point]
-        reads = [r for region in whole for r in table.reads.get(region, ()) if r.point >= point]
+        behind = point + self.reads_apart(point)
+        reads = [r for region in whole for r in table.reads.get(region, ()) if r.point >= behind]
         reads.sort(key=lambda access: access.point)
         for read in reads:
             for write in writes:
                 if write.region == first or (read.region == first and not contains(around, write.region)):
                     yield write, read
+
+    def reads_apart(self, point: int) -> bool:
+        """True for a kernel of the module: its own arguments are held against each other elsewhere."""
+        effect, call = self.effects[point], self.points_to.cfg.points[point].instruction
+        return isinstance(call, CallKernel | CallTIR) and bool(effect.writes | effect.may_writes)
 
     def lost(self, region: int, point: int, read: Access, path: PathCondition) -> PathCondition | None:
         """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
@@ -160,7 +167,7 @@ class ReuseConflicts:
         root = self.points_to.regions[view.region].root
         for write in self.accesses_to(view.region, self.accesses.writes):
             for read in reads:
-                if read.point < write.point:
+                if read.point < write.point + self.reads_apart(write.point):
                     continue
                 path = self.lost(root, write.point, read, write.path | read.path | view.path)
                 if path is not None:

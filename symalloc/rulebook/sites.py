@@ -179,6 +179,18 @@ _KINDS = (
         places=("output", "writer"),
     ),
     SiteKind(
+        name="kernel-arguments",
+        description="two arguments of a kernel in one memory, the second of them written",
+        quantities={
+            "first.offset": _B,
+            "first.nbytes": _B,
+            "second.offset": _B,
+            "second.nbytes": _B,
+        },
+        # use: "reads" or "writes", what the kernel does to the first
+        texts=("kernel", "first", "second", "storage", "use", "first.parameter", "second.parameter"),
+    ),
+    SiteKind(
         name="constant-write",
         description="a call that writes a constant of the executable",
         texts=("constant", "writer"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product as combinations
+from itertools import combinations
+from itertools import product as combined
 from typing import Any
 
 from symalloc.program.ir import (
@@ -145,8 +146,9 @@ class Run:
         writes = [a for b, a in pairs if b.writes]
         for tensor in reads:
             self.read(tensor)
-            if any(tensor is not w and share(tensor, w) for w in writes):
-                self.faults.add("SYM203")
+        for (one, a), (other, b) in combinations(pairs, 2):
+            if (one.writes or other.writes) and share(a, b):
+                self.faults.add("SYM211")
         for tensor in writes:
             self.write(tensor)
 
@@ -183,8 +185,8 @@ class Run:
 
 
 def share(left: Tensor, right: Tensor) -> bool:
-    """Whether a byte that `left` holds content in is also `right`'s."""
-    return left.storage is right.storage and any(place in right.places for place in left.ideal)
+    """Whether a byte of `left` is also `right`'s."""
+    return left.storage is right.storage and any(place in right.places for place in left.places)
 
 
 def ifs_in(block: Block) -> int:
@@ -193,7 +195,7 @@ def ifs_in(block: Block) -> int:
 
 def runs(program: Program, function: Function, *, returns_argument: bool) -> Iterator[Run]:
     for n in SIZES:
-        for sides in combinations((True, False), repeat=ifs_in(function.body)):
+        for sides in combined((True, False), repeat=ifs_in(function.body)):
             run = Run(dict(program.kernels), n, list(sides), returns_argument)
             for param in function.params:
                 made = Tensor(Storage(10**9), 0, run.at(param.type.numel))  # type: ignore[union-attr]

@@ -67,7 +67,4 @@ def _check_disjoint(name: str, pairs: list[tuple[Parameter, Tensor]]) -> None:
         if not (one.written or two.written) or a.region is not b.region:
             continue
         if max(a.offset, b.offset) < min(a.end, b.end):
-            same = a.stamp.related(b.stamp) and a.offset == b.offset
-            raise FailedError(
-                "same-argument" if same else "overwritten", f"{name} writes what it also reads or writes"
-            )
+            raise FailedError("arguments-overlap", f"{name} writes what it also reads or writes")

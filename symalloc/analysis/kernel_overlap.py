@@ -1,0 +1,130 @@
+"""Two parameters of a kernel in one memory: whether an element is overwritten that is still to be read.
+
+What a kernel does to each is told by its loads and stores: where they lie, and which is executed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeAlias
+
+from symalloc.program.ir import Kernel
+from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.size.condition import Condition, eq, lt
+from symalloc.size.expr import ZERO, Expr, symbol
+
+Conditions: TypeAlias = tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelArgument:
+    """A tensor handed to a kernel as its parameter number `position`.
+
+    It lies `offset` bytes behind the start of a root that both arguments lie in; `shape` are its extents,
+    `itemsize` the bytes of an element.
+    """
+
+    position: int
+    offset: Expr
+    shape: tuple[Expr, ...]
+    itemsize: int
+
+    def lies_on(self, other: KernelArgument) -> bool:
+        """True if each element of both is at the same place."""
+        return (self.offset, self.shape, self.itemsize) == (other.offset, other.shape, other.itemsize)
+
+
+def clashes(
+    kernel: Kernel, bound: Mapping[str, Expr], first: KernelArgument, second: KernelArgument
+) -> Iterator[Conditions]:
+    """Sets of conditions, over loop counters, too: where one can hold, the kernel loses content.
+
+    Either one of the arguments is stored to before the other is loaded from at the same place, or both are
+    stored to there.  `bound` are the values of the kernel's symbols.  An index that is not known may be any,
+    and what is done to an argument that no access names may be anything.
+    """
+    arguments = {first.position: first, second.position: second}
+    numbered = [(n, a) for n, a in enumerate(kernel.accesses) if a.parameter in arguments]
+    if {a.parameter for _, a in numbered} != arguments.keys():
+        yield ()
+    pairs = _Pairs(bound, arguments)
+    for number, store in numbered:
+        for later, access in numbered:
+            if store.kind == "store" and access.parameter != store.parameter:
+                if access.kind == "load":
+                    yield from pairs.ordered(store, access, store_first=number < later)
+                elif number < later:
+                    yield pairs.at_one_place(store, access)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs of an access that comes first and one that comes later, whose loops count apart."""
+
+    bound: Mapping[str, Expr]
+    arguments: Mapping[int, KernelArgument]
+
+    def ordered(self, store: KernelAccess, load: KernelAccess, *, store_first: bool) -> Iterator[Conditions]:
+        """The ways in which `store` may be executed before `load`; `store_first` within one pass."""
+        alike: Conditions = ()
+        place = self.at_one_place(store, load)
+        for loop in _shared(store, load):
+            before, after = (self.counter(loop, later) for later in (False, True))
+            yield (*place, *alike, lt(before, after))
+            if loop.parallel:
+                yield (*place, *alike, lt(after, before))
+            alike = (*alike, eq(before, after))
+        if store_first:
+            yield (*place, *alike)
+
+    def at_one_place(self, store: KernelAccess, other: KernelAccess) -> Conditions:
+        """Both are executed, and share a byte."""
+        domains = [
+            self.within(c, one, later) for one, later in ((store, False), (other, True)) for c in one.domain
+        ]
+        return (*domains, *self.same_place(store, other))
+
+    def same_place(self, store: KernelAccess, other: KernelAccess) -> Conditions:
+        one, two = self.arguments[store.parameter], self.arguments[other.parameter]
+        here, there = self.indices(store, later=False), self.indices(other, later=True)
+        if one.lies_on(two) and len(here) == len(there) == len(one.shape):
+            pairs = zip(here, there, strict=True)
+            return tuple(eq(a, b) for a, b in pairs if a is not None and b is not None)
+        begin, other_begin = _address(one, here), _address(two, there)
+        if begin is None or other_begin is None:
+            return ()
+        return lt(begin, other_begin + two.itemsize), lt(other_begin, begin + one.itemsize)
+
+    def indices(self, access: KernelAccess, *, later: bool) -> Sequence[Expr | None]:
+        values = self.values(access, later)
+        return [None if index is None else index.substitute(values) for index in access.indices]
+
+    def within(self, condition: Condition, access: KernelAccess, later: bool) -> Condition:
+        return condition.substitute(self.values(access, later))
+
+    def values(self, access: KernelAccess, later: bool) -> Mapping[str, Expr]:
+        return {**self.bound, **{loop.symbol: self.counter(loop, later) for loop in access.loops}}
+
+    def counter(self, loop: KernelLoop, later: bool) -> Expr:
+        """The counter of a loop at one of the two accesses; no symbol of a program has such a name."""
+        return symbol(f"{loop.symbol}'{2 if later else 1}")
+
+
+def _shared(one: KernelAccess, other: KernelAccess) -> Iterator[KernelLoop]:
+    """The loops around both."""
+    pairs = zip(one.loops, other.loops, strict=False)
+    return (loop for loop, _ in takewhile(lambda pair: pair[0].symbol == pair[1].symbol, pairs))
+
+
+def _address(argument: KernelArgument, indices: Sequence[Expr | None]) -> Expr | None:
+    """The byte at which an element begins; None where an index is not known."""
+    if len(indices) != len(argument.shape):
+        return None
+    number = ZERO
+    for index, extent in zip(indices, argument.shape, strict=True):
+        if index is None:
+            return None
+        number = number * extent + index
+    return argument.offset + number * argument.itemsize

@@ -1,0 +1,187 @@
+"""Sites of kind `kernel-arguments`: memory that a kernel is handed as two of its arguments, and writes.
+
+A kernel is compiled under the promise that its pointers do not alias (tirx.noalias).  One that writes each
+element of its result over the very element that it has just read still gives the right numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes
+from symalloc.analysis.paths import PathCondition
+from symalloc.analysis.regions import Region, Target
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name
+from symalloc.program import ir
+from symalloc.program.operands import tensor_type
+from symalloc.size.condition import eq
+from symalloc.size.expr import Expr, symbol
+
+_SIZES = (1, 2, 3, 8, 17, 64, 1000)
+"""The values tried for the symbols of a function where it is not decided for all at once."""
+_MOST_CLASHES = 256
+
+
+class _Handed(NamedTuple):
+    """A tensor that a kernel gets as its parameter number `position`, and one memory that it may be."""
+
+    position: int
+    parameter: ir.KernelBuffer
+    operand: ir.Var
+    target: Target
+    region: Region
+
+
+class _Pair(NamedTuple):
+    """Two arguments of a call in one root: `second` is written."""
+
+    call: ir.CallKernel | ir.CallTIR
+    point: int
+    first: _Handed
+    second: _Handed
+    path: PathCondition
+
+
+@function_sites("kernel-arguments", expanded=True)
+def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find the calls of kernels with two arguments in one memory, one of them written; with their points."""
+    for point, call in context.analysis.cfg.instructions:
+        if not isinstance(call, ir.CallKernel | ir.CallTIR) or call.kernel not in context.program.kernels:
+            continue
+        for one, other in combinations(_handed(context, call), 2):
+            if one.position == other.position or one.region.root != other.region.root:
+                continue
+            first, second = (one, other) if other.parameter.writes else (other, one)
+            if second.parameter.writes and not _plainly_apart(first.region, second.region):
+                path = context.paths.at[point] | first.target.path | second.target.path
+                yield point, _site(context, _Pair(call, point, first, second, path))
+
+
+def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Sequence[_Handed]:
+    """The tensors among the arguments, each with all that it may be; none where no two lie in one root."""
+    points_to = context.points_to
+    buffers = [
+        (position, parameter, operand)
+        for position, (parameter, operand) in enumerate(
+            zip(context.program.kernels[call.kernel].parameters, arguments_of(call), strict=False)
+        )
+        if isinstance(parameter, ir.KernelBuffer) and (parameter.reads or parameter.writes)
+        if isinstance(operand, ir.Var)
+    ]
+    found = [
+        _Handed(position, parameter, operand, target, points_to.regions[target.region])
+        for position, parameter, operand in buffers
+        for target in points_to.targets_of(operand)
+    ]
+    return found if len({one.region.root for one in found}) < len(found) else ()
+
+
+def _plainly_apart(one: Region, other: Region) -> bool:
+    """True if both places are constants, and one ends before the other begins."""
+    ends = []
+    for region in (one, other):
+        begin = None if region.offset is None else region.offset.as_constant
+        size = None if region.nbytes is None else region.nbytes.as_constant
+        if begin is None or size is None:
+            return False
+        ends.append((begin, begin + size))
+    return ends[0][1] <= ends[1][0] or ends[1][1] <= ends[0][0]
+
+
+def _site(context: FunctionContext, pair: _Pair) -> Site:
+    first, second = pair.first.region, pair.second.region
+    places = (first.offset, first.nbytes, second.offset, second.nbytes)
+    return ConstraintSite(
+        kind="kernel-arguments",
+        instruction=pair.call,
+        quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+        unknown="the place of one of the two arguments is not known here",
+        texts={
+            "kernel": caller_name(pair.call),
+            "first": pair.first.operand.name,
+            "second": pair.second.operand.name,
+            "storage": context.points_to.regions[first.root].name,
+            "use": "writes" if pair.first.parameter.writes else "reads",
+            "first.parameter": pair.first.parameter.name,
+            "second.parameter": pair.second.parameter.name,
+        },
+        path=pair.path,
+        dedup_key=(pair.point, pair.first.position, pair.second.position),
+        memo_key=("kernel-arguments", *places),
+        resolve=partial(_resolved, context, pair),
+    )
+
+
+_PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
+
+
+def _resolved(context: FunctionContext, pair: _Pair, site: ConstraintSite) -> Iterator[ConstraintSite]:
+    """The pair, with the reason for which it may be no fault; none where a call is in place on purpose."""
+    if not (pair.first.target.certain and pair.second.target.certain):
+        yield replace(site, uncertainty="an alias is not certain")
+        return
+    loses = _loses_content(context, pair)
+    if loses is False and isinstance(pair.call, ir.CallTIR):
+        return
+    kernel = caller_name(pair.call)
+    doubts = {
+        False: f"{kernel} reads each element before it overwrites it, as TVM compiles it today",
+        None: f"whether {kernel} reads an element that it has overwritten is not decided",
+        True: None,
+    }
+    yield replace(site, uncertainty=doubts[loses])
+
+
+def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
+    """Return whether the kernel reads an element that it has overwritten, or writes one twice; None where
+    that is not decided.
+    """
+    first, second = (_argument(one) for one in (pair.first, pair.second))
+    if first is None or second is None:
+        return None
+    kernel = context.program.kernels[pair.call.kernel]
+    known = context.paths.conditions(context.paths.whole(pair.path, pair.point), pair.point)
+    open_cases: list[Conditions] = []
+    found = islice(clashes(kernel, _values(pair.call, kernel), first, second), _MOST_CLASHES)
+    for number, clash in enumerate(found, start=1):
+        if number == _MOST_CLASHES:
+            return None
+        answer = context.paths.possible((*known, *clash))
+        if answer:
+            return True
+        if answer is None:
+            open_cases.append((*known, *clash))
+    return _at_some_size(context, open_cases) if open_cases else False
+
+
+def _at_some_size(context: FunctionContext, cases: Sequence[Conditions]) -> bool | None:
+    """True where one of `cases` can hold with all symbols of the function of one size that is tried."""
+    for size in _SIZES:
+        fixed = [eq(symbol(name), size) for name in context.function.symbols]
+        if any(context.paths.possible((*case, *fixed)) for case in cases):
+            return True
+    return None
+
+
+def _argument(handed: _Handed) -> KernelArgument | None:
+    kind, offset = tensor_type(handed.operand), handed.region.offset
+    if kind is None or kind.shape is None or kind.dtype is None or offset is None:
+        return None
+    return KernelArgument(
+        position=handed.position, offset=offset, shape=kind.shape, itemsize=kind.dtype.itemsize
+    )
+
+
+def _values(call: ir.CallKernel | ir.CallTIR, kernel: ir.Kernel) -> Mapping[str, Expr]:
+    """The values of the kernel's symbols at a call; those that nothing binds stand for themselves."""
+    free = frozenset[str]().union(
+        *(c.symbols for access in kernel.accesses for c in access.domain),
+        *(i.symbols for access in kernel.accesses for i in access.indices if i is not None),
+    )
+    return {**{name: symbol(f"{name}'") for name in free}, **bind_kernel(kernel, arguments_of(call))}

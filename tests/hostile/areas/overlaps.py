@@ -1,0 +1,334 @@
+"""Kernels that are handed one memory as two arguments, and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.hostile.machine import Machine, floats, gives
+from tests.hostile.program import HostileProgram
+
+_KERNELS = """
+    @T.prim_func
+    def transpose(a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32")):
+        for i, j in T.grid(4, 4):
+            b[i, j] = a[j, i]
+
+    @T.prim_func
+    def reverse(source: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = a[n - 1 - i]
+
+    @T.prim_func
+    def double(source: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32", offset_factor=1)
+        b = T.match_buffer(out, (n,), "float32", offset_factor=1)
+        for i in range(n):
+            b[i] = a[i] * T.float32(2)
+
+    @T.prim_func
+    def multiply(left: T.handle, right: T.handle, out: T.handle):
+        a = T.match_buffer(left, (4, 4), "float32")
+        w = T.match_buffer(right, (4, 4), "float32")
+        c = T.match_buffer(out, (4, 4), "float32")
+        for i, j in T.grid(4, 4):
+            c[i, j] = T.float32(0)
+            for k in range(4):
+                c[i, j] = c[i, j] + a[i, k] * w[k, j]
+
+    @T.prim_func
+    def center(source: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        b = T.match_buffer(out, (n,), "float32")
+        total = T.alloc_buffer((1,), "float32")
+        total[0] = T.float32(0)
+        for i in range(n):
+            total[0] = total[0] + a[i]
+        for i in range(n):
+            b[i] = total[0]
+
+    @T.prim_func
+    def sums(source: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = T.float32(0)
+        for i, k in T.grid(n, n):
+            if k <= i:
+                b[i] = b[i] + a[k]
+
+    @T.prim_func
+    def gather(source: T.handle, order: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        p = T.match_buffer(order, (n,), "int64")
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = a[p[i]]
+
+    @T.prim_func
+    def split(source: T.handle, even: T.handle, odd: T.handle):
+        n = T.int64()
+        a = T.match_buffer(source, (n,), "float32")
+        b = T.match_buffer(even, (n,), "float32")
+        c = T.match_buffer(odd, (n,), "float32")
+        for i in range(n):
+            b[i] = a[i] + T.float32(1)
+            c[i] = a[i] - T.float32(1)
+"""
+_HEAD = """
+    @R.function(pure=False)
+    def main({parameters}) -> {result}:
+"""
+_N, _FOUR = 'R.Tensor(("n",), "float32")', 'R.Tensor((4, 4), "float32")'
+
+
+def _module(parameters: str, result: str, *lines: str, private: str = "") -> str:
+    head = _HEAD.format(parameters=parameters, result=result)
+    body = "".join(
+        f"        {line}\n" for line in (*(["n = T.int64()"] if '"n"' in parameters else []), *lines)
+    )
+    return "@I.ir_module\nclass Module:" + _KERNELS + private + head + body
+
+
+def _storage(size: str) -> str:
+    return (
+        f's = R.memory.alloc_storage(R.shape([{size}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
+    )
+
+
+def _tensor(name: str, offset: str) -> str:
+    return f'{name} = R.memory.alloc_tensor(s, R.prim_value({offset}), R.shape([n]), R.dtype("float32"))'
+
+
+def _overlap(
+    name: str,
+    what: str,
+    bad: str,
+    twin: str,
+    right: tuple[Any, Any] | None,
+    *arguments: Any,
+    **more: Any,
+) -> HostileProgram:
+    """`right`: what the program would give if each tensor had memory of its own, and what its twin gives."""
+    shows: Callable[[Machine, Machine], bool] | None = None
+    if right is not None:
+        meant, given = right
+
+        def shows(one: Machine, other: Machine) -> bool:
+            return not gives(one, meant, *arguments) and gives(other, given, *arguments)
+
+    return HostileProgram(
+        **{"shows": shows, **more}, name=name, what=what, module=bad, twin=twin, rule="SYM211"
+    )
+
+
+_M, _V, _L = floats(4, 4), floats(20), floats(40)
+_W = np.eye(4, dtype=np.float32)[::-1].copy()
+_TRANSPOSED = _module(f"x: {_FOUR}", _FOUR, "y = R.add(x, x)", "<>", "return y")
+_REVERSED = _module(
+    f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.reverse(y, <>)", "return <>"
+)
+_PRODUCT = _module(
+    f"x: {_FOUR}, w: {_FOUR}",
+    _FOUR,
+    "y = R.add(x, x)",
+    "z = R.add(x, x)",
+    "Module.multiply(y, w, <>)",
+    "return <>",
+)
+_SHIFTED = _module(
+    f"x: {_N}",
+    _N,
+    _storage("n * 8 + 256"),
+    _tensor("a", "0"),
+    _tensor("b", "<>"),
+    "Module.double(x, a)",
+    "Module.double(a, b)",
+    "again = R.memory.ensure_zero_offset(b)",
+    "y = R.add(again, again)",
+    "return y",
+)
+_SUMMED = _module(f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.sums(y, <>)", "return <>")
+_GATHERED = _module(
+    f'x: {_N}, p: R.Tensor(("n",), "int64")',
+    _N,
+    "y = R.add(x, x)",
+    "z = R.add(x, x)",
+    "Module.gather(y, p, <>)",
+    "return <>",
+)
+_BOTH = _module(
+    f"x: {_N}",
+    f"R.Tuple({_N}, {_N})",
+    "y = R.add(x, x)",
+    "z = R.add(x, x)",
+    "Module.split(x, y, <>)",
+    "return (y, <>)",
+)
+_CALLEE = """
+    @R.function(private=True, pure=False)
+    def turn(
+        source: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")
+    ) -> R.Tensor(("n",), "float32"):
+        Module.reverse(source, out)
+        return out
+"""
+_CALLED = _module(
+    f"x: {_N}",
+    _N,
+    "y = R.add(x, x)",
+    "z = R.add(x, x)",
+    "r = Module.turn(y, <>)",
+    "return r",
+    private=_CALLEE,
+)
+_BRANCH = _module(
+    f'x: {_N}, yes: R.Tensor((), "bool")',
+    _N,
+    "y = R.add(x, x)",
+    "if yes:",
+    '    out: R.Tensor((n,), "float32") = <>',
+    "else:",
+    '    out: R.Tensor((n,), "float32") = R.add(x, x)',
+    "Module.reverse(y, out)",
+    "return out",
+)
+_VIEWED = _module(
+    f"x: {_FOUR}",
+    _FOUR,
+    "y = R.add(x, x)",
+    "z = R.add(x, x)",
+    'flat = R.memory.view(<>, R.shape([16]), R.dtype("float32"), R.prim_value(0))',
+    'again = R.memory.view(flat, R.shape([4, 4]), R.dtype("float32"), R.prim_value(0))',
+    "Module.transpose(y, again)",
+    "return again",
+)
+
+
+def _pair(text: str, bad: str, twin: str) -> tuple[str, str]:
+    return text.replace("<>", bad), text.replace("<>", twin)
+
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _overlap(
+        "transpose",
+        "a transpose over its own input",
+        *_pair(_TRANSPOSED, "Module.transpose(y, y)", "Module.transpose(x, y)"),
+        (2 * _M.T, _M.T),
+        _M,
+        verdict="always-invalid",
+    ),
+    _overlap(
+        "reversed",
+        "a copy back to front over its own input",
+        *_pair(_REVERSED, "y", "z"),
+        (2 * _V[::-1], 2 * _V[::-1]),
+        _V,
+        on_line="Module.reverse",
+    ),
+    _overlap(
+        "product",
+        "a matrix product over one of its factors, which clears it first",
+        *_pair(_PRODUCT, "y", "z"),
+        (2 * _M @ _W, 2 * _M @ _W),
+        _M,
+        _W,
+        on_line="Module.multiply",
+    ),
+    _overlap(
+        "shifted",
+        "an elementwise kernel whose result lies 64 bytes behind its input",
+        *_pair(_SHIFTED, "64", "n // 16 * 64 + 64"),
+        (8 * _L, 8 * _L),
+        _L,
+        verdict="runtime-check",
+        counterexample={"n": 17},
+        on_line="Module.double(a, b)",
+    ),
+    _overlap(
+        "prefix-sums",
+        "a reduction over what was read a moment ago",
+        *_pair(_SUMMED, "y", "z"),
+        (2 * np.cumsum(_V), 2 * np.cumsum(_V)),
+        _V,
+        on_line="Module.sums",
+    ),
+    _overlap(
+        "gathered",
+        "elements are gathered over their source, at indices that depend on data",
+        *_pair(_GATHERED, "y", "z"),
+        (2 * _V[::-1], 2 * _V[::-1]),
+        _V,
+        np.arange(20, dtype=np.int64)[::-1].copy(),
+        on_line="Module.gather",
+    ),
+    _overlap(
+        "two-results",
+        "a kernel writes two results to one tensor",
+        *_pair(_BOTH, "y", "z"),
+        ([_V + 1, _V - 1], [_V + 1, _V - 1]),
+        _V,
+        on_line="Module.split",
+    ),
+    _overlap(
+        "through-callee",
+        "a function hands both its parameters to a kernel, and is given one tensor as both",
+        *_pair(_CALLED, "y", "z"),
+        (2 * _V[::-1], 2 * _V[::-1]),
+        _V,
+    ),
+    _overlap(
+        "on-one-path",
+        "the result is the input on one side of an If",
+        *_pair(_BRANCH, "y", "R.multiply(x, x)"),
+        (2 * _V[::-1], 2 * _V[::-1]),
+        _V,
+        np.array(True),
+        on_line="Module.reverse",
+    ),
+    _overlap(
+        "through-views",
+        "the result is a view of a view of the input",
+        *_pair(_VIEWED, "y", "z"),
+        (2 * _M.T, 2 * _M.T),
+        _M,
+        on_line="Module.transpose",
+    ),
+    _overlap(
+        "elementwise",
+        "an elementwise kernel over its own input: right today, against the promise of tirx.noalias",
+        *_pair(
+            _module(
+                f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.double(y, <>)", "return <>"
+            ),
+            "y",
+            "z",
+        ),
+        None,
+        severity="warning",
+        shows=lambda bad, twin: gives(bad, 4 * _V, _V) and gives(twin, 4 * _V, _V),
+    ),
+    _overlap(
+        "all-read-first",
+        "a kernel that has read all of its input before it writes over it: right today, too",
+        *_pair(
+            _module(
+                f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.center(y, <>)", "return <>"
+            ),
+            "y",
+            "z",
+        ),
+        None,
+        severity="warning",
+        shows=lambda bad, twin: gives(bad, 0 * _V + 420, _V) and gives(twin, 0 * _V + 420, _V),
+    ),
+)
