@@ -85,12 +85,14 @@ class _Search:
     def _better(self, point: Point) -> bool:
         """Take `point` where it is smaller and satisfies the conditions."""
         self.meter.spend(1)
-        if not self.domain.box.holds(point) or order(self.domain.to_domain(point)) >= self.rank:
+        try:
+            better = self.domain.box.holds(point) and order(self.domain.to_domain(point)) < self.rank
+        except ZeroDivisionError:  # the value of a symbol that is solved for
             return False
-        if not satisfies(point, self.conditions):
-            return False
-        self._take(point)
-        return True
+        if better and satisfies(point, self.conditions):
+            self._take(point)
+            return True
+        return False
 
     def _descend(self) -> None:
         """Move all coordinates together, then one by one, towards zero, as long as the point gets smaller."""
