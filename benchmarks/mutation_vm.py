@@ -22,13 +22,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")  # before TVM: a process that forks must have no threads
 
 import click
 
 from benchmarks.harness import json_option, timed
-from tests.mutation.vm.campaign import Campaign, VmOutcome, campaign
+from tests.mutation.vm.campaign import ALL_OPERATORS, Campaign, VmOutcome, campaign
 from tests.mutation.vm.subjects import names, vm_subjects
 
 COLUMNS = ("planted", "harmful", "found", "errors", "unverified", "harmless", "other", "alarms", "unbuilt")
@@ -86,9 +87,11 @@ def dump(outcomes: Sequence[VmOutcome], folder: Path) -> None:
         (folder / f"{name}.txt").write_text(describe(o) + "\n", encoding="utf-8")
 
 
-def judged(index: int, tries: int, seed: int) -> Campaign:
-    """The mutants of one subject, by its place in the list."""
-    return campaign(list(vm_subjects())[index], tries=tries, seed=seed)
+def judged(index: int, tries: int, seed: int, share: float) -> Campaign:
+    """The mutants of one subject, by its place in the list; of the operators a share is drawn."""
+    random = Random(f"{names()[index]} {seed}")
+    operators = {name: operator for name, operator in ALL_OPERATORS.items() if random.random() < share}
+    return campaign(list(vm_subjects())[index], tries=tries, seed=seed, operators=operators)
 
 
 def told(done: Campaign, described: bool, folder: Path | None) -> Campaign:
@@ -105,18 +108,26 @@ def told(done: Campaign, described: bool, folder: Path | None) -> Campaign:
 @click.command()
 @click.option("--tries", default=1, show_default=True, help="Mutants per subject and operator, at most.")
 @click.option("--seed", default=0, show_default=True)
+@click.option("--share", default=1.0, show_default=True, help="Of the operators, for each subject.")
 @click.option("--only", default="", help="Subjects whose name holds this.")
 @click.option("--show", "described", is_flag=True, help="Describe every mutant judged differently.")
 @click.option("--dump", "folder", type=click.Path(path_type=Path), help="Write their modules there.")
 @click.option("--processes", default=2, show_default=True)
 @json_option
 def main(
-    tries: int, seed: int, only: str, described: bool, folder: Path | None, processes: int, as_json: bool
+    tries: int,
+    seed: int,
+    share: float,
+    only: str,
+    described: bool,
+    folder: Path | None,
+    processes: int,
+    as_json: bool,
 ) -> None:
     """Exit with 1 where a harmful mutant was missed or misnamed, or an error reported on another."""
     chosen = [i for i, name in enumerate(names()) if only in name]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=8) as pool:
-        one = partial(judged, tries=tries, seed=seed)
+        one = partial(judged, tries=tries, seed=seed, share=share)
         seconds, campaigns = timed(
             lambda: [told(c, described, folder) for c in pool.imap_unordered(one, chosen)]
         )

@@ -15,8 +15,7 @@ from tests.mutation.editable import EditableFunction, Step
 __all__ = ["extend_loop", "loosen_guard", "shift_load", "shift_store", "swap_indices", "swap_loops"]
 
 _LOAD = tvm.ir.expr.TensorLoad
-_FAR = 1 << 24  # elements
-_SHIFTS = (1, 16, -1, _FAR)
+_SHIFTS = (1, 16, -1, 1 << 36)  # the last lies beyond all memory of a process
 
 
 def shift_store(function: EditableFunction, random: Random) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import tvm
 
+import symalloc
 from tests.mutation.harness import Mutant, mutants
 from tests.mutation.operators import OPERATORS, RUN_OPERATORS, Operator
 from tests.mutation.vm.judging import (
@@ -127,6 +128,7 @@ def campaign(
 
 
 def _outcomes(oracle: VmOracle, planted: Iterator[Mutant]) -> Iterator[VmOutcome]:
+    symalloc.lint(oracle.subject.module, stage="as-is")  # children have what it imports and keeps
     known = {(f.rule, f.message) for f in lint_in_child(oracle.subject.module)}
     for mutant in planted:
         findings = [f for f in lint_in_child(mutant.module) if (f.rule, f.message) not in known]

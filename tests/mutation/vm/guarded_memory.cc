@@ -1,8 +1,8 @@
 // Memory whose every misuse shows: an allocator for TVM's virtual machine, and tensors for its inputs.
 //
 // Each block ends (up to 63 bytes, since TVM's code wants 64-byte alignment) where a page begins that nobody may
-// touch; another such page lies in front of the pages that hold it.  All of these pages are filled with one byte
-// that the test chooses, so that what was never written is known, and a byte beside the block that has changed.
+// touch; another such page lies in front of the pages that hold it.  A block is filled with a byte that the test
+// chooses, so that what was never written is known; what lies beside it in its pages with another one.
 
 #include <sys/mman.h>
 #include <tvm/ffi/container/array.h>
@@ -35,10 +35,11 @@ struct Block {
   uint8_t* pages;  // without the two that are out of bounds
   size_t length;   // of the pages
   size_t nbytes;
-  uint8_t fill;
+  uint8_t beside;  // what lies beside it in the pages
 };
 
 uint8_t fill = 0;
+uint8_t salt = 0;  // so that what is copied from beside one block to beside another shows
 
 // By the block's address.  Never destroyed: TVM gives blocks back while the process ends.
 std::map<const uint8_t*, Block>& Blocks() {
@@ -53,13 +54,15 @@ uint8_t* Take(size_t nbytes) {
   void* mapped = mmap(nullptr, length + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) TVM_FFI_THROW(MemoryError) << "guarded memory: no room";
   uint8_t* pages = static_cast<uint8_t*>(mapped) + kPage;
-  if (length != 0) {
-    mprotect(pages, length, PROT_READ | PROT_WRITE);
-    std::memset(pages, fill, length);
-  }
   // one of no bytes lies where nothing may be touched, at an address of its own
   uint8_t* data = pages + length - rounded;
-  Blocks()[data] = Block{pages, length, nbytes, fill};
+  uint8_t beside = fill ^ (1 + salt++ % 100);
+  if (length != 0) {
+    mprotect(pages, length, PROT_READ | PROT_WRITE);
+    std::memset(pages, beside, length);
+    std::memset(data, fill, nbytes);
+  }
+  Blocks()[data] = Block{pages, length, nbytes, beside};
   return data;
 }
 
@@ -114,7 +117,7 @@ tvm::ffi::Array<int64_t> Overrun() {
     bool intact = true;
     for (const uint8_t* at = block.pages; at < end; ++at) {
       if (at == data) at += block.nbytes;
-      if (at < end && *at != block.fill) intact = false;
+      if (at < end && *at != block.beside) intact = false;
     }
     if (!intact) found.push_back(reinterpret_cast<int64_t>(data));
   }
