@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from symalloc.analysis.loop_elimination import Extremes, extremes
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
@@ -41,8 +42,9 @@ class IndexBound:
 def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
     """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
     nonnegative = partial(_is_nonnegative, scalars=scalars_of(kernel))
-    for access in kernel.accesses:
-        buffer = kernel.parameters[access.parameter]
+    buffers = (*kernel.parameters, *kernel.own_buffers)
+    for access in chain(kernel.accesses, kernel.own_accesses):
+        buffer = buffers[access.parameter]
         if not isinstance(buffer, KernelBuffer) or buffer.shape is None:
             continue
         if len(buffer.shape) != len(access.indices):
@@ -64,7 +66,8 @@ def entry_facts_of(kernel: Kernel) -> tuple[Condition, ...]:
 
 def unknown_indices(kernel: Kernel) -> int:
     """Count the indices that depend on data, or were not understood."""
-    return sum(index is None for access in kernel.accesses for index in access.indices)
+    accesses = chain(kernel.accesses, kernel.own_accesses)
+    return sum(index is None for access in accesses for index in access.indices)
 
 
 def _is_inside(index: Expr, extent: Expr, passes: dict[str, Expr | None]) -> bool:

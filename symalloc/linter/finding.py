@@ -109,6 +109,8 @@ class Finding:
         empty = self.only_empty and rule.severity_when_empty
         severity = Severity(empty or rule.severity_at_runtime)
         undecided = proof.unknown and self.counterexample is None
+        if undecided and isinstance(self.site, ConstraintSite) and self.site.passes is not None:
+            return Severity.NOTE  # what kernels compute is harder than sizes, and mostly TVM's own
         if self.site.uncertainty is not None or undecided:
             severity = _milder(severity, Severity.WARNING)
         cause = self.cause.severity if self.cause is not None else None

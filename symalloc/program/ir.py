@@ -1,7 +1,5 @@
 """The intermediate representation (IR): functions of blocks of instructions over variables.
 
-The whole of it fits on a few screens.
-
 Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by
 identity; names serve display only and may repeat.  All byte counts and offsets are in bytes, all extents
 in elements. Invariant: symbols are named per function; two different symbolic variables of one function
@@ -15,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from symalloc.program.kernel_access import KernelAccess
+from symalloc.program.kernel_access import BufferLayout, KernelAccess
 from symalloc.program.printed_script import PlaceFinder
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
@@ -116,9 +114,7 @@ class AllocStorage(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocTensor(Instruction):
-    """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor of `shape` and `dtype` at `offset` bytes of
-    `storage`.
-    """
+    """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor at `offset` bytes of `storage`."""
 
     storage: Operand
     offset: Expr
@@ -344,13 +340,12 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBuffer:
-    """A buffer parameter of a PrimFunc: extents over the kernel's own symbols, and what the body does to
-    it.
+    """A buffer of a PrimFunc: extents over the kernel's own symbols, and what the body does to it.
 
     `shape` is None where the extents have no exact form; both `shape` and `dtype` are None for a bare
     pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
     that its offset must be a multiple of.  `must_def`: every element is written, whatever was there, and
-    none is read; False where that is not plain to see.
+    none is read; False where that is not plain to see.  `layout` is None for row-major from offset 0 on.
     """
 
     name: str
@@ -360,6 +355,7 @@ class KernelBuffer:
     writes: bool = True
     offset_factor: int | None = None
     must_def: bool = False
+    layout: BufferLayout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +372,8 @@ class Kernel:
     `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
     as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
-    that are not known.
+    that are not known.  `own_accesses` are those of `own_buffers`, which the body allocates and which are
+    numbered behind the parameters.
     """
 
     name: str
@@ -384,11 +381,13 @@ class Kernel:
     undefined: frozenset[str] = frozenset()
     asserts: tuple[Condition, ...] = ()
     accesses: tuple[KernelAccess, ...] = ()
+    own_buffers: tuple[KernelBuffer, ...] = ()
+    own_accesses: tuple[KernelAccess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One Relax module at one stage of compilation.
+    """One Relax module at one stage of compilation; `devices`: the kinds (`llvm`) of its virtual devices.
 
     `stage`: `as-is`, or the TVM pass after which it was read.  `name`: that of its class, or its file's stem.
     """
@@ -398,3 +397,4 @@ class Program:
     kernels: Mapping[str, Kernel]
     stage: str = "as-is"
     source: Source | PlaceFinder | None = None
+    devices: tuple[str, ...] = ()

@@ -1,12 +1,22 @@
-"""Loads and stores of kernels: at which elements of a parameter, at which points, in which order."""
+"""Loads and stores of kernels, at which elements, at which points, in which order; layouts of buffers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
+
+
+class BufferLayout(NamedTuple):
+    """The place of a buffer's elements in memory, where it is declared: the first one lies `elem_offset`
+    elements behind the pointer (None: the caller says where), and `strides` are in elements, over the
+    kernel's symbols (None: row-major; a stride that is None, or a symbol of its own, is the caller's).
+    """
+
+    elem_offset: int | None
+    strides: tuple[Expr | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,13 @@ _KINDS = (
         texts=("storage",),
     ),
     SiteKind(
+        name="memory-place",
+        description="the device and the memory scope of an allocation",
+        quantities={"device": _1, "devices": _1, "scopes": _1},  # scopes: 1 where the device has it, else 0
+        # problem: "device 2, and the module names 2"
+        texts=("variable", "problem"),
+    ),
+    SiteKind(
         name="extent",
         description="one dimension of a tensor that is allocated or viewed",
         quantities={"extent": _E},
@@ -106,6 +113,13 @@ _KINDS = (
         description="one property of an argument that must equal what the PrimFunc's buffer declares",
         quantities={"actual": _1, "expected": _1},
         # subject: "extent 0 of `x`"; declarer: "`copy` declares for `source`"
+        texts=("kernel", "parameter", "argument", "property", "subject", "declarer"),
+    ),
+    SiteKind(
+        name="buffer-layout",
+        description="the byte offset or a stride that the PrimFunc's buffer declares, beside an argument's",
+        quantities={"actual": _1, "expected": _1},
+        # subject: "stride 0 of `x`"; declarer: "`copy` declares for `source`"
         texts=("kernel", "parameter", "argument", "property", "subject", "declarer"),
     ),
     SiteKind(

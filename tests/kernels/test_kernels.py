@@ -98,7 +98,11 @@ def test_accesses_are_those_that_are_executed(modules: dict[int, tvm.IRModule]) 
     for seed, module in list(modules.items())[:: 1 if NIGHTLY else 2]:
         for name, function in kernels_of(module).items():
             kernel = extract_kernel(name, function)
-            if any(loop.passes is None for access in kernel.accesses for loop in access.loops):
+            if any(
+                loop.passes is None
+                for access in (*kernel.accesses, *kernel.own_accesses)
+                for loop in access.loops
+            ):
                 continue
             for sizes in list(sizes_of(kernel))[-3:]:
                 done = executed(function, sizes)

@@ -30,7 +30,7 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
     if len(arguments) != len(kernel.parameters):
         given, wanted = constant(len(arguments)), constant(len(kernel.parameters))
         texts = {"subject": "number of arguments", "declarer": f"`{call.kernel}` takes"}
-        yield _site(call, "the call", "", "number of arguments", given, wanted, texts)
+        yield argument_site(call, "the call", "", "number of arguments", given, wanted, texts)
         return
     for position, argument in enumerate(arguments):
         parameter = kernel.parameters[position]
@@ -41,7 +41,9 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
             continue
         buffer, argument = kernel.parameters[found.position], arguments[found.position]
         what = f"extent {found.axis}"
-        yield _site(call, argument_name(call, argument), buffer.name, what, found.actual, found.expected)
+        yield argument_site(
+            call, argument_name(call, argument), buffer.name, what, found.actual, found.expected
+        )
 
 
 @instruction_sites("match-cast", MatchCast)
@@ -68,24 +70,26 @@ def _properties(
     name = argument_name(call, argument)
     if buffer.dtype is not None and kind.dtype is not None and buffer.dtype.name != kind.dtype.name:
         texts = {"actual": kind.dtype.name, "expected": buffer.dtype.name}
-        yield _site(call, name, buffer.name, "dtype", ONE, ZERO, texts)
+        yield argument_site(call, name, buffer.name, "dtype", ONE, ZERO, texts)
     dimensions = _dimensions(kind)
     if buffer.shape is not None and dimensions is not None and dimensions != len(buffer.shape):
         declared = constant(len(buffer.shape))
-        yield _site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
-    if buffer.dtype is None:
+        yield argument_site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
+    if buffer.dtype is None or (buffer.layout is not None and buffer.layout.elem_offset):
         return
     for offset in dict.fromkeys(context.points_to.offsets(argument)):
         if not offset.terms:
             continue
         if buffer.offset_factor is None:
-            yield _site(call, name, buffer.name, "byte offset", offset, ZERO)
+            yield argument_site(call, name, buffer.name, "byte offset", offset, ZERO)
         else:
             point = buffer.offset_factor * buffer.dtype.itemsize
-            yield _site(call, name, buffer.name, f"byte offset modulo {point}", mod(offset, point), ZERO)
+            yield argument_site(
+                call, name, buffer.name, f"byte offset modulo {point}", mod(offset, point), ZERO
+            )
 
 
-def _site(
+def argument_site(
     call: CallKernel | CallTIR,
     argument: str,
     parameter: str,
@@ -93,11 +97,13 @@ def _site(
     actual: Expr,
     expected: Expr,
     texts: dict[str, str] | None = None,
+    kind: str = "call-argument",
 ) -> ConstraintSite:
+    """A site of `kind`, at which a property of an argument must be what a parameter declares."""
     named = {"kernel": call.kernel, "parameter": parameter, "argument": argument, "property": what}
     named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
     return ConstraintSite(
-        kind="call-argument",
+        kind=kind,
         instruction=call,
         quantities={"actual": actual, "expected": expected},
         texts={**named, **(texts or {})},

@@ -38,7 +38,11 @@ def _sites(context: FunctionContext, call: CallKernel | CallTIR, kind: str) -> I
     if len(arguments) == len(kernel.parameters):
         at_call = _AtCall(context, kernel, arguments)
         for bound in bounds:
-            yield _site(call, bound, at_call, arguments[bound.access.parameter])
+            position = bound.access.parameter
+            own = position >= len(arguments)
+            yield _site(
+                call, bound, at_call, bound.buffer.name if own else argument_name(call, arguments[position])
+            )
 
 
 class _AtCall:
@@ -65,7 +69,7 @@ class _AtCall:
         return found
 
 
-def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argument: Operand) -> Site:
+def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argument: str) -> Site:
     least, greatest = bound.certain_range
     names = at_call.renaming(_symbols(bound))
     where = [condition.substitute(names) for condition in bound.range.where]
@@ -85,7 +89,7 @@ def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argum
         texts={
             "kernel": call.kernel,
             "buffer": bound.buffer.name,
-            "argument": argument_name(call, argument),
+            "argument": argument,
             "axis": str(bound.axis),
             "reach": _reach(bound, names),
         },

@@ -9,7 +9,9 @@ from typing import TypeAlias
 from tvm import ir
 from tvm.tirx.buffer import BufferType
 
+from symalloc.program.ir import KernelBuffer
 from symalloc.relax.extract.covers import constant_extent, same_extent
+from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, elements
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, product
 
@@ -26,10 +28,15 @@ class _Place:
 
 
 class BufferPlaces:
-    """Tells which buffers lie on which parameter; `expr` gives the exact form of an extent or an index."""
+    """Tells which buffers lie on which parameter; `expr` gives the exact form of an extent or an index.
+
+    Buffers of the kernel's own are numbered behind the parameters; `own` holds them.
+    """
 
     def __init__(self, params: Node, expr: Callable[[Node], Expr | None]) -> None:
         self._expr = expr
+        self._parameters = len(params)
+        self.own: list[KernelBuffer] = []
         self._ranks: dict[int, int] = {}
         self._places: dict[int, _Place] = {}
         for number, param in enumerate(elements(params)):
@@ -48,6 +55,20 @@ class BufferPlaces:
     def parameter(self, buffer: Node) -> int:
         """The number of the parameter that `buffer` lies on."""
         return self._places[buffer.__chandle__()].parameter
+
+    def is_own(self, parameter: int) -> bool:
+        """Return whether a number stands for a buffer of the kernel's own."""
+        return parameter >= self._parameters
+
+    def allocate(self, buffer: Node) -> None:
+        """Note a buffer that the kernel allocates here."""
+        number, type_ = self._parameters + len(self.own), buffer.ty
+        extents = tuple(self._expr(extent) for extent in elements(type_.shape))
+        known = tuple(extent for extent in extents if extent is not None)
+        shape = known if len(known) == len(extents) else None
+        self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=to_dtype(type_.dtype.dtype)))
+        self._ranks[number] = len(extents)
+        self._places[buffer.__chandle__()] = _Place(number, type_, lambda indices: indices)
 
     def no_indices(self, parameter: int) -> Indices:
         """Indices of a parameter of which nothing is known."""

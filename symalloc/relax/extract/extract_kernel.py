@@ -12,13 +12,15 @@ from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.kernel_access import BufferLayout
 from symalloc.program.types import DType
-from symalloc.relax.extract.covers import covered
-from symalloc.relax.extract.kernel_accesses import LEAVING_CALLS, kernel_accesses
+from symalloc.relax.extract.covers import constant_extent, covered
+from symalloc.relax.extract.kernel_accesses import kernel_accesses
+from symalloc.relax.extract.kernel_scope import LEAVING_CALLS
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.type_conversion import to_dtype
-from symalloc.relax.ir_types import Node, TypeNode, elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -62,12 +64,15 @@ def _read(text: _Text) -> Kernel:
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
     asserts = tuple(_asserted(function.body, form))
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
+    body = kernel_accesses(function, symbols)
     return Kernel(
         name="",
         parameters=parameters,
         undefined=undefined,
         asserts=asserts,
-        accesses=kernel_accesses(function, symbols),
+        accesses=body.of_parameters,
+        own_buffers=body.own,
+        own_accesses=body.of_own,
     )
 
 
@@ -109,6 +114,7 @@ def _parameter(
         writes=writes,
         must_def=written_only and param.__chandle__() in in_full,
         offset_factor=_offset_factor(type_),
+        layout=_layout(type_, symbols),
     )
 
 
@@ -126,6 +132,23 @@ def _buffer_dtype(type_: TypeNode) -> DType | None:
 def _offset_factor(type_: TypeNode) -> int | None:
     """None for a buffer that must start at byte 0 of its allocation; a free offset is bound by the caller."""
     return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
+
+
+def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:
+    """The layout of a buffer that says more than that it is row-major."""
+
+    def known(var: VarNode) -> Expr:
+        found = symbols.known(var)
+        if found is None:
+            raise NotASizeError(f"`{var.name}` is what the caller brings")
+        return found
+
+    form = TirForm(known)
+    offset = None if type(type_.elem_offset) is ir.Var else constant_extent(type_.elem_offset)
+    if not len(type_.strides) and (offset == 0 or type(type_.elem_offset) is ir.Var):
+        return None
+    strides = tuple(map(form.expr_or_none, elements(type_.strides))) if len(type_.strides) else None
+    return BufferLayout(elem_offset=offset, strides=strides)
 
 
 # -- accesses ----------------------------------------------------------------------------------------------

@@ -107,10 +107,11 @@ def _program(
         host={n: kinds[n] for n in kernels},
     )
     facts = with_signatures(module, relax_functions)
+    devices = tuple(str(device.target.kind.name) for device in facts.devices)
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():
         functions[function_name] = extract_function(function_name, function, facts, places(function_name))
-    return Program(name=name, functions=functions, kernels=kernels, stage=stage)
+    return Program(name=name, functions=functions, kernels=kernels, stage=stage, devices=devices)
 
 
 def _symbol(function: Node) -> str:

@@ -16,7 +16,13 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program.kernel_access import KernelAccess, KernelLoop
 from symalloc.relax.extract.buffer_places import BufferPlaces
-from symalloc.relax.extract.kernel_scope import EarlyExit, KernelScope
+from symalloc.relax.extract.kernel_scope import (
+    EarlyExit,
+    KernelAccesses,
+    KernelScope,
+    is_leaving_call,
+    leaves,
+)
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, VarNode, elements
@@ -25,20 +31,24 @@ from symalloc.size.expr import Expr, ceildiv, constant, symbol
 
 _SIDE_BY_SIDE = frozenset({tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.THREAD_BINDING})
 _THREADS = frozenset({"thread_extent", "virtual_thread"})
-LEAVING_CALLS = frozenset({"tirx.break_loop", "tirx.continue_loop", "tirx.thread_return", "tirx.ret"})
-"""Calls behind which a loop, or the kernel, is not gone on with."""
 
 
-def kernel_accesses(function: Node, symbols: Symbols) -> tuple[KernelAccess, ...]:
+def kernel_accesses(function: Node, symbols: Symbols) -> KernelAccesses:
     """The accesses of `function`, whose extents and scalars are defined in `symbols`.
 
     Loops get symbols of their own there.
     """
     walk = _AccessWalk(function, symbols)
     walk.statement(function.body, KernelScope())
-    return tuple(
+    found = [
         replace(access, exact=False) if any(e.may_skip(number, access) for e in walk.exits) else access
         for number, access in enumerate(walk.found)
+    ]
+    places = walk.places
+    return KernelAccesses(
+        of_parameters=tuple(access for access in found if not places.is_own(access.parameter)),
+        of_own=tuple(access for access in found if places.is_own(access.parameter)),
+        own=tuple(places.own),
     )
 
 
@@ -80,10 +90,7 @@ class _AccessWalk:
         """The exact form of an integer expression; None where it has none."""
         if type(node) is prim.Broadcast:
             return self.expr_or_none(node.value)
-        try:
-            return self.form.expr(node)
-        except NotASizeError:
-            return None
+        return self.form.expr_or_none(node)
 
     def guard(self, test: Node, holds: bool) -> tuple[tuple[Condition, ...], bool]:
         """The conditions that hold where `test` is true, or is not; and whether they say all that it says."""
@@ -146,7 +153,7 @@ class _AccessWalk:
         otherwise = scope.where(*self.guard(node.condition, holds=False))
         if node.else_case is not None:
             self.statement(node.else_case, otherwise)
-        return otherwise if _leaves(node.then_case) else None
+        return otherwise if leaves(node.then_case) else None
 
     def block(self, node: Node, scope: KernelScope) -> None:
         """A block: its axes bound, its predicate, its initialisation at the first step of a reduction."""
@@ -158,6 +165,8 @@ class _AccessWalk:
         scope = scope.where(*self.guard(node.predicate, holds=True))
         for axis, value in values:
             self.bind(axis.var, value)
+        for buffer in elements(block.alloc_buffers):
+            self.places.allocate(buffer)
         for match in elements(block.match_buffers):
             self.places.match(match.buffer, match.source)
         if block.init is not None:
@@ -179,7 +188,7 @@ class _AccessWalk:
 
     def evaluate(self, node: Node, scope: KernelScope) -> None:
         self.expr(node.value, scope)
-        if _is_leaving_call(node.value):
+        if is_leaving_call(node.value):
             self.leave(node, scope)
 
     def leave(self, node: Node, scope: KernelScope) -> None:
@@ -214,8 +223,8 @@ class _AccessWalk:
         self.expr(node.condition, scope)
         return scope.where(self.guard(node.condition, holds=True)[0], True)
 
-    def local(self, node: Node, scope: KernelScope) -> None:
-        """Memory of the kernel's own: nothing is accessed."""
+    def allocated(self, node: Node, scope: KernelScope) -> None:
+        self.places.allocate(node.buffer)
 
     # -- expressions ---------------------------------------------------------------------------------------
 
@@ -239,6 +248,8 @@ class _AccessWalk:
             self._unknown(self.places.parameter(node), scope)
 
     def _unknown(self, parameter: int, scope: KernelScope) -> None:
+        if self.places.is_own(parameter):
+            return
         indices = self.places.no_indices(parameter)
         for kind in ("load", "store"):
             self.found.append(
@@ -318,7 +329,7 @@ class _AccessWalk:
     # -- accesses ------------------------------------------------------------------------------------------
 
     def access(self, kind: str, buffer: Node, node: Node, scope: KernelScope) -> None:
-        """Note a load or a store, unless it is one of the kernel's own memory."""
+        """Note a load or a store of a known buffer."""
         if not self.places.has(buffer):
             return
         if getattr(node, "predicate", None) is not None:
@@ -351,19 +362,6 @@ class _AccessWalk:
         return scope.inside(loop), value
 
 
-def _leaves(statement: Node) -> bool:
-    """Return whether nothing that follows `statement` in its sequence is executed."""
-    while type(statement) is tirx.SeqStmt and len(statement.seq):
-        statement = statement.seq[len(statement.seq) - 1]
-    if type(statement) is tirx.stmt.Evaluate:
-        return _is_leaving_call(statement.value)
-    return type(statement) in (tirx.Return, tirx.Break, tirx.Continue)
-
-
-def _is_leaving_call(value: Node) -> bool:
-    return type(value) is ir.Call and getattr(value.op, "name", None) in LEAVING_CALLS
-
-
 _LITERALS = frozenset({prim.IntImm, prim.FloatImm, ir.StringImm})
 
 _STATEMENTS: Mapping[type, Callable[[_AccessWalk, Node, KernelScope], KernelScope | None]] = {
@@ -379,7 +377,7 @@ _STATEMENTS: Mapping[type, Callable[[_AccessWalk, Node, KernelScope], KernelScop
     tirx.Bind: _AccessWalk.bound,
     tirx.DeclBuffer: _AccessWalk.declare,
     tirx.AssertStmt: _AccessWalk.asserted,
-    tirx.AllocBuffer: _AccessWalk.local,
+    tirx.AllocBuffer: _AccessWalk.allocated,
     tirx.Break: _AccessWalk.leave,
     tirx.Continue: _AccessWalk.leave,
 }

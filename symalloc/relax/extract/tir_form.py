@@ -82,6 +82,13 @@ class TirForm:
             found = self._known[handle] = (node, rule(self, node))
         return found[1]
 
+    def expr_or_none(self, node: PrimNode) -> Expr | None:
+        """The size expression of `node`; None where it has no exact form."""
+        try:
+            return self.expr(node)
+        except NotASizeError:
+            return None
+
     def variable(self, node: PrimNode) -> Expr:
         """The expression of a variable; raises NotASizeError for one that is no integer scalar."""
         type_ = node.ty
