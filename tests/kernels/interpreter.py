@@ -38,7 +38,7 @@ class _NextPass(_Leave):
 
 
 class Performed(NamedTuple):
-    """An executed access: number of the parameter, `load` or `store`, indices, extents of the buffer."""
+    """An executed access: number of the parameter (-1: the kernel's own), indices, extents of the buffer."""
 
     parameter: int
     kind: str
@@ -106,8 +106,10 @@ class _Machine:
     def leave(self, node: Any) -> None:
         raise {tirx.Break: _LeaveLoop, tirx.Continue: _NextPass}.get(type(node), _Leave)
 
-    def local(self, node: Any) -> None:
-        """Memory of the kernel's own."""
+    def allocate(self, buffer: Any) -> None:
+        """Memory of the kernel's own has the number -1."""
+        shape = tuple(self.value(extent) for extent in buffer.ty.shape)
+        self.parameters[buffer.__chandle__()] = -1, shape
 
     def loop(self, node: Any) -> None:
         first, extent = self.value(node.min), self.value(node.extent)
@@ -140,6 +142,8 @@ class _Machine:
             return
         for axis, value in zip(block.iter_vars, values, strict=True):
             self.values[axis.var.__chandle__()] = value
+        for buffer in block.alloc_buffers:
+            self.allocate(buffer)
         if len(block.match_buffers):
             raise UnsupportedError("match_buffer")
         reduced = [
@@ -298,7 +302,7 @@ _STATEMENTS: Mapping[type, Callable[[_Machine, Any], None]] = {
     tirx.Bind: _Machine.bind,
     tirx.AttrStmt: _Machine.attribute,
     tirx.AssertStmt: _Machine.asserted,
-    tirx.AllocBuffer: _Machine.local,
+    tirx.AllocBuffer: lambda m, node: m.allocate(node.buffer),
     tirx.Break: _Machine.leave,
     tirx.Continue: _Machine.leave,
     tirx.Return: _Machine.leave,
@@ -308,7 +312,7 @@ _STATEMENTS: Mapping[type, Callable[[_Machine, Any], None]] = {
 def perform(
     function: Any, sizes: Mapping[str, int], *, seed: int = 0, limit: int = 200_000
 ) -> list[Performed]:
-    """The accesses of the parameters of `function`, in order, where its symbols have the values `sizes`.
+    """The accesses of `function` in order, where its symbols have the values `sizes`.
 
     Raises `UnsupportedError` for what the interpreter does not know.
     """
