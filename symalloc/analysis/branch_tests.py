@@ -18,7 +18,7 @@ from symalloc.analysis.sets import RegionSet, members
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.operands import operands_of
-from symalloc.size.condition import Condition, Relation, eq, ne
+from symalloc.size.condition import FALSE, TRUE, Condition, Relation, eq, ne
 from symalloc.size.expr import symbol
 
 _NEGATIONS = frozenset({"relax.logical_not"})
@@ -108,6 +108,9 @@ class _TestReader:
 
     def condition(self, value: _Value) -> Condition:
         """The condition that a test of `value` is."""
+        constant = _constant(value)
+        if constant is not None:
+            return TRUE if constant is not value.negated else FALSE
         name = self.symbols.get(value.key)
         if name is None:
             names = (value.name if number == 0 else f"{value.name}_{number}" for number in count())
@@ -128,7 +131,7 @@ class _TestReader:
         return _Value((origin, written), _identifier(var.name))
 
     def origin(self, var: ir.Var) -> Hashable:
-        """The variable, or the field of one, that a variable is another name of."""
+        """The variable, or the field of one, or the constant, that a variable is another name of."""
         fields: list[int] = []
         operand: ir.Operand = var
         while isinstance(operand, ir.Var):
@@ -146,6 +149,8 @@ class _TestReader:
                     break
             while isinstance(operand, ir.TupleValue) and fields and fields[-1] < len(operand.items):
                 operand = operand.items[fields.pop()]
+        if isinstance(operand, ir.ConstantTensor):
+            return operand
         if not isinstance(operand, ir.Var):
             return var
         return (operand, tuple(fields)) if fields else operand
@@ -201,6 +206,14 @@ class _TestReader:
             touched = effect.writes | effect.may_writes | effect.may_defs
             if writer is not None and touched and self.points_to.resolve(touched) & family:
                 yield from operands_of(writer)
+
+
+def _constant(value: _Value) -> bool | None:
+    """The truth of a value that is a constant which nothing writes; None for any other."""
+    match value.key:
+        case (ir.ConstantTensor(values=(number,)), -1):
+            return number != 0
+    return None
 
 
 def _identifier(name: str) -> str:

@@ -21,6 +21,7 @@ from symalloc.analysis.regions import RegionKind
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import align
 from symalloc.program import ir
+from symalloc.program.operands import tensor_type
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol
@@ -146,7 +147,7 @@ class _Expander:
         self.written_out.add(call.name)
         inner = _Scope({}, self.bindings(call, callee), (*scope.calls, self.original(call)))
         for param, argument in zip(callee.params, call.arguments, strict=True):
-            var = inner.variables[param] = _copied_var(param, inner)
+            var = inner.variables[param] = _bound_var(param, argument, inner)
             made.append(ir.Alias(var=var, span=call.span, source=argument))
         for condition in entry_checks(callee, call.arguments, inner.symbols):
             made.append(ir.Assert(var=ir.Var("_", _NOTHING), span=call.span, condition=condition))
@@ -211,6 +212,17 @@ def _copied(value: Any, scope: _Scope) -> Any:
 
 def _copied_var(var: ir.Var, scope: _Scope) -> ir.Var:
     return ir.Var(var.name, _copied(var.type, scope))
+
+
+def _bound_var(param: ir.Var, argument: ir.Operand, scope: _Scope) -> ir.Var:
+    """The variable that stands for a parameter: of the argument's own type where that tells the extents.
+
+    On entry they are compared with what is declared.
+    """
+    given = tensor_type(argument)
+    if given is None or given.shape is None or given.dtype is None or not isinstance(param.type, TensorType):
+        return _copied_var(param, scope)
+    return ir.Var(param.name, given)
 
 
 def _name_in(scope: _Scope) -> Any:

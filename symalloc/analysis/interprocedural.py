@@ -109,7 +109,7 @@ def analyse_variant(
     """
     summaries = {name: analysis.summary for name, analysis in analyses.items()}
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
-    points_to = find_points_to(control_flow_graph(function), summaries, parameters)
+    points_to = find_points_to(control_flow_graph(function), summaries, parameters, unsure=unsure)
     effects = find_effects(program, points_to, summaries, unsure)
     content = Content(program, points_to, summaries, analyses[function.name].content.coverages)
     called = analyses[function.name].called

@@ -39,13 +39,15 @@ def find_points_to(
     parameters: Mapping[str, tuple[Type, ...]],
     *,
     versions: bool = False,
+    unsure: frozenset[ir.Var] = frozenset(),
 ) -> PointsTo:
     """Analyse one function, given the summaries of its callees and the types of their parameters.
 
     `versions`: what an in-place call makes of its operand counts as other memory than the operand, so that
-    handles of before the call and of after it are told apart.
+    handles of before the call and of after it are told apart.  What calls that bind a variable of `unsure`
+    return of their arguments, they return on some paths only.
     """
-    return _PointsToBuilder(cfg, summaries, parameters, versions).build()
+    return _PointsToBuilder(cfg, summaries, parameters, versions, unsure).build()
 
 
 class _PointsToBuilder(RegionMaker):
@@ -57,8 +59,10 @@ class _PointsToBuilder(RegionMaker):
         summaries: Mapping[str, FunctionSummary],
         parameters: Mapping[str, tuple[Type, ...]],
         versions: bool,
+        unsure: frozenset[ir.Var],
     ) -> None:
         super().__init__(storage_variables(cfg))
+        self.unsure = unsure
         self.cfg, self.summaries, self.parameters, self.versions = cfg, summaries, parameters, versions
         self.values: dict[ir.Var, AbstractValue] = {}
         self.may_returns: list[MayReturn] = []
@@ -213,9 +217,9 @@ class _PointsToBuilder(RegionMaker):
             return Pointees(self.add(RegionKind.STORAGE, call.var, instruction=call, nbytes=entry.storage))
         must, may = (made.must, made.may) if entry.fresh or entry.constant else (NO_REGIONS, NO_REGIONS)
         for number, leaf in enumerate(leaves):
-            if contains(entry.must, number):
+            if contains(entry.must, number) and call.var not in self.unsure:
                 must, may = must | leaf.must, may | leaf.may
-            elif contains(entry.may, number):
+            elif contains(entry.must | entry.may, number):
                 may |= leaf.must | leaf.may
         storages = self.of_kind[RegionKind.STORAGE]
         if not made.must & storages:  # a tensor on a storage is not that storage

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SEEDS = range(tries(150, 3000))
 RULES = load_rules().select(("SYM203", "SYM904"))
 FLAGS = tuple(product((False, True), repeat=3))
-EXTENTS = (1, 8, 16, 20)
+EXTENTS = (1, 4, 8, 16, 20)
 
 
 @cache
