@@ -42,19 +42,30 @@ class CopiedInstruction(NamedTuple):
     calls: tuple[ir.CallFunction, ...]
 
 
+class LeftCall(NamedTuple):
+    """A call that is not written out, as it stands in the expanded function.
+
+    `repeated` are the variables of the parameters in a call around it of the same function with the same
+    sizes, if there is one.
+    """
+
+    call: ir.CallFunction
+    repeated: tuple[ir.Var, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandedFunction:
     """A function with calls written out.
 
     `copies` tells by the variable of an instruction where it was copied from; `written_out` names the
-    functions that calls were written out of.  `left` are the calls that matter and still stand there, because
-    of recursion or size, each as it stands in `function`.
+    functions that calls were written out of.  `left` holds, by variable, the calls that matter and still
+    stand there, because of recursion or size.
     """
 
     function: ir.Function
     copies: Mapping[ir.Var, CopiedInstruction]
     written_out: frozenset[str]
-    left: tuple[ir.CallFunction, ...]
+    left: Mapping[ir.Var, LeftCall]
 
     def original(self, instruction: ir.Instruction) -> ir.Instruction:
         """The instruction of the program that `instruction` of `function` stands for."""
@@ -79,7 +90,7 @@ def expand_calls(
         function=replace(function, body=body, symbols=expander.symbols),
         copies=expander.copies,
         written_out=frozenset(expander.written_out),
-        left=tuple(expander.left),
+        left=expander.left,
     )
 
 
@@ -99,7 +110,8 @@ class _Expander:
         self.symbols = dict(function.symbols)
         self.copies: dict[ir.Var, CopiedInstruction] = {}
         self.written_out: set[str] = set()
-        self.left: list[ir.CallFunction] = []
+        self.left: dict[ir.Var, LeftCall] = {}
+        self.frames: list[tuple[str, Mapping[str, Expr], tuple[ir.Var, ...]]] = []
         self.under_way = Counter([function.name])
         self.count = 0
 
@@ -141,7 +153,7 @@ class _Expander:
         """Append what `call` does."""
         callee = self.program.functions[call.name]
         if len(call.arguments) != len(callee.params) or self.is_too_much(call.name, scope):
-            self.left.append(call)
+            self.left[call.var] = LeftCall(call, self.repeated(call, callee))
             made.append(call)
             return
         self.written_out.add(call.name)
@@ -152,7 +164,9 @@ class _Expander:
         for condition in entry_checks(callee, call.arguments, inner.symbols):
             made.append(ir.Assert(var=ir.Var("_", _NOTHING), span=call.span, condition=condition))
         self.under_way[call.name] += 1
+        self.frames.append((call.name, inner.symbols, tuple(inner.variables[p] for p in callee.params)))
         self.lay_out(callee.body, inner, made)
+        self.frames.pop()
         self.under_way[call.name] -= 1
         result = _copied(callee.body.result, inner)
         made.append(ir.Alias(var=call.var, span=call.span, text=call.text, source=result))
@@ -160,6 +174,14 @@ class _Expander:
     def original(self, call: ir.CallFunction) -> ir.CallFunction:
         found = self.copies.get(call.var)
         return found.original if found and isinstance(found.original, ir.CallFunction) else call
+
+    def repeated(self, call: ir.CallFunction, callee: ir.Function) -> tuple[ir.Var, ...]:
+        """The parameters of a call under way of `callee` with the sizes of `call`."""
+        bound = bind_function(callee, call.arguments)
+        for name, symbols, params in reversed(self.frames):
+            if name == call.name and all(symbols.get(one) == value for one, value in bound.items()):
+                return params
+        return ()
 
     def is_too_much(self, name: str, scope: _Scope) -> bool:
         deep = self.under_way[name] >= MOST_UNDER_WAY or len(scope.calls) >= _MOST_NESTED

@@ -120,7 +120,7 @@ class _NeedReader:
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
             return self.not_understood(call.arguments)
         found = NO_REGIONS
-        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
+        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call.arguments, callee)):
             if contains(summary.needs, number):
                 found |= surely_meant(self.points_to, leaf)
         return Needs(found & self.tensors)

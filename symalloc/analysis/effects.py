@@ -221,7 +221,7 @@ class _EffectReader:
         if not (summary.writes or summary.may_writes or summary.captures or summary.ignores_offset):
             return Effect(reads, may_reads)
         writes = may_writes = captures = ignores = NO_REGIONS
-        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call, callee)):
+        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call.arguments, callee)):
             content = self.points_to.content_of_storages(leaf.must | leaf.may)
             if contains(summary.writes, number) and not unsure:
                 writes, may_writes = writes | leaf.must, may_writes | leaf.may | content

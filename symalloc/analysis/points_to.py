@@ -133,10 +133,10 @@ class PointsTo:
                 yield from self.offsets_of(leaf)
 
     def argument_leaves(
-        self, call: ir.CallFunction, callee: ir.Function
+        self, arguments: Sequence[ir.Operand], callee: ir.Function
     ) -> Iterator[tuple[ir.Operand, Pointees]]:
-        """The leaves of a call's arguments, in the order of those of the callee's parameters."""
-        for argument, param in zip(call.arguments, callee.params, strict=False):
+        """The leaves of the arguments of a call, in the order of those of the callee's parameters."""
+        for argument, param in zip(arguments, callee.params, strict=False):
             yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
 
     def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:

@@ -75,7 +75,8 @@ class FunctionContexts:
             if name in self.expanded or name in self._seen:
                 continue
             self._seen |= self._written_out(name) & inner - {name}
-        left = {call.name for context in self.expanded.values() for call in _left(context)}
+        expansions = (context.expansion for context in self.expanded.values())
+        left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
         for name in self._seen & left:  # recursion, or very large
             self._written_out(name)
         self._seen -= left
@@ -96,14 +97,10 @@ class FunctionContexts:
         return expand_calls(self.program, self.program.functions[name], self._callees)
 
     def _variant(self, name: str, expansion: ExpandedFunction) -> FunctionContext:
-        left = frozenset(call.var for call in expansion.left)
+        left = frozenset(expansion.left)
         analysis = analyse_variant(self.program, expansion.function, self.analyses, left)
         return self._context(name, analysis, expansion)
 
     def _marked(self, context: FunctionContext) -> FunctionContext:
         name = context.function.name
         return replace(context, is_expanded=name in self.expanded, seen_in_callers=name in self._seen)
-
-
-def _left(context: FunctionContext) -> tuple[CallFunction, ...]:
-    return () if context.expansion is None else context.expansion.left

@@ -299,23 +299,26 @@ class ByteMachine:
         if one.since is None or (whole and everything):
             one.since = self.time
 
-    def read(self, value: Any) -> None:
+    def read(self, value: Any, *, surely: bool = True) -> None:
+        """A read; not `surely` of what a function returns, which nobody may look at."""
         if isinstance(value, tuple):
             for item in value:
-                self.read(item)
+                self.read(item, surely=surely)
         if not isinstance(value, Handle) or value.instance.since is None:
             return
         one = value.instance
         for byte in range(value.start, value.start + value.nbytes):
             entries = self.log.get((one.root, byte), [])
             self.perhaps |= {line for time, other, line in entries if other is not one and time > one.since}
-            if byte in one.own and entries and entries[-1][1] is not one:
+            if surely and byte in one.own and entries and entries[-1][1] is not one:
                 self.lost.add(entries[-1][2])
 
     def call(self, name: str, arguments: list[Any], binding: Mapping[str, int]) -> Any:
         function = self.program.functions[name]
         values: dict[ir.Var, Any] = dict(zip(function.params, arguments, strict=True))
-        return _Call(self, values, binding).block(function.body)
+        result = _Call(self, values, binding).block(function.body)
+        self.read(result, surely=False)
+        return result
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[ir.O
                 yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))
         case ir.CallFunction(name=name) as call if name in context.summaries:
             callee, summary = context.program.functions[name], context.summaries[name]
-            for number, (argument, leaf) in enumerate(points_to.argument_leaves(call, callee)):
+            for number, (argument, leaf) in enumerate(points_to.argument_leaves(call.arguments, callee)):
                 if contains(summary.ignores_offset, number):
                     yield from ((argument, offset, None) for offset in points_to.offsets_of(leaf))
 

@@ -113,10 +113,10 @@ def _doubt(context: FunctionContext, found: ReuseConflict) -> str:
     """Why it is not certain that content is lost."""
     if found.through:
         return f"`{found.through}` may return its argument"
-    left = () if context.expansion is None else context.expansion.left
+    left = {} if context.expansion is None else context.expansion.left
     for point in (found.writer, found.reader):
         call = context.analysis.cfg.points[point].instruction
-        if isinstance(call, ir.CallFunction) and call in left:
+        if isinstance(call, ir.CallFunction) and call.var in left:
             return f"what `{call.name}` does is not followed into its further calls of itself"
     return "an alias is not certain"
 

@@ -14,7 +14,6 @@ from symalloc.linter.sites.site import (
     FunctionContext,
     RelationSite,
     Site,
-    caller_name,
     places_of,
     shape_text,
 )
@@ -99,12 +98,9 @@ def _unknown(storage: Region, context: FunctionContext) -> str | None:
     return f"the size of storage `{storage.name}` is not known here"
 
 
-@function_sites("tensor-on-storage", "construct", expanded=True)
+@function_sites("tensor-on-storage", expanded=True)
 def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """The sites of tensors that a function places on a storage which another function reserved.
-
-    A storage that comes out of a call which is not written out is a construct that is not verified.
-    """
+    """The sites of tensors that a function places on a storage which another function reserved."""
     expansion = context.expansion
     if expansion is None:
         return
@@ -115,22 +111,6 @@ def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[in
         storages = storages_of(context, made)
         if any(expansion.calls_to(storage.instruction) != here for storage in storages):
             yield from ((point, site) for site in tensor_on_storage(context, made))
-        for storage in storages:
-            if storage.nbytes is None and storage.instruction in expansion.left:
-                yield point, _not_followed(made, storage)
-
-
-def _not_followed(alloc: AllocTensor, storage: Region) -> Site:
-    """The site that says that it is not verified whether a tensor fits what a call returns."""
-    what = f"whether `{alloc.var.name}` fits the storage that {caller_name(storage.instruction)} returns"
-    return RelationSite(
-        kind="construct",
-        instruction=alloc,
-        relation="not-understood",
-        texts={"what": f"{what}: how large that is, is not known"},
-        places=places_of(storage=storage.instruction),
-        dedup_key=(alloc.var, storage.number),
-    )
 
 
 def _noticed(quantities: dict[str, Expr], prover: Prover, domain: Domain) -> dict[str, str]:
