@@ -19,7 +19,7 @@ from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Target
-from symalloc.analysis.sets import RegionSet, contains, members
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program.ir import CallKernel, CallTIR
 
 
@@ -51,11 +51,11 @@ class Access(NamedTuple):
 
 @dataclass(slots=True)
 class _Accesses:
-    """The accesses to each region, in order; `must_defs` are the points that write all of it."""
+    """The accesses to each region, in order; `must_defs` are those that write all of it."""
 
     writes: dict[int, list[Access]] = field(default_factory=dict)
     reads: dict[int, list[Access]] = field(default_factory=dict)
-    must_defs: dict[int, list[int]] = field(default_factory=dict)
+    must_defs: dict[int, list[Access]] = field(default_factory=dict)
 
 
 class ReuseConflicts:
@@ -144,7 +144,7 @@ class ReuseConflicts:
         """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
         regions = members(self.points_to.ancestors[region])
         between = (other for r in regions for other in self.accesses.must_defs.get(r, ()))
-        again = [self.paths.at[other] for other in between if point < other < read.point]
+        again = [other.path for other in between if point < other.point < read.point]
         return self.paths.uncovered(path, again, read.point).path
 
     def uncertain(
@@ -222,8 +222,7 @@ class ReuseConflicts:
         for point, effect in enumerate(self.effects):
             self._enter(found.writes, point, effect.writes | effect.may_defs | effect.defs, effect.may_writes)
             self._enter(found.reads, point, effect.reads, effect.may_reads)
-            for region in members(effect.must_defs):
-                found.must_defs.setdefault(region, []).append(point)
+            self._enter(found.must_defs, point, effect.must_defs, NO_REGIONS)
         return found
 
     def _enter(self, table: dict[int, list[Access]], point: int, must: RegionSet, may: RegionSet) -> None:

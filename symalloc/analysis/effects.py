@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import leaves_of, pointees_of
+from symalloc.analysis.regions import RegionKind, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
@@ -148,15 +148,18 @@ class _EffectReader:
         return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs, ignores_offset=ignores)
 
     def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
-        """True if `must` is one region, as large as the tensor `argument`, whatever the path."""
+        """True if `must` is one region, on each path, as large as the tensor `argument`."""
         only = only_member(must)
         if only is None or self.points_to.regions[only].path:
             return False
-        region = self.points_to.regions[only]
-        if region.var is argument:
+        region, kind = self.points_to.regions[only], tensor_type(argument)
+        if region.var is argument and region.kind is not RegionKind.PHI:
             return True
-        kind = tensor_type(argument)
-        return kind is not None and region.nbytes is not None and region.nbytes == kind.nbytes
+        nbytes = None if kind is None else kind.nbytes
+        targets = self.points_to.targets(must)
+        return nbytes is not None and all(
+            t.certain and self.points_to.regions[t.region].nbytes == nbytes for t in targets
+        )
 
     def call_tir(self, call: ir.CallTIR) -> Effect:
         writes = inplace_operands(call)
@@ -211,19 +214,18 @@ class _EffectReader:
         return not filled & (points_to.ancestors[number] | points_to.descendants[number])
 
     def call_function(self, call: ir.CallFunction) -> Effect:
-        reads, may_reads = self.regions(call.arguments)
-        unsure = call.var in self.unsure
-        if unsure:
-            reads, may_reads = NO_REGIONS, reads | may_reads
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
+            reads, may_reads = self.regions(call.arguments)
             return Effect(reads, may_reads, captures=reads | may_reads)
-        if not (summary.writes or summary.may_writes or summary.captures or summary.ignores_offset):
-            return Effect(reads, may_reads)
-        writes = may_writes = captures = ignores = NO_REGIONS
+        sure = call.var not in self.unsure
+        reads = may_reads = writes = may_writes = captures = ignores = NO_REGIONS
         for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call.arguments, callee)):
             content = self.points_to.content_of_storages(leaf.must | leaf.may)
-            if contains(summary.writes, number) and not unsure:
+            if contains(summary.reads, number):
+                reads |= leaf.must if sure else NO_REGIONS
+                may_reads |= leaf.may | content | (NO_REGIONS if sure else leaf.must)
+            if contains(summary.writes, number) and sure:
                 writes, may_writes = writes | leaf.must, may_writes | leaf.may | content
             elif contains(summary.writes | summary.may_writes, number):
                 may_writes |= leaf.must | leaf.may | content
@@ -233,8 +235,8 @@ class _EffectReader:
                 ignores |= leaf.must
         tensors = self.tensors
         return Effect(
-            reads,
-            may_reads,
+            reads & tensors,
+            may_reads & tensors,
             writes & tensors,
             may_writes & tensors,
             captures=captures & tensors,

@@ -122,7 +122,9 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect], content: Content) -
     """The summary of an analysed function, for its callers."""
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    writes = may_writes = captures = ignores = consumed = written = NO_REGIONS
+    reads = writes = may_writes = captures = ignores = consumed = written = NO_REGIONS
+    for effect in effects[:-1]:  # the last point returns
+        reads |= effect.reads | effect.may_reads
     for effect, need in zip(effects, content.needs, strict=True):
         written |= effect.written | need.given
         writes |= effect.writes
@@ -136,6 +138,7 @@ def _summary(points_to: PointsTo, effects: Sequence[Effect], content: Content) -
     written = related(points_to, written)
     return FunctionSummary(
         results=tuple(_result(points_to, leaf_of, leaf, written) for leaf in results),
+        reads=_leaves(points_to, leaf_of, Pointees(reads))[0],
         writes=must,
         may_writes=may & ~must,
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],

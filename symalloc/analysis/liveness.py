@@ -76,7 +76,7 @@ class _Liveness(DataflowProblem[LiveRegions]):
         effect = self.effects[point]
         if effect is NO_EFFECT:
             return state
-        if effect.must_defs & state.contents:
+        if effect.must_defs & (state.contents | state.must | state.may):
             state = self.killed(state, effect.must_defs)
         return self.read(state, effect.reads, effect.may_reads)
 
@@ -106,7 +106,7 @@ class _Liveness(DataflowProblem[LiveRegions]):
         return LiveRegions(state.must | must, state.may | may, state.contents | fresh)
 
     def killed(self, state: LiveRegions, must_defs: RegionSet) -> LiveRegions:
-        """The state in front of a point that writes all of `must_defs`; phis among them stay live."""
+        """The state in front of a point that writes all of `must_defs`, phis among them."""
         parts = related = must_defs
         for number in members(must_defs) if self.points_to.views else ():
             parts |= self.points_to.descendants[number]

@@ -33,13 +33,15 @@ class ResultSummary:
 class FunctionSummary:
     """The effect of a function on its caller's memory.
 
-    `results` holds an entry for each leaf of the result, in order; `writes` are the parameter leaves
-    written, `captures` those that something may hold on to behind the call, other than as a result,
-    `consumes` those that an in-place call overwrites, and `ignores_offset` those whose byte offset something
-    in the function ignores or refuses.  `needs` are those whose content it reads before it writes any of it.
+    `results` holds an entry for each leaf of the result, in order; `reads` and `writes` are the parameter
+    leaves read and written, other than by returning them, `captures` those that something may hold on to
+    behind the call, other than as a result, `consumes` those that an in-place call overwrites, and
+    `ignores_offset` those whose byte offset something in the function ignores or refuses.  `needs` are those
+    whose content it reads before it writes any of it.
     """
 
     results: tuple[ResultSummary, ...] = ()
+    reads: LeafSet = NO_LEAVES
     writes: LeafSet = NO_LEAVES
     may_writes: LeafSet = NO_LEAVES
     captures: LeafSet = NO_LEAVES

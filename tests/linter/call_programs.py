@@ -357,7 +357,9 @@ class _Call:
             case ir.TakeField(source=source, index=index):
                 return self.of(source)[index]
             case ir.CallKernel(kernel=kernel, arguments=arguments):
-                self.kernel(kernel, [self.of(a) for a in arguments], instruction)
+                kind = arguments[-1].type if isinstance(arguments[-1], ir.Var) else None
+                whole = isinstance(kind, TensorType) and kind.shape is not None and kernel in ("fill", "copy")
+                self.kernel(kernel, [self.of(a) for a in arguments], instruction, whole=whole)
                 return ()
             case ir.If(test=test, then=then, otherwise=otherwise):
                 return self.block(then if self.of(test) else otherwise)
@@ -368,14 +370,17 @@ class _Call:
                 return self.machine.call(name, given, {"p": given[0].nbytes})
         raise AssertionError(f"not in these programs: {instruction!r}")
 
-    def kernel(self, name: str, arguments: list[Handle], made: ir.Instruction) -> None:
-        """Reads come before and after the writes: a kernel goes element by element."""
+    def kernel(self, name: str, arguments: list[Handle], made: ir.Instruction, *, whole: bool) -> None:
+        """Reads come before and after the writes: a kernel goes element by element.
+
+        `whole`: it is known to write all of the tensor.
+        """
         assert made.span is not None
         reads = () if name in ("fill", "scatter") else arguments[:1]
         for handle in reads:
             self.machine.read(handle)
         if name != "read":
-            self.machine.write(arguments[-1], made.span.line, whole=name in ("fill", "copy"))
+            self.machine.write(arguments[-1], made.span.line, whole=whole)
         for handle in reads:
             if handle.instance is not arguments[-1].instance:
                 self.machine.read(handle)

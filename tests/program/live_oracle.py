@@ -95,10 +95,7 @@ class Path:
             case If(then=then, otherwise=otherwise):
                 return self.block((then, otherwise)[self.decide(2)], dict(env))
             case CallFunction(name=name, arguments=arguments):
-                given = [value(a, env) for a in arguments]
-                # what is handed over counts as read, whatever the callee does with it
-                self.events.append(Event(reads={cell for b in leaves(tuple(given)) for cell in b.cells()}))
-                return self.run(name, given)
+                return self.run(name, [value(a, env) for a in arguments])
         return self.call(instruction, env)
 
     def call(self, instruction: Instruction, env: dict[Var, Any]) -> Any:

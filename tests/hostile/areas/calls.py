@@ -295,6 +295,14 @@ _DEEP = f"""{_KERNELS}
         return z
 """
 
+_DEEP_TWIN = _DEEP.replace(
+    f"""        t = {_tensor("s", "k % 5 * 64")}
+""",
+    f"""        fresh = {_storage("320")}
+        t = {_tensor("fresh", "k % 5 * 64")}
+""",
+)
+
 _ON_ONE_BRANCH = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
@@ -482,7 +490,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="recursion-comes-round",
         what="the sixth call of a recursion writes where the first one keeps what it reads afterwards",
         module=_DEEP,
-        twin=_DEEP.replace(_plus("t", "deep"), _plus("x", "deep")),
+        twin=_DEEP_TWIN,
         rule="SYM904",
         severity="warning",
     ),
