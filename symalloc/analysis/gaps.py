@@ -15,7 +15,7 @@ from symalloc.analysis.region_maker import sum_of
 from symalloc.analysis.regions import Region
 from symalloc.program.types import TensorType
 from symalloc.size.choice import select
-from symalloc.size.condition import Condition, conjunction, ge
+from symalloc.size.condition import Condition, conjunction, ge, le
 from symalloc.size.expr import ONE, ZERO, Expr, product
 
 
@@ -140,12 +140,18 @@ def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     ]
     if target is None or len(known) < len(parts):
         return None
+    known = [one for one in known if not _apart(one, target)]
     left = left_out(target, known)
     if left is None:
         return None
     begin = wanted.region.offset or ZERO
     shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
     return Gap(left, _words(shown, "bytes "))
+
+
+def _apart(one: WrittenRange, other: Range) -> bool:
+    """True if two ranges plainly have nothing in common."""
+    return le(other.end, one.begin).as_bool is True or le(one.end, other.begin).as_bool is True
 
 
 def _bytes(stretch: Stretch) -> Range | None:

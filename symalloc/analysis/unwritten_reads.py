@@ -2,8 +2,9 @@
 
 A forward pass keeps the regions that every path so far has written as a whole; what is read and not among
 them is then held against the paths one by one.  A tensor on a storage has no content when it is made,
-whatever the storage held: what another tensor of the same function left there is no content of this one.  A
-view shares the bytes of what it is a view of.
+whatever the storage held: what another tensor left there is no content of this one, unless that is a tensor
+of another function, on the storage that one was handed by the other, which nothing else reads.  A view shares
+the bytes of what it is a view of.
 """
 
 from __future__ import annotations
@@ -111,8 +112,24 @@ class UnwrittenReads:
         base = self.base_of(number)
         for write in self.all_writes.get(base.root, ()):
             other = self.base_of(write.stretch.region.number)
-            if other.number == base.number or other.kind is RegionKind.STORAGE or _handed_over(base, other):
+            if other.number == base.number or self.is_left_for(base, other):
                 yield write
+
+    def is_left_for(self, one: Region, other: Region) -> bool:
+        """True if tensor `one` may be meant to find what was written to a storage, or to a tensor on it."""
+        if other.kind is RegionKind.STORAGE:
+            return True
+        return _go_by_two_names(one, other) and not contains(self.read, other.number)
+
+    @cached_property
+    def read(self) -> RegionSet:
+        """The regions that something in the function reads, and those that they are views of."""
+        found = NO_REGIONS
+        for need in self.content.needs:
+            found |= self.points_to.resolve(need.surely | need.doubtful)
+        for view in members(found & self.points_to.views):
+            found |= self.points_to.ancestors[view]
+        return found
 
     def base_of(self, number: int) -> Region:
         """The region that a view is a view of, in the end; any other region itself."""
@@ -172,8 +189,8 @@ def _is_given(root: Region) -> bool:
     return root.external and not (isinstance(made, ir.CallFunction) and made.kept)
 
 
-def _handed_over(one: Region, other: Region) -> bool:
-    """True if two tensors lie on one storage that goes by two names: a function was handed it, to fill it."""
+def _go_by_two_names(one: Region, other: Region) -> bool:
+    """True if the storage of two tensors goes by two names: one function was handed it by another."""
     first, second = one.instruction, other.instruction
     if not (isinstance(first, ir.AllocTensor) and isinstance(second, ir.AllocTensor)):
         return False
