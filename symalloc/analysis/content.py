@@ -26,8 +26,8 @@ class Needs(NamedTuple):
     """The regions whose content one point reads as it was before.
 
     `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
-    them whatever the shapes.  `given` are regions that count as written behind the point although no effect
-    says so, for something that is not understood was handed them.
+    them whatever the shapes.  `given` are regions that count as written behind the point, whatever its effect
+    says: something that is not understood was handed them.
     """
 
     surely: RegionSet = NO_REGIONS

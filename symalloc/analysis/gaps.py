@@ -114,7 +114,7 @@ def _along_axis(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     if left is None:
         return None
     others = product(extent for i, extent in enumerate(kind.shape) if i != axis)
-    return Gap(left * others * kind.dtype.itemsize, _words(written, f"of dimension {axis} "))
+    return Gap(left * others * kind.dtype.itemsize, _words(written, "indices ", f" of dimension {axis}"))
 
 
 def _range(stretch: Stretch, axis: int, extent: Expr) -> Range:
@@ -146,7 +146,7 @@ def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
         return None
     begin = wanted.region.offset or ZERO
     shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
-    return Gap(left, _words(shown, "bytes "))
+    return Gap(left, _words(shown, "bytes ", ""))
 
 
 def _apart(one: WrittenRange, other: Range) -> bool:
@@ -173,5 +173,5 @@ def _bytes(stretch: Stretch) -> Range | None:
     return Range(begin + found.begin * step, begin + found.end * step)
 
 
-def _words(written: Sequence[WrittenRange], what: str) -> str:
-    return " and ".join(dict.fromkeys(f"{what}{one.begin} to {one.end}" for one in written))
+def _words(written: Sequence[WrittenRange], before: str, behind: str) -> str:
+    return before + " and ".join(dict.fromkeys(f"{r.begin} to {r.end}" for r in written)) + behind

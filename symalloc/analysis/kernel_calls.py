@@ -9,7 +9,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.gaps import Stretch
 from symalloc.analysis.kernel_coverage import Elements, kernel_coverage
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, leaves_of, pointees_of
+from symalloc.analysis.regions import AbstractValue, Pointees, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
@@ -47,11 +47,12 @@ class KernelCoverages:
 
 
 class KernelNeeds(NamedTuple):
-    """The regions that a call surely reads, may read, and writes only a part of."""
+    """The regions that a call surely reads, may read, writes only a part of, and may write all of."""
 
     surely: RegionSet = NO_REGIONS
     doubtful: RegionSet = NO_REGIONS
     partly: RegionSet = NO_REGIONS
+    given: RegionSet = NO_REGIONS
 
 
 class KernelCalls:
@@ -71,7 +72,9 @@ class KernelCalls:
         parameters = self.coverages.of(call.kernel)
         values = self.values(call)
         for position, reads, certain, writes in parameters:
-            value = values[position] if position < len(values) else NO_POINTEES
+            if position >= len(values):
+                continue
+            value = values[position]
             if reads:
                 for leaf in leaves_of(value):
                     if certain:
@@ -83,14 +86,16 @@ class KernelCalls:
             elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
                 partly |= pointees_of(value)[0]
         tensors = ~self.points_to.storages
-        return KernelNeeds(surely & tensors, doubtful & tensors, partly & ~whole & tensors)
+        return KernelNeeds(surely & tensors, doubtful & tensors, partly & ~whole & tensors, whole & tensors)
 
     def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
         """The parts of a region that a call reads, or may write; empty where they are not known."""
         found: list[Stretch] = []
         values = self.values(call)
         for position, reads, _, writes in self.coverages.of(call.kernel):
-            value = values[position] if position < len(values) else NO_POINTEES
+            if position >= len(values):
+                continue
+            value = values[position]
             if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
                 continue
             region, kind = self.points_to.regions[number], self.types(call)[position]
@@ -119,17 +124,16 @@ class KernelCalls:
         arguments = arguments_of(call)
         kind = tensor_type(arguments[position])
         bound = bind_kernel(self.coverages.kernels[call.kernel], arguments)
+        shape = () if kind is None or kind.shape is None else kind.shape
         for box in boxes:
-            if not box.symbols <= bound.keys():
+            if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
                 yield Elements((), exact=False)
                 continue
             known = box.substitute(bound)
             guards = tuple(c for c in known.guards if not self.is_plain(c))
             runs = tuple(c for c in known.runs if not self.is_plain(c))
-            ranges = known.ranges
-            if kind is not None and kind.shape is not None and len(kind.shape) == len(ranges):
-                pairs = zip(ranges, kind.shape, strict=True)
-                ranges = tuple(None if r == (ZERO, extent) else r for r, extent in pairs)
+            pairs = zip(known.ranges, shape, strict=True)
+            ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
             yield Elements(ranges, guards, runs, known.exact)
 
     def is_plain(self, condition: Condition) -> bool:

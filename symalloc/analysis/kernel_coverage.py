@@ -68,7 +68,13 @@ class ParameterCoverage(NamedTuple):
 
 
 def kernel_coverage(kernel: ir.Kernel) -> Mapping[int, ParameterCoverage]:
-    """The coverage of each buffer parameter, by its position."""
+    """The coverage of each buffer parameter, by its position.
+
+    A kernel that stores nothing stands for one whose body is elsewhere: nothing is known of it.
+    """
+    if not any(access.kind == "store" for access in kernel.accesses):
+        buffers = (i for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer))
+        return dict.fromkeys(buffers, ParameterCoverage((), surely=False, writes=None))
     found: dict[int, list[tuple[int, KernelAccess]]] = {}
     for number, access in enumerate(kernel.accesses):
         found.setdefault(access.parameter, []).append((number, access))
@@ -123,7 +129,10 @@ class _LoopBounds:
         self.upper: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
         self.conditions: dict[Condition, None] = {}
         self.understood = access.exact
-        for condition in access.domain:
+        for loop in access.loops if len(access.domain) == 2 * len(access.loops) else ():
+            if loop.passes is not None:  # nothing but the ends of the loops
+                self.lower[loop.symbol], self.upper[loop.symbol] = [ZERO], [loop.passes]
+        for condition in access.domain if not all(self.lower.values()) else ():
             self.understood &= self.take(condition)
 
     def take(self, condition: Condition) -> bool:
@@ -173,11 +182,13 @@ def _tightest(bounds: Sequence[Expr], sign: int) -> list[Expr]:
 
 def _split(expr: Expr, name: str) -> tuple[int, Expr] | None:
     """(1 or -1, rest) of an expression that is plus or minus the symbol `name` and a rest without it."""
-    for sign in (1, -1):
-        rest = expr - symbol(name) * sign
-        if name not in rest.symbols:
-            return sign, rest
-    return None
+    counter = symbol(name)
+    (own,) = counter.terms
+    sign = expr.terms.get(own)
+    if sign not in (1, -1):
+        return None
+    rest = expr - counter * sign
+    return None if name in rest.symbols else (sign, rest)
 
 
 def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
