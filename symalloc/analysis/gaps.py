@@ -78,11 +78,20 @@ def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
 
 
 def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    if not all(map(_fits, (wanted, *parts))):
+        return None
     if not parts:
         return Gap(_nbytes(wanted))
     if wanted.elements is not None and not wanted.elements.exact:
         return None
     return _along_axis(wanted, parts) or _in_bytes(wanted, parts)
+
+
+def _fits(stretch: Stretch) -> bool:
+    """False where a kernel indexes other dimensions than its argument has; it then stops when it is called."""
+    elements, kind = stretch.elements, stretch.type
+    known = elements is not None and kind is not None and kind.shape is not None
+    return not known or len(elements.ranges) == len(kind.shape)  # type: ignore[union-attr,arg-type]
 
 
 def _nbytes(stretch: Stretch) -> Expr:
