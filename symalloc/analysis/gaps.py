@@ -88,7 +88,7 @@ def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
 
 
 def _fits(stretch: Stretch) -> bool:
-    """False where a kernel indexes other dimensions than its argument has; it then stops when it is called."""
+    """False where a kernel indexes other dimensions than its argument has: it stops when it is called."""
     elements, kind = stretch.elements, stretch.type
     known = elements is not None and kind is not None and kind.shape is not None
     return not known or len(elements.ranges) == len(kind.shape)  # type: ignore[union-attr,arg-type]

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.types import OpaqueType, ShapeType
+from symalloc.program.types import DType, ShapeType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.shape_heap import (
     MAKE_NUMBER,
@@ -28,14 +28,16 @@ from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr, constant
 
 MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
+_SLOT = DType("int64", 64)
 _UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
 
 
 @takes(1)
 def _alloc_heap(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """(number of slots): a heap of which nothing is known."""
-    var = ir.Var(head["var"].name, OpaqueType())
-    context.heaps.make(var, context.constant(arguments[0], "a number of slots"))
+    count = context.constant(arguments[0], "a number of slots")
+    var = ir.Var(head["var"].name, TensorType(shape=(constant(count),), dtype=_SLOT))
+    context.heaps.make(var, count)
     return ir.Alias(**Head({**head, "var": var}), source=ir.TextLiteral("shape heap"))
 
 
@@ -46,6 +48,7 @@ def _match_shape(context: Context, head: Head, call: CallNode, arguments: Sequen
     matching = _Matching(context, arguments[0], context.operand(arguments[1]), arguments[-1])
     count = context.constant(arguments[2], "a number of extents")
     pairs = pairs_of(_numbers(context, arguments[3:-1]), count)
+    context.heaps.require(matching.heap, [p.value for p in pairs if p.code in (MATCH_STORE, MATCH_SLOT)])
     extents = tuple([matching.extent(axis, pair) for axis, pair in enumerate(pairs)])
     target = matched_type(matching.source, extents)
     return ir.MatchCast(
@@ -111,7 +114,9 @@ def _match_number(context: Context, head: Head, call: CallNode, arguments: Seque
 def _make_shape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     """(heap, number of extents, (code, number or slot)…)."""
     heap, count = context.operand(arguments[0]), context.constant(arguments[1], "a number of extents")
-    found = [_made(context, heap, pair) for pair in pairs_of(_numbers(context, arguments[2:]), count)]
+    pairs = pairs_of(_numbers(context, arguments[2:]), count)
+    context.heaps.require(heap, [p.value for p in pairs if p.code != MAKE_NUMBER])
+    found = [_made(context, heap, pair) for pair in pairs]
     extents = tuple([extent for extent in found if extent is not None])
     if len(extents) < count:
         not_a_size(_UNKNOWN_SLOT)
@@ -138,7 +143,7 @@ def call_kernel(context: Context, head: Head, name: str, arguments: Sequence[Nod
     """A call of the PrimFunc `name`; nothing is left of one that computes slots of a heap from others."""
     operands = context.operands(arguments)
     slots = context.heaps.slots.get(operands[0]) if len(operands) == 1 and context.heaps.slots else None
-    if slots is not None and context.host.computes_slots(name):
+    if slots is not None and context.host.computes_slots(name, len(slots)):
         context.host.store(name, slots)
         return ir.MakeTuple(**head, fields=())
     context.heaps.forget(operands)

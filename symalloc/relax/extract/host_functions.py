@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tvm import tirx
+from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode
@@ -48,12 +49,15 @@ class HostFunctions:
         values = {p.__chandle__(): value for p, value in zip(params, arguments, strict=True)}
         return TirForm(_among(values), nonnegative=self._nonnegative), body.value
 
-    def computes_slots(self, name: str) -> bool:
-        """Return whether the function `name` takes one heap, and does nothing but store into it."""
+    def computes_slots(self, name: str, count: int) -> bool:
+        """Return whether the function `name` takes a heap of `count` slots, and only stores into those."""
         function = self._functions[name]
         params = list(function.params)
-        return len(params) == 1 and all(
-            type(s) is tirx.BufferStore and s.buffer.same_as(params[0]) for s in _statements(function.body)
+        return (
+            len(params) == 1
+            and type(params[0].ty) is BufferType
+            and [_number(extent) for extent in params[0].ty.shape] == [count]
+            and all(_stores_slot(s, params[0], count) for s in _statements(function.body))
         )
 
     def store(self, name: str, slots: Slots) -> None:
@@ -61,6 +65,13 @@ class HostFunctions:
         run = _SlotStores(slots, self._nonnegative)
         for statement in _statements(self._functions[name].body):
             run.store(statement)
+
+
+def _stores_slot(statement: Node, heap: Node, count: int) -> bool:
+    if type(statement) is not tirx.BufferStore or not statement.buffer.same_as(heap):
+        return False
+    index = _slot_index(statement.indices)
+    return index is not None and 0 <= index < count
 
 
 def _statements(body: Node) -> list[Node]:
@@ -90,16 +101,12 @@ class _SlotStores:
         return TirForm(_among({}), nonnegative=self._nonnegative, load=self._load)
 
     def store(self, statement: Node) -> None:
-        index = _slot_index(statement.indices)
+        index = _slot_index(statement.indices) or 0
         try:
-            value: Expr | None = self._form.expr(statement.value)
+            self.slots[index] = self._form.expr(statement.value)
         except NotASizeError:
-            value = None
-        if index is None:
-            self.slots[:] = [None] * len(self.slots)  # any slot may be the one
-        elif 0 <= index < len(self.slots):
-            self.slots[index] = value
-        if index is None or index in self._loaded:
+            self.slots[index] = None
+        if index in self._loaded:
             self._form = self._fresh_form()
 
     def _load(self, node: PrimNode) -> Expr:
@@ -112,6 +119,8 @@ class _SlotStores:
 
 
 def _slot_index(indices: Node) -> int | None:
-    if len(indices) != 1 or type(indices[0]) is not tirx.IntImm:
-        return None
-    return int(indices[0].value)
+    return _number(indices[0]) if len(indices) == 1 else None
+
+
+def _number(node: Node) -> int | None:
+    return int(node.value) if type(node) is tirx.IntImm else None

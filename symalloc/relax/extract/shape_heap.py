@@ -71,6 +71,13 @@ class ShapeHeaps:
         if slots is not None and 0 <= slot < len(slots):
             slots[slot] = value
 
+    def require(self, heap: ir.Operand, wanted: Sequence[int]) -> None:
+        """Raise NotASizeError for a slot that a heap does not have: what stands there is other memory."""
+        slots = self.slots.get(heap)
+        for slot in wanted if slots is not None else ():
+            if not 0 <= slot < len(slots or ()):
+                raise NotASizeError(f"slot {slot} of a shape heap that has {len(slots or ())}")
+
     def forget(self, operands: Sequence[ir.Operand]) -> None:
         """Something that is not understood was handed these operands: any slot of theirs may have changed."""
         for operand in operands if self.slots else ():

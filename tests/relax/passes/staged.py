@@ -1,4 +1,4 @@
-"""A planned module at every stage of TVM's pipelines, and faults to plant in it there, whatever its dialect."""
+"""A planned module at every stage of TVM's pipelines, and faults to plant in it there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import relax, tirx
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import from_source
 
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import elements
@@ -18,13 +16,12 @@ from symalloc.relax.passes.stages import Lowered, WantedStages, lower
 Bindings: TypeAlias = list[Any]
 
 
-# fmt: off
-@I.ir_module
-class Planned:
-    """`first` and `second` share a storage; `rows` reads the one and writes the other."""
+PLANNED = """
 
+@I.ir_module
+class Module:
     @T.prim_func
-    def double(a: T.handle, b: T.handle):  # type: ignore[no-untyped-def]
+    def double(a: T.handle, b: T.handle):
         n = T.int64()
         A = T.match_buffer(a, (n, 4), "float32")
         B = T.match_buffer(b, (n, 4), "float32", elem_offset=T.int64(), offset_factor=16)
@@ -32,7 +29,7 @@ class Planned:
             B[i, j] = A[i, j] + A[i, j]
 
     @T.prim_func
-    def rows(a: T.handle, k: T.int64, b: T.handle):  # type: ignore[no-untyped-def]
+    def rows(a: T.handle, k: T.int64, b: T.handle):
         n = T.int64()
         A = T.match_buffer(a, (n, 4), "float32", elem_offset=T.int64(), offset_factor=16)
         B = T.match_buffer(b, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
@@ -40,7 +37,7 @@ class Planned:
             B[i] = A[i, 0] + T.Cast("float32", k)
 
     @T.prim_func
-    def copy(a: T.handle, b: T.handle):  # type: ignore[no-untyped-def]
+    def copy(a: T.handle, b: T.handle):
         n = T.int64()
         A = T.match_buffer(a, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
         B = T.match_buffer(b, (n,), "float32")
@@ -48,10 +45,10 @@ class Planned:
             B[i] = A[i]
 
     @R.function
-    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n",), "float32"):  # type: ignore[no-untyped-def]
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n",), "float32"):
         R.func_attr({"relax.force_pure": True})
         n = T.int64()
-        cls = Planned
+        cls = Module
         storage = R.memory.alloc_storage(
             R.shape([(n + 3) // 4 * 64 + n * 4]), R.prim_value(0), R.str("global"), R.dtype("float32")
         )
@@ -70,7 +67,12 @@ class Planned:
         R.memory.kill_tensor(second)
         R.memory.kill_storage(storage)
         return out
-# fmt: on
+"""
+
+
+def planned() -> Any:
+    """A module in which `first` and `second` share a storage; `rows` reads the one and writes the other."""
+    return from_source(PLANNED)
 
 
 def stages_of(mod: Any, pipeline: PipelineName = "default", first: str = "DispatchSampling") -> list[Lowered]:
@@ -87,7 +89,7 @@ def _rewritten(mod: Any, change: Callable[[Bindings], Bindings]) -> Any:
     """`mod` with the bindings of `main` changed."""
     main = mod["main"]
     blocks = [relax.BindingBlock(change([b for block in main.body.blocks for b in elements(block.bindings)]))]
-    body = relax.SeqExpr(blocks, main.body.body)
+    body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, main.body.body))
     changed = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     functions = {v: changed if v.name_hint == "main" else f for v, f in mod.functions.items()}
     return tvm.IRModule(functions, global_infos=mod.global_infos)
@@ -95,7 +97,9 @@ def _rewritten(mod: Any, change: Callable[[Bindings], Bindings]) -> Any:
 
 def _with_arguments(binding: Any, arguments: Sequence[Any]) -> Any:
     call = binding.value
-    return relax.VarBinding(binding.var, tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
+    made = tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)
+    relax.expr._update_type(made, call.ty)
+    return relax.VarBinding(binding.var, made)
 
 
 def _index(bindings: Bindings, wanted: Callable[[Any], bool]) -> int:
@@ -142,12 +146,15 @@ def _kill_too_early(mod: Any) -> Any:
     return _rewritten(mod, change)
 
 
-def _other_argument(mod: Any) -> Any:
-    """Gives `rows`, which wants (n, 4), a tensor of (n,)."""
-    second = next(
-        b.var for block in mod["main"].body.blocks for b in block.bindings if b.var.name == "second"
-    )
-    return _replaced(_calls("rows"), 0, second)(mod)
+def _given(kernel: str, position: int, tensor: str) -> Callable[[Any], Any]:
+    """Gives a kernel another tensor of `main`."""
+
+    def change(mod: Any) -> Any:
+        bindings = (b for block in mod["main"].body.blocks for b in block.bindings)
+        var = next(binding.var for binding in bindings if binding.var.name == tensor)
+        return _replaced(_calls(kernel), position, var)(mod)
+
+    return change
 
 
 def _storage_for_less(mod: Any) -> Any:
@@ -160,7 +167,7 @@ def _storage_for_less(mod: Any) -> Any:
         (size,) = at.values if isinstance(at, relax.ShapeExpr) else (None,)
         if isinstance(size, tvm.ir.Var):  # what ComputePrimValue has bound
             return _replaced("storage", 0, relax.ShapeExpr([tirx.const(64, "int64")]))(mod)
-        return _replaced("storage", 0, relax.ShapeExpr([size - 4]))(mod)
+        return _replaced("storage", 0, relax.ShapeExpr([size - tirx.const(4, "int64")]))(mod)
     return _other_stores(mod, heap)
 
 
@@ -173,7 +180,9 @@ def _other_stores(mod: Any, heap: Sequence[Any]) -> Any:
         sizes = [i for i, s in enumerate(statements) if "+" in str(s.value) and "64" in str(s.value)]
         for i in sizes:
             store = statements[i]
-            statements[i] = tirx.BufferStore(store.buffer, store.value - 4, store.indices)
+            statements[i] = tirx.BufferStore(
+                store.buffer, store.value - tirx.const(4, "int64"), store.indices
+            )
         if sizes:
             functions[variable] = function.with_body(tirx.SeqStmt(statements))
     return tvm.IRModule(functions, global_infos=mod.global_infos)
@@ -185,6 +194,7 @@ FAULTS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "offset overlapping": ("SYM203", _replaced("second", 1, tirx.const(0, "int64"))),
     "offset misaligned": ("SYM303", _replaced("second", 1, tirx.const(4, "int64"))),
     "killed too early": ("SYM201", _kill_too_early),
-    "wrong argument": ("SYM303", _other_argument),
+    "argument of another shape": ("SYM303", _given("rows", 0, "second")),
+    "argument that nothing wrote": ("SYM208", _given("copy", 0, "out")),
 }
 """For each kind of fault the rule that it breaks, and what plants it."""

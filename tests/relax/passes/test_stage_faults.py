@@ -1,0 +1,96 @@
+"""A fault is found at every stage of the build, from the file alone, and as it was found before."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import tvm
+
+import symalloc
+from symalloc.linter.diagnostic import Diagnostic
+from symalloc.program.reading import PipelineName
+from symalloc.relax.passes.pipeline import pipeline as planning_pipeline
+from symalloc.relax.passes.stages import Lowered
+from tests.models.zoo import MODELS
+from tests.relax.passes.staged import FAULTS, planned, stages_of
+
+PIPELINES: tuple[PipelineName, ...] = get_args(PipelineName)
+BOTH = pytest.mark.parametrize("pipeline", PIPELINES)
+
+
+@cache
+def stages(pipeline: PipelineName) -> list[Lowered]:
+    return stages_of(planned(), pipeline)
+
+
+def reports(folder: Path, modules: dict[str, Any]) -> dict[str, list[Diagnostic]]:
+    """What `symalloc lint --stage as-is` says of each module, given as a file."""
+    files = {name: folder / f"{name}.json" for name in modules}
+    for name, file in files.items():
+        file.write_text(tvm.ir.save_json(modules[name]))
+    found = symalloc.lint(list(files.values()), stage="as-is")
+    return {name: [d for d in found if d.file == str(file)] for name, file in files.items()}
+
+
+def told(found: Any) -> list[tuple[object, ...]]:
+    """The findings, but for the places and the words of a dialect, and for what TVM itself refuses."""
+    return sorted((_told(d) for d in found if d.rule != "SYM902"), key=str)
+
+
+def _told(d: Diagnostic) -> tuple[object, ...]:
+    return d.rule, str(d.severity), d.verdict, d.counterexample, d.binds, d.precondition
+
+
+@BOTH
+def test_a_sound_module_is_clean_at_every_stage(
+    pipeline: PipelineName, tmp_path: Path, warm_workers: None
+) -> None:
+    found = reports(tmp_path, {stage.stage: stage.mod for stage in stages(pipeline)})
+    assert len(found) >= 15
+    assert {name: told(report) for name, report in found.items() if len(report)} == {}
+
+
+@BOTH
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_at_every_stage(
+    fault: str, pipeline: PipelineName, tmp_path: Path, warm_workers: None
+) -> None:
+    rule, plant = FAULTS[fault]
+    found = reports(tmp_path, {stage.stage: plant(stage.mod) for stage in stages(pipeline)})
+    first, *later = found.values()
+    assert rule in {d.rule for d in first if d.severity == "error"}
+    assert [told(report) for report in later] == [told(first)] * len(later), list(found)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["branches", "nested_branches", "append_to_cache", "scalar_parameter"])
+def test_what_tvm_plans_is_judged_alike_at_every_later_stage(name: str, pipeline: PipelineName) -> None:
+    """The module is not planned when it comes: faults are TVM's own."""
+    kept = stages_of(MODELS[name].build(), pipeline, first="KillAfterLastUse")
+    first, *later = (told(symalloc.lint(stage.mod, stage="as-is")) for stage in kept)
+    assert len(later) >= 4
+    assert later == [first] * len(later)
+
+
+MODELS_PLANNED = ("branches", "nested_branches", "tuple_through_function", "recursion", "unique", "inplace")
+FLAVOURS: dict[str, dict[str, Any]] = {
+    "arena": {},
+    "storages": {"flavour": "storages"},
+    "fallback": {"guards": "fallback"},
+    "native": {"guards": "native"},
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("name", MODELS_PLANNED)
+def test_what_we_plan_is_clean_at_every_later_stage(name: str, flavour: str) -> None:
+    from symalloc.planner.planner_options import PlanOptions
+
+    instrument = symalloc.VerifyMemory()
+    chosen = planning_pipeline("llvm", options=PlanOptions(**FLAVOURS[flavour]))
+    with tvm.transform.PassContext(instruments=[instrument]):
+        last = chosen(MODELS[name].build())
+    assert not [d for d in symalloc.lint(last, stage="as-is") if d.severity != "note"]
