@@ -1,8 +1,8 @@
 // Memory whose every misuse shows: an allocator for TVM's virtual machine, and tensors for its inputs.
 //
 // Each block ends (up to 63 bytes, since TVM's code wants 64-byte alignment) where a page begins that nobody may
-// touch; another such page lies in front of the pages that hold it.  A block is filled with a byte that the test
-// chooses, so that what was never written is known; what lies beside it in its pages with another one.
+// touch; another such page lies in front of the pages that hold it.  A block is filled with large numbers, no
+// two of them alike, after a byte that the test chooses; what lies beside it in its pages with one byte.
 
 #include <sys/mman.h>
 #include <tvm/ffi/container/array.h>
@@ -38,7 +38,7 @@ struct Block {
   uint8_t beside;  // what lies beside it in the pages
 };
 
-uint8_t fill = 0;
+uint8_t fill = 0;  // the highest byte of each number
 uint8_t salt = 0;  // so that what is copied from beside one block to beside another shows
 
 // By the block's address.  Never destroyed: TVM gives blocks back while the process ends.
@@ -60,7 +60,7 @@ uint8_t* Take(size_t nbytes) {
   if (length != 0) {
     mprotect(pages, length, PROT_READ | PROT_WRITE);
     std::memset(pages, beside, length);
-    std::memset(data, fill, nbytes);
+    for (size_t i = 0; i < nbytes; ++i) data[i] = i % 4 == 3 ? fill : static_cast<uint8_t>(i * 41 ^ i >> 6 ^ fill);
   }
   Blocks()[data] = Block{pages, length, nbytes, beside};
   return data;

@@ -35,7 +35,7 @@ def load_guarded() -> None:
 
 
 def fill_with(byte: int) -> None:
-    """Fill blocks with `byte` from now on."""
+    """Fill blocks with numbers whose highest byte is `byte` from now on."""
     _function("fill")(byte)
 
 

@@ -225,13 +225,14 @@ def constant_weights() -> tvm.IRModule:
     builder = relax.BlockBuilder()
     n = tvm.tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType([n, 16], "float32"))
-    with builder.function("main", [x]), builder.dataflow():
-        value: relax.Expr = x
-        for _ in range(3):
-            weight = relax.const(rng.standard_normal((16, 16)).astype("float32"))
-            bias = relax.const(rng.standard_normal(16).astype("float32"))
-            value = builder.emit(relax.op.nn.relu(relax.op.add(relax.op.matmul(value, weight), bias)))
-        result = builder.emit_output(value)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for _ in range(3):
+                weight = relax.const(rng.standard_normal((16, 16)).astype("float32"))
+                bias = relax.const(rng.standard_normal(16).astype("float32"))
+                value = builder.emit(relax.op.nn.relu(relax.op.add(relax.op.matmul(value, weight), bias)))
+            result = builder.emit_output(value)
         builder.emit_func_output(result)
     return builder.get()
 

@@ -34,31 +34,42 @@ _MIXED = ((33, 2, 3), (2, 9, 4))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """A call of `function`: its symbols' values, and those of the parameters that are conditions."""
+    """A call of `function`: its symbols' values, and those of the parameters that are conditions.
+
+    Whole numbers in tensors are 0 or 1, which may be indices of anything, or `wide`: 0 to 8.
+    """
 
     function: str
     binding: tuple[tuple[str, int], ...]
     path: tuple[tuple[str, bool], ...] = ()
+    wide: bool = False
 
     def __str__(self) -> str:
         values = [f"{name}={value}" for name, value in (*self.binding, *self.path)]
-        return f"{self.function}({', '.join(values)})"
+        return f"{self.function}({', '.join(values)}){' of wide numbers' if self.wide else ''}"
 
 
 def at(mod: tvm.IRModule, function: str, binding: Binding) -> Iterator[Invocation]:
     """The calls of `function` at `binding`: one for each choice of its conditions, or the first few."""
     names = [str(p.name) for p in mod[function].params if _is_condition(p.ty)]
     choices = itertools.product((False, True), repeat=len(names))
+    numbers = any(_is_of_numbers(p.ty) for p in mod[function].params)
     for values in itertools.islice(choices, _MOST_PATHS):
-        yield Invocation(
-            function=function,
-            binding=tuple(sorted(binding.items())),
-            path=tuple(zip(names, values, strict=True)),
-        )
+        for wide in (False, True) if numbers else (False,):
+            yield Invocation(
+                function=function,
+                binding=tuple(sorted(binding.items())),
+                path=tuple(zip(names, values, strict=True)),
+                wide=wide,
+            )
 
 
 def _is_condition(ty: Any) -> bool:
     return isinstance(ty, relax.TensorType) and ty.ndim == 0 and str(ty.dtype.dtype) == "bool"
+
+
+def _is_of_numbers(ty: Any) -> bool:
+    return isinstance(ty, relax.TensorType) and "int" in str(ty.dtype.dtype)
 
 
 def public_functions(mod: tvm.IRModule) -> list[str]:
@@ -89,11 +100,14 @@ def generic_bindings(function: relax.Function, fixed: Binding) -> list[dict[str,
 def arguments(function: relax.Function, invocation: Invocation) -> list[Any]:
     """The arguments of a call, the same each time."""
     values = random_inputs(function, dict(invocation.binding), seed=1)
-    path = dict(invocation.path)
-    return [
-        tvm.runtime.tensor(np.array(path[p.name])) if p.name in path else value
-        for p, value in zip(function.params, values, strict=True)
-    ]
+    path, rng = dict(invocation.path), np.random.default_rng(1)
+    for index, param in enumerate(function.params):
+        if param.name in path:
+            values[index] = tvm.runtime.tensor(np.array(path[param.name]))
+        elif invocation.wide and _is_of_numbers(param.ty):
+            dtype = str(values[index].dtype)
+            values[index] = tvm.runtime.tensor(rng.integers(0, 9, values[index].shape).astype(dtype))
+    return values
 
 
 def guarded(value: Any) -> Any:

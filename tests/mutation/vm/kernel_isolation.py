@@ -113,13 +113,18 @@ def any_of_element(flags: np.ndarray, count: int) -> np.ndarray:
 
 
 def _poisoned(tensor: Any, foreign: np.ndarray, number: int) -> Any:
-    """A copy whose foreign elements hold a pattern: of whole numbers 0 or 1, which may be indices."""
+    """A copy whose foreign elements hold large numbers, no two alike; of whole numbers 0 or 1, which may be
+    indices.
+    """
     copy = guarded_copy(tensor)
     if foreign.any():
         rows = as_bytes(copy).reshape(len(foreign), -1)
+        noise = np.random.default_rng(0).integers(0, 256, rows.shape, dtype=np.uint8)
         if str(tensor.dtype).startswith(("int", "uint", "bool")):
-            rows[foreign] = 0
-            rows[foreign, 0] = number
+            noise = noise % 2 ^ number
+            noise[:, 1:] = 0
         else:
-            rows[foreign] = PATTERNS[number]
+            noise ^= number
+            noise[:, -1] = PATTERNS[number]
+        rows[foreign] = noise[foreign]
     return copy
