@@ -13,6 +13,7 @@ from typing import NamedTuple
 from symalloc.analysis.conflicts import Access, ReuseConflicts
 from symalloc.analysis.effects import find_effects
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.kernel_overlap import is_known
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.points_to_builder import find_points_to
@@ -48,14 +49,16 @@ def stale_uses(
         parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
         versions = find_points_to(points_to.cfg, summaries, parameters, versions=True)
         conflicts = ReuseConflicts(versions, find_effects(program, versions, summaries), paths)
-        yield from sorted(_StaleUses(conflicts).find(), key=lambda use: (not use.certain, use.reader))
+        yield from sorted(
+            _StaleUses(conflicts, program.kernels).find(), key=lambda use: (not use.certain, use.reader)
+        )
 
 
 class _StaleUses:
     """Holds the accesses to each version of what is updated in place against the paths."""
 
-    def __init__(self, conflicts: ReuseConflicts) -> None:
-        self.conflicts, self.versions = conflicts, conflicts.points_to
+    def __init__(self, conflicts: ReuseConflicts, kernels: Mapping[str, ir.Kernel]) -> None:
+        self.conflicts, self.versions, self.kernels = conflicts, conflicts.points_to, kernels
 
     def find(self) -> Iterator[StaleUse]:
         consumed = self.versions.consumed
@@ -68,7 +71,7 @@ class _StaleUses:
                     *self.reads(one.point, stale, path),
                     *self.clobbering(one.point, stale, path),
                 ):
-                    certain = target.certain and access.certain
+                    certain = target.certain and access.certain and self.touches(access.point, stale)
                     yield StaleUse(
                         one.point, access.point, one.operand, stale, self.versions, certain, access.path
                     )
@@ -99,6 +102,16 @@ class _StaleUses:
                     lost = self.conflicts.lost(number, writer, read, path | read.path)
                     if lost is not None:
                         yield read._replace(path=lost)
+
+    def touches(self, point: int, regions: RegionSet) -> bool:
+        """False for a kernel of which it is not known that it accesses `regions`."""
+        call = self.versions.cfg.points[point].instruction
+        if not isinstance(call, ir.CallKernel) or call.kernel not in self.kernels:
+            return True
+        kernel = self.kernels[call.kernel]
+        pairs = zip(range(len(kernel.parameters)), call.arguments, strict=False)
+        found = (p for p, argument in pairs if self.versions.regions_of(argument) & regions)
+        return any(is_known(kernel, p, "load") or is_known(kernel, p, "store") for p in found)
 
     def looks(self, point: int, regions: RegionSet) -> bool:
         """True if a point looks at the shape of `regions` alone."""

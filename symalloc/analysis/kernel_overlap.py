@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from symalloc.program.ir import Kernel
+from symalloc.program.ir import Kernel, KernelBuffer
 from symalloc.program.kernel_access import KernelAccess, KernelLoop
 from symalloc.size.condition import Condition, eq, lt
 from symalloc.size.expr import ZERO, Expr, symbol
@@ -34,6 +34,20 @@ class KernelArgument:
     def lies_on(self, other: KernelArgument) -> bool:
         """True if each element of both is at the same place."""
         return (self.offset, self.shape, self.itemsize) == (other.offset, other.shape, other.itemsize)
+
+
+def is_known(kernel: Kernel, position: int, kind: Literal["load", "store"]) -> bool:
+    """True if the body of a kernel loads from its parameter number `position`, or stores to it.
+
+    A bare pointer, and a buffer whose pointer is handed on, count as read and written, and may be neither.
+    """
+    parameter = kernel.parameters[position]
+    if not isinstance(parameter, KernelBuffer) or parameter.dtype is None:
+        return False
+    if not kernel.accesses:
+        return parameter.reads if kind == "load" else parameter.writes
+    own = (a for a in kernel.accesses if a.parameter == position and a.kind == kind)
+    return any(access.exact or any(index is not None for index in access.indices) for access in own)
 
 
 def clashes(

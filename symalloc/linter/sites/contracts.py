@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from symalloc.analysis.conflicts import Access
 from symalloc.analysis.inplace import StaleUse, stale_uses
+from symalloc.analysis.kernel_overlap import is_known
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import (
     FunctionContext,
@@ -16,44 +18,49 @@ from symalloc.linter.sites.site import (
 )
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
-from symalloc.program.operands import operands_of
+from symalloc.program.operands import inplace_operands, operands_of
 
 
-@function_sites("constant-write")
+@function_sites("constant-write", expanded=True)
 def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls that write a constant; each with its program point."""
     for access in context.conflicts.writes_to(context.points_to.constants):
         call = context.analysis.cfg.points[access.point].instruction
-        yield (
-            access.point,
-            RelationSite(
-                kind="constant-write",
-                instruction=call,
-                relation="constant-written",
-                texts={"writer": caller_name(call), "constant": _constant(context, call)},
-                uncertainty=None if access.certain else "an alias is not certain",
-                path=access.path,
-                dedup_key=access.point,
-            ),
-        )
+        found = [
+            o
+            for o in _written(context, call)
+            if context.points_to.regions_of(o) & context.points_to.constants
+        ]
+        if found:
+            yield access.point, _constant_write(call, found, access)
 
 
-def _constant(context: FunctionContext, call: ir.Instruction | None) -> str:
-    """The constant that a call writes, as its argument names it."""
-    constants = context.points_to.constants
-    found = [o for o in _written(context, call) if context.points_to.regions_of(o) & constants]
+def _constant_write(call: ir.Instruction | None, found: Sequence[ir.Operand], access: Access) -> Site:
     named = next((o for o in found if isinstance(o, ir.Var)), None)
-    return "a constant" if named is None else f"`{name_of(named)}`, a constant"
+    doubt = "what the function does is known in outline only" if isinstance(call, ir.CallFunction) else None
+    return RelationSite(
+        kind="constant-write",
+        instruction=call,
+        relation="constant-written",
+        texts={
+            "writer": caller_name(call),
+            "constant": "a constant" if named is None else f"`{name_of(named)}`, a constant",
+        },
+        uncertainty=doubt if access.certain else "an alias is not certain",
+        path=access.path,
+        dedup_key=access.point,
+    )
 
 
 def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[ir.Operand]:
-    """The arguments that a call may write."""
+    """The arguments that a call is known to write."""
     match call:
         case ir.CallKernel(kernel=name, arguments=arguments) if name in context.program.kernels:
-            pairs = zip(context.program.kernels[name].parameters, arguments, strict=False)
-            return [a for p, a in pairs if isinstance(p, ir.KernelBuffer) and p.writes]
-        case ir.CallTIR(inputs=inputs, inplace=inplace):
-            return [inputs[i] for i in inplace if i is not None and i < len(inputs)]
+            kernel = context.program.kernels[name]
+            pairs = zip(range(len(kernel.parameters)), arguments, strict=False)
+            return [argument for position, argument in pairs if is_known(kernel, position, "store")]
+        case ir.CallTIR() | ir.CallPacked(inplace=(_, *_)):
+            return inplace_operands(call)
         case ir.CallPacked(arguments=arguments, writes=writes):
             return [a for i, a in enumerate(arguments) if i in writes]
     return () if call is None else operands_of(call)

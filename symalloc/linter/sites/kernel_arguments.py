@@ -13,7 +13,7 @@ from itertools import combinations, islice
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes
+from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes, is_known
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, Target
 from symalloc.linter.sites.registry import function_sites
@@ -54,11 +54,14 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
     for point, call in context.analysis.cfg.instructions:
         if not isinstance(call, ir.CallKernel | ir.CallTIR) or call.kernel not in context.program.kernels:
             continue
+        kernel = context.program.kernels[call.kernel]
         for one, other in combinations(_handed(context, call), 2):
             if one.position == other.position or one.region.root != other.region.root:
                 continue
-            first, second = (one, other) if other.parameter.writes else (other, one)
-            if second.parameter.writes and not _plainly_apart(first.region, second.region):
+            first, second = (one, other) if is_known(kernel, other.position, "store") else (other, one)
+            if not is_known(kernel, second.position, "store"):
+                continue
+            if not _plainly_apart(first.region, second.region):
                 path = context.paths.at[point] | first.target.path | second.target.path
                 yield point, _site(context, _Pair(call, point, first, second, path))
 
@@ -143,9 +146,11 @@ def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
     that is not decided.
     """
     first, second = (_argument(one) for one in (pair.first, pair.second))
+    kernel, position = context.program.kernels[pair.call.kernel], pair.first.position
+    if not (is_known(kernel, position, "load") or is_known(kernel, position, "store")):
+        return None
     if first is None or second is None:
         return None
-    kernel = context.program.kernels[pair.call.kernel]
     known = context.paths.conditions(context.paths.whole(pair.path, pair.point), pair.point)
     open_cases: list[Conditions] = []
     found = islice(clashes(kernel, _values(pair.call, kernel), first, second), _MOST_CLASHES)

@@ -71,6 +71,11 @@ _BUILTIN = body(
     f"_ = {packed('vm.builtin.apply_softmax_with_temperature', 'logits, heat', 'R.Tuple()')}",
     "return y",
 )
+_LIBRARY = """
+    @T.prim_func
+    def hand_on(left: T.Buffer((4,), "float32"), right: T.Buffer((4,), "float32")):
+        T.evaluate(T.call_extern("int32", "add_four_floats", left.data, right.data))
+"""
 _SWAPPED = body(MAIN, f"weights = {ONES}", "y = R.add(x, weights)", "Module.add_to(weights, x)", "return y")
 
 PROGRAMS: tuple[HostileProgram, ...] = (
@@ -111,7 +116,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
             _WRITER,
             body(MAIN, f"n = R.negative({ONES})", "s = Module.increment(n)", "y = R.add(x, s)", "return y"),
         ),
-        on_line="Module.increment(",
+        on_line="Module.add_one(x)",
     ),
     _constant(
         "in-place",
@@ -156,5 +161,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
             )
         ),
         on_line="Module.add_to",
+    ),
+    _constant(
+        "pointer",
+        "a kernel stores to a constant; its twin hands pointers to a library, which may only read",
+        module(body(MAIN, f"weights = {ONES}", "y = R.add(x, x)", "Module.copy(x, weights)", "return y")),
+        module(
+            _LIBRARY,
+            body(MAIN, f"weights = {ONES}", "y = R.add(x, x)", "Module.hand_on(weights, y)", "return y"),
+        ),
+        on_line="Module.copy",
+        shows=None,
     ),
 )

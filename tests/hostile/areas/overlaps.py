@@ -174,6 +174,11 @@ _BOTH = _module(
     "Module.split(x, y, <>)",
     "return (y, <>)",
 )
+_LIBRARY = """
+    @T.prim_func
+    def hand_on(left: T.handle, right: T.handle, out: T.handle):
+        T.evaluate(T.call_extern("int32", "multiply_floats", left, right, out))
+"""
 _CALLEE = """
     @R.function(private=True, pure=False)
     def turn(
@@ -330,5 +335,18 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         None,
         severity="warning",
         shows=lambda bad, twin: gives(bad, 0 * _V + 420, _V) and gives(twin, 0 * _V + 420, _V),
+    ),
+    _overlap(
+        "pointers",
+        "a kernel that stores to what it loads from, beside a library that is given two equal inputs",
+        *_pair(
+            _module(
+                f"x: {_FOUR}", _FOUR, "y = R.add(x, x)", "z = R.add(x, x)", "<>", "return z", private=_LIBRARY
+            ),
+            "Module.multiply(y, z, z)",
+            "Module.hand_on(y, y, z)",
+        ),
+        None,
+        on_line="Module.multiply",
     ),
 )
