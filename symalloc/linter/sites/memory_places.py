@@ -10,8 +10,10 @@ from symalloc.program.ir import AllocFresh, AllocStorage, AllocTensor
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 
 _PLAIN = frozenset({"", "global"})
+_IPC = "ipc_memory"  # TVM lowers it where several GPUs work together
 _SCOPES: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("llvm", "c", "cuda", "rocm", "metal", "vulkan", "webgpu"), _PLAIN),
+    **dict.fromkeys(("llvm", "c", "metal", "vulkan", "webgpu"), _PLAIN),
+    **dict.fromkeys(("cuda", "rocm"), _PLAIN | {_IPC}),
     "hexagon": _PLAIN | {"global.vtcm"},
 }
 """Scopes that the allocators of a kind of device know; those of the other kinds are their own affair."""
@@ -32,7 +34,7 @@ def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | A
     if kind in _SCOPES and made.scope not in _SCOPES[kind]:
         problem = f"scope `{made.scope}`, which devices of kind `{kind}` do not have"
         yield _site(made, problem, None, scopes=ZERO)
-    elif not kind and not made.scope.startswith("global."):
+    elif not kind and not made.scope.startswith(("global.", _IPC)):
         maybe = "it depends on the device, which the module does not name"
         yield _site(made, f"scope `{made.scope}`, which allocators do not have", maybe, scopes=ZERO)
 

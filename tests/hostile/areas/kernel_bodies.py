@@ -1,0 +1,345 @@
+"""Kernels that leave their buffers, that ask for layouts no tensor has, and memory on no device."""
+
+from __future__ import annotations
+
+from tests.hostile.machine import Array, Machine, depends_on_storages, fails, floats, gives
+from tests.hostile.program import HostileProgram
+
+_SHARED = """@I.ir_module
+class Module:
+    @T.prim_func
+    def keep(source: T.Buffer((16,), "float32"), out: T.handle):
+        offset = T.int64()
+        b = T.match_buffer(out, (16,), "float32", elem_offset=offset, offset_factor=16)
+        for i in range(16):
+            b[i] = source[i]
+
+    @T.prim_func
+    def join(first: T.Buffer((16,), "float32"), second: T.handle, out: T.Buffer((16,), "float32")):
+        offset = T.int64()
+        b = T.match_buffer(second, (16,), "float32", elem_offset=offset, offset_factor=16)
+        for i in range(16):
+            out[i] = first[i] + b[i]
+"""
+_MAIN = """
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        s = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        z = R.memory.alloc_tensor(s, R.prim_value(64), R.shape([16]), R.dtype("float32"))
+        Module.keep(x, z)
+        y = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        {call}
+        out = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        Module.join(y, z, out)
+        return out
+"""
+_X = floats(16)
+
+
+def _kernel(body: str, parameters: str = "", decorator: str = "@T.prim_func") -> str:
+    """A kernel from `a` to `b`, both of 16 elements."""
+    lines = "\n".join(f"        {line}" for line in body.strip().split("\n"))
+    head = f'def work(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"){parameters}):'
+    return f"\n    {decorator}\n    {head}\n{lines}\n"
+
+
+def _arena(kernel: str, call: str = "Module.work(x, y)") -> str:
+    """x is kept in z, which lies behind y; the kernel writes y; the result is their sum."""
+    return _SHARED + kernel + _MAIN.format(call=call)
+
+
+def _neighbour_changes(bad: Machine, twin: Machine) -> bool:
+    return gives(twin, _X + _X, _X) and not gives(bad, _X + _X, _X)
+
+
+def _reads_old_bytes(bad: Machine, twin: Machine) -> bool:
+    return depends_on_storages(bad, _X) and not depends_on_storages(twin, _X)
+
+
+def _stores(name: str, what: str, bad: str, twin: str, **more: object) -> HostileProgram:
+    """A store that changes the neighbour, where the twin copies a to b."""
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=_arena(_kernel(bad)),
+        twin=_arena(_kernel(twin)),
+        rule="SYM306",
+        verdict="always-invalid",
+        on_line="Module.work(x, y)",
+        shows=_neighbour_changes,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_COPY = "for i in range(16):\n    b[i] = a[i]"
+_NINE = "T.if_then_else(i < 16, a[i % 16], T.float32(9))"
+_CLEAR = "for i in range(16):\n    b[i] = T.float32(0)\n"
+_TILES = """
+for block, thread in T.grid(3, 8):
+    if block * 8 + thread {test}:
+        b[block * 8 + thread] = T.if_then_else(block * 8 + thread < 16, a[block * 8 + thread], T.float32(9))
+"""
+_ALIAS = 'd = T.decl_buffer(({size},), "float32", data=b.data)\nfor i in range({size}):\n    d[i] = {value}'
+_REDUCTION = """
+for i, k in T.grid(16, 1):
+    with T.sblock("copy"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            b[vi{shift}] = T.float32(0)
+        b[vi] = b[vi] + a[vi]
+"""
+_SCALAR = ", at: T.int64"
+_LOAD = """
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        s = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        y = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        Module.copy(x, y)
+        out = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        Module.work(y, out)
+        return out
+"""
+_COPIES = """@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(16):
+            out[i] = source[i]
+"""
+
+
+def _loads(name: str, what: str, bad: str, twin: str) -> HostileProgram:
+    """A load from behind a tensor that lies in front of bytes which nobody has written."""
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=_COPIES + _kernel(bad) + _LOAD,
+        twin=_COPIES + _kernel(twin) + _LOAD,
+        rule="SYM307",
+        verdict="always-invalid",
+        on_line="Module.work(y, out)",
+        shows=_reads_old_bytes,
+    )
+
+
+_SYMBOLIC = """@I.ir_module
+class Module:
+    @T.prim_func
+    def header(out: T.handle):
+        n = T.int64()
+        b = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            b[i] = T.float32(1)
+        for i in range({count}):
+            b[i] = T.float32(0)
+
+    @T.prim_func
+    def total(source: T.Buffer((32,), "float32"), out: T.Buffer((1,), "float32")):
+        for i in range(1):
+            out[i] = source[0] + source[2]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((32,), "float32")) -> R.Tensor((1,), "float32"):
+        n = T.int64()
+        s = R.memory.alloc_storage(R.shape([4 * n + 128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        t = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n]), R.dtype("float32"))
+        Module.header(t)
+        out = R.builtin.alloc_tensor(R.shape([1]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        Module.total(y, out)
+        return out
+"""
+_MATRIX = """@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(source: T.handle, out: T.handle):
+        a = T.match_buffer(source, (4, 4), "float32"{layout})
+        b = T.match_buffer(out, (4, 4), "float32")
+        for i, j in T.grid(4, 4):
+            b[i, j] = a[i, j]
+
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
+        y = R.call_tir(Module.copy, (x,), out_ty=R.Tensor((4, 4), "float32"))
+        return y
+"""
+_PLACED = """@I.ir_module
+class Module:
+    I.module_global_infos({{"vdevice": [I.vdevice("llvm", 0, "global")]}})
+
+    @T.prim_func
+    def copy(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(16):
+            out[i] = source[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        s = R.memory.alloc_storage(R.shape([64]), R.prim_value({device}), R.str("{scope}"), R.dtype("uint8"))
+        y = R.memory.alloc_tensor(
+            s, R.prim_value(0), R.shape([16]), R.dtype("float32"), R.prim_value({device})
+        )
+        Module.copy(x, y)
+        return y
+"""
+
+
+def _matrix(layout: str) -> str:
+    return _MATRIX.format(layout=layout)
+
+
+def _stops(bad: Machine, twin: Machine, words: str, x: Array) -> bool:
+    return gives(twin, x, x) and fails(bad, words, x)
+
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _stores(
+        "long-loop", "the loop runs four elements too far", f"for i in range(20):\n    b[i] = {_NINE}", _COPY
+    ),
+    _stores(
+        "shifted-store",
+        "every element is stored one place further, the last one in the neighbour",
+        "b[0] = a[0]\nfor i in range(16):\n    b[i + 1] = a[i]",
+        _COPY,
+    ),
+    _stores(
+        "wide-guard",
+        "the guard of the last tile lets one element too many through",
+        _TILES.format(test="<= 16"),
+        _TILES.format(test="< 16"),
+    ),
+    _stores(
+        "long-alias",
+        "another buffer on the same pointer is declared longer than the memory",
+        _ALIAS.format(size=20, value=_NINE),
+        _ALIAS.format(size=16, value="a[i]"),
+    ),
+    _stores(
+        "wide-vector",
+        "the last vector of a copy reaches over the end",
+        _COPY + "\nb[T.Ramp(12, 1, 8)] = a[T.Ramp(8, 1, 8)]",
+        _COPY + "\nb[T.Ramp(8, 1, 8)] = a[T.Ramp(8, 1, 8)]",
+    ),
+    _stores(
+        "step-over-the-end",
+        "a loop with a step goes on behind the end",
+        _COPY + f"\nfor i in T.serial(0, 24, step=8):\n    b[i] = {_NINE}",
+        _COPY + "\nfor i in T.serial(0, 16, step=8):\n    b[i] = a[i]",
+    ),
+    HostileProgram(
+        name="shifted-initialisation",
+        what="a reduction is initialised one element further than it is summed up",
+        module=_arena(_kernel(_REDUCTION.format(shift=" + 1"), decorator="@T.prim_func(s_tir=True)")),
+        twin=_arena(_kernel(_REDUCTION.format(shift=""), decorator="@T.prim_func(s_tir=True)")),
+        rule="SYM306",
+        verdict="always-invalid",
+        on_line="Module.work(x, y)",
+        also=frozenset({"SYM208"}),
+        shows=_neighbour_changes,
+    ),
+    HostileProgram(
+        name="scalar-index",
+        what="the kernel is right for most scalars, and this call gives another",
+        module=_arena(_kernel(_COPY + "\nb[at] = a[0]", _SCALAR), "Module.work(x, y, R.prim_value(16))"),
+        twin=_arena(_kernel(_COPY + "\nb[at] = a[0]", _SCALAR), "Module.work(x, y, R.prim_value(0))"),
+        rule="SYM306",
+        verdict="always-invalid",
+        on_line="Module.work(x, y",
+        shows=_neighbour_changes,
+    ),
+    HostileProgram(
+        name="store-that-depends-on-data",
+        what="whether a store is executed depends on data, and where it goes is outside",
+        module=_arena(_kernel(_COPY + "\nif a[1] > T.float32(0):\n    b[16] = T.float32(9)")),
+        twin=_arena(_kernel(_COPY + "\nif a[1] > T.float32(0):\n    b[15] = a[15]")),
+        rule="SYM306",
+        severity="warning",
+        on_line="Module.work(x, y)",
+        shows=_neighbour_changes,
+    ),
+    HostileProgram(
+        name="header-of-short-tensors",
+        what="the header is longer than some tensors",
+        module=_SYMBOLIC.format(count=4),
+        twin=_SYMBOLIC.format(count="T.min(n, T.int64(4))"),
+        rule="SYM306",
+        verdict="runtime-check",
+        on_line="Module.header(t)",
+        counterexample={"n": 1},
+    ),
+    _loads(
+        "next-element",
+        "each element is read with its successor, also the last one",
+        "for i in range(16):\n    b[i] = a[i] + a[i + 1]",
+        "for i in range(16):\n    b[i] = a[i] + T.if_then_else(i < 15, a[i + 1], T.float32(0))",
+    ),
+    _loads(
+        "reversed-from-the-end",
+        "a copy in reverse counts from the extent, not from the last index",
+        "for i in range(16):\n    b[i] = a[16 - i]",
+        "for i in range(16):\n    b[i] = a[15 - i]",
+    ),
+    _loads(
+        "wrong-side-of-a-choice",
+        "T.if_then_else reads the element that its condition was to spare",
+        "for i in range(16):\n    b[i] = T.if_then_else(i > 0, a[i - 1], a[i + 16])",
+        "for i in range(16):\n    b[i] = T.if_then_else(i > 0, a[i - 1], a[i + 15])",
+    ),
+    _loads(
+        "window",
+        "a window of three without padding moves over as many places as there are elements",
+        _CLEAR + "for i, k in T.grid(16, 3):\n    b[i] = b[i] + a[i + k]",
+        _CLEAR + "for i, k in T.grid(14, 3):\n    b[i] = b[i] + a[i + k]",
+    ),
+    HostileProgram(
+        name="scratch-index",
+        what="the kernel leaves a buffer that it has allocated itself",
+        module=_COPIES
+        + _kernel('t = T.alloc_buffer((16,), "float32")\n' + _COPY.replace("b[i]", "t[i + 1]") + "\n" + _COPY)
+        + _LOAD,
+        twin=_COPIES
+        + _kernel('t = T.alloc_buffer((17,), "float32")\n' + _COPY.replace("b[i]", "t[i + 1]") + "\n" + _COPY)
+        + _LOAD,
+        rule="SYM306",
+        verdict="always-invalid",
+        on_line="Module.work(y, out)",
+    ),
+    HostileProgram(
+        name="strides-of-a-wider-matrix",
+        what="the kernel asks for rows of eight elements, and a tensor of Relax has four",
+        module=_matrix(", strides=(8, 1)"),
+        twin=_matrix(", strides=(4, 1)"),
+        rule="SYM308",
+        verdict="always-invalid",
+        on_line="Module.copy",
+        shows=lambda bad, twin: _stops(bad, twin, "expected 8", floats(4, 4)),
+    ),
+    HostileProgram(
+        name="offset-that-no-tensor-has",
+        what="the kernel asks for a tensor that begins four elements behind its pointer",
+        module=_matrix(", elem_offset=4"),
+        twin=_matrix(""),
+        rule="SYM308",
+        verdict="always-invalid",
+        on_line="Module.copy",
+        shows=lambda bad, twin: _stops(bad, twin, "expected 16", floats(4, 4)),
+    ),
+    HostileProgram(
+        name="scope-of-another-device",
+        what="the scope of an accelerator, on a CPU",
+        module=_PLACED.format(device=0, scope="global.vtcm"),
+        twin=_PLACED.format(device=0, scope="global"),
+        rule="SYM114",
+        verdict="always-invalid",
+        on_line="alloc_storage",
+        shows=lambda bad, twin: _stops(bad, twin, "", _X),
+    ),
+    HostileProgram(
+        name="device-that-is-not-named",
+        what="the second device, and the module names one",
+        module=_PLACED.format(device=1, scope="global"),
+        twin=_PLACED.format(device=0, scope="global"),
+        rule="SYM114",
+        severity="warning",
+        on_line="alloc_storage",
+        shows=lambda bad, twin: _stops(bad, twin, "device index", _X),
+    ),
+)
