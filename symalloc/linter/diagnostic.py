@@ -146,7 +146,8 @@ class LintSummary:
     """Counts of functions and of constraints by verdict; who decided; seconds of wall time.
 
     `runtime_check` counts the constraints that depend on the shapes, `guarded` those of them that the program
-    checks when it runs, `unknown` those that could not be decided.
+    checks when it runs, `unknown` those that could not be decided.  `data_dependent` counts the indices in
+    kernels that are not judged, because they depend on data.
     """
 
     functions: int = 0
@@ -155,6 +156,7 @@ class LintSummary:
     runtime_check: int = 0
     guarded: int = 0
     unknown: int = 0
+    data_dependent: int = 0
     by_solver: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -184,6 +186,7 @@ class LintSummary:
         self.runtime_check += other.runtime_check
         self.guarded += other.guarded
         self.unknown += other.unknown
+        self.data_dependent += other.data_dependent
         if other.by_solver:
             self.by_solver.update(other.by_solver)
         self.seconds += other.seconds

@@ -53,6 +53,7 @@ def check(
         one.discharge(discharged)
         one.report_declared_bounds()
         summary.add(one.summary)
+    summary.data_dependent = indices.data_dependent
     merged = merge_callers([f for one in checks for f in one.findings]) if contexts.expanded else {}
     diagnostics: list[Diagnostic] = []
     for one in checks:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symalloc.analysis.kernel_bounds import IndexBound, entry_facts_of, index_bounds, scalars_of
+from symalloc.analysis.kernel_bounds import (
+    IndexBound,
+    entry_facts_of,
+    index_bounds,
+    scalars_of,
+    unknown_indices,
+)
 from symalloc.program.ir import Kernel
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
@@ -20,10 +26,10 @@ from symalloc.size.expr import ZERO
 
 @dataclass(frozen=True, slots=True)
 class KernelIndices:
-    """The indices of a kernel that take a look at its calls, and the number of those that do not."""
+    """The indices of a kernel that take a look at its calls, and the number of those that depend on data."""
 
     unproved: tuple[IndexBound, ...] = ()
-    proved: int = 0
+    data_dependent: int = 0
 
 
 class UnprovedIndices:
@@ -31,24 +37,29 @@ class UnprovedIndices:
 
     def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
         self._kernels, self._prover = kernels, prover
-        self.known: dict[str, KernelIndices] = {}
+        self._known: dict[str, KernelIndices] = {}
+
+    @property
+    def data_dependent(self) -> int:
+        """The number of indices that depend on data, in the kernels that were asked for."""
+        return sum(found.data_dependent for found in self._known.values())
 
     def of(self, name: str) -> tuple[IndexBound, ...]:
         """The indices of the kernel `name` that are not proved; none for what is no kernel."""
-        found = self.known.get(name)
+        found = self._known.get(name)
         if found is None:
             kernel = self._kernels.get(name)
-            found = self.known[name] = KernelIndices() if kernel is None else self._read(kernel)
+            found = self._known[name] = KernelIndices() if kernel is None else self._read(kernel)
         return found.unproved
 
     def _read(self, kernel: Kernel) -> KernelIndices:
-        bounds = list(index_bounds(kernel))
+        bounds, data_dependent = list(index_bounds(kernel)), unknown_indices(kernel)
         if not bounds:
-            return KernelIndices()
+            return KernelIndices((), data_dependent)
         lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
         domain = Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
         unproved = tuple(bound for bound in bounds if not self._is_proved(bound, domain))
-        return KernelIndices(unproved, len(bounds) - len(unproved))
+        return KernelIndices(unproved, data_dependent)
 
     def _is_proved(self, bound: IndexBound, domain: Domain) -> bool:
         wanted = inside(bound)

@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Dependent, Diagnostic, LintSummary, Repor
 
 VERSION = 1
 VERDICTS = ("always_valid", "always_invalid", "runtime_check")
-COUNTS = ("functions", "constraints", *VERDICTS, "guarded", "unknown")
+COUNTS = ("functions", "constraints", *VERDICTS, "guarded", "unknown", "data_dependent")
 
 
 def render_json(report: Report) -> str:

@@ -79,9 +79,11 @@ def _files(count: int) -> str:
 def _counts(s: LintSummary) -> str:
     checks = "check" if s.runtime_check == 1 else "checks"
     constraints = "constraint" if s.constraints == 1 else "constraints"
+    indices = "index of a kernel depends" if s.data_dependent == 1 else "indices of kernels depend"
     return (
         f"{s.constraints:,} {constraints}: {s.always_valid:,} always valid, {s.always_invalid:,} always "
         f"invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
+        + (f" {s.data_dependent:,} {indices} on data." if s.data_dependent else "")
     )
 
 

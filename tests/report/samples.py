@@ -187,6 +187,7 @@ SUMMARY = LintSummary(
     runtime_check=3,
     guarded=1,
     unknown=1,
+    data_dependent=2,
     by_solver=Counter(cascade=1203, z3=1),
     seconds=0.25,
 )

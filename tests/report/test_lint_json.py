@@ -25,6 +25,7 @@ DIAGNOSTIC_KEYS = [
 ]
 SUMMARY_KEYS = [
     *("functions", "constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"),
+    "data_dependent",
     *("by_solver", "seconds"),
 ]
 

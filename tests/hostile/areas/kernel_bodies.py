@@ -243,7 +243,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM306",
         verdict="always-invalid",
         on_line="Module.work(x, y",
-        shows=_neighbour_changes,
     ),
     HostileProgram(
         name="store-that-depends-on-data",
