@@ -64,6 +64,8 @@ def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
                 continue
             bound = cfg.starts.get(var)
             binding = [] if bound is None or cfg.ends[var] >= index else [paths.at[bound]]
+            if binding and binding[0] <= paths.at[index]:
+                continue
             around = paths.uncovered(paths.at[index], binding, index).path
             if around is not None:
                 reported.add(var)
