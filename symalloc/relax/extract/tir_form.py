@@ -250,13 +250,9 @@ def _select(form: TirForm, node: PrimNode) -> Expr:
 
 
 def _choice(form: TirForm, test: PrimNode, then: PrimNode, otherwise: PrimNode) -> Expr:
-    """A choice with the divisions of both sides and of the whole test.
-
-    Compiled code divides before it chooses, whatever the test says: LLVM's dies of 0 in the other branch.
-    """
-    condition, yes, no = form.condition(test), form.expr(then), form.expr(otherwise)
-    value = select(condition, yes, no)
-    return value if condition.as_bool is not None else owing(value, yes, no, *condition.exprs)
+    """A choice, with the divisions of the whole test: compiled code evaluates both sides of an `and`."""
+    condition = form.condition(test)
+    return owing(select(condition, form.expr(then), form.expr(otherwise)), *condition.exprs)
 
 
 def _cast(form: TirForm, node: PrimNode) -> Expr:
