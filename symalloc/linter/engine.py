@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -17,10 +17,12 @@ from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver, Together
+from symalloc.linter.lone_kernels import SITES, lone_kernels
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program.ir import Function, Program
 from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition
 
@@ -58,11 +60,33 @@ def check(
     diagnostics: list[Diagnostic] = []
     for one in checks:
         diagnostics += _diagnostics(one, merged)
+    for one in _alone(program, rulebook, prover, indices):
+        summary.add(replace(one.summary, functions=0))
+        diagnostics += _diagnostics(one, {})
     decided = Counter(prover.decided) - before
     summary.by_solver["z3"] = decided.pop("z3", 0)
     summary.by_solver["cascade"] = decided.total()
     summary.seconds = perf_counter() - started
     return Report(diagnostics=tuple(diagnostics), summary=summary)
+
+
+def _alone(
+    program: Program, rulebook: Rulebook, prover: Prover, indices: UnprovedIndices
+) -> Iterator[FunctionCheck]:
+    """Check the kernels that nothing calls; those that are right for some shapes may be meant for these."""
+    rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
+    lone = lone_kernels(program, indices) if rules.rules else None
+    if lone is None:
+        return
+
+    def proving(function: Function, facts: FunctionFacts) -> FunctionProver:
+        return FunctionProver(prover, FunctionDomains(function, facts, ()))
+
+    for context in FunctionContexts(lone, lambda *one: Together(partial(proving, *one)), indices).plain:
+        one = FunctionCheck(context, rules, proving(context.function, context.facts))
+        one.run()
+        one.findings = [found for found in one.findings if found.verdict is Verdict.ALWAYS_INVALID]
+        yield one
 
 
 def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -> Iterable[Diagnostic]:

@@ -238,11 +238,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
         name="scalar-index",
         what="the kernel is right for most scalars, and this call gives another",
-        module=_arena(_kernel(_COPY + "\nb[at] = a[0]", _SCALAR), "Module.work(x, y, R.prim_value(16))"),
-        twin=_arena(_kernel(_COPY + "\nb[at] = a[0]", _SCALAR), "Module.work(x, y, R.prim_value(0))"),
+        module=_arena(_kernel(_COPY + "\nb[at] = a[15]", _SCALAR), "Module.work(x, y, R.prim_value(16))"),
+        twin=_arena(_kernel(_COPY + "\nb[at] = a[15]", _SCALAR), "Module.work(x, y, R.prim_value(15))"),
         rule="SYM306",
         verdict="always-invalid",
         on_line="Module.work(x, y",
+        shows=_neighbour_changes,
     ),
     HostileProgram(
         name="store-that-depends-on-data",
