@@ -17,7 +17,7 @@ from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.spans import NO_PLACES, Places
-from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.extract.tir_form import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, elements
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -180,7 +180,10 @@ class FunctionExtractor(Context):
         return self.form.condition(value)
 
     def _numbers(self, nodes: Node) -> list[Expr]:
-        return [self.form.expr(node) for node in nodes]
+        return [
+            truth_value(self.form.condition(node)) if str(node.ty.dtype) == "bool" else self.form.expr(node)
+            for node in nodes
+        ]
 
     # -- values ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode
-from symalloc.size.condition import Condition
+from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr
 
 Slots = list[Expr | None]
@@ -47,7 +47,9 @@ class HostFunctions:
         if type(body) is not tirx.Return or len(params) != len(arguments):
             raise NotASizeError(f"`{name}`, which does more than return a number")
         values = {p.__chandle__(): value for p, value in zip(params, arguments, strict=True)}
-        return TirForm(_among(values), nonnegative=self._nonnegative), body.value
+        resolve = _among(values)
+        form = TirForm(resolve, lambda var: ne(resolve(var), 0), nonnegative=self._nonnegative)
+        return form, body.value
 
     def computes_slots(self, name: str, count: int) -> bool:
         """Return whether the function `name` takes a heap of `count` slots, and only stores into those."""
