@@ -21,7 +21,6 @@ from symalloc.analysis.regions import Consumed
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
-from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
 
 
 class StaleUse(NamedTuple):
@@ -98,7 +97,7 @@ class _StaleUses:
         """The reads of old content behind `writer`, each with the whole path."""
         for number in members(stale):
             for read in self.conflicts.accesses.reads.get(number, ()):
-                if read.point > writer and not self.looks(read.point, stale):
+                if read.point > writer:
                     lost = self.conflicts.lost(number, writer, read, path | read.path)
                     if lost is not None:
                         yield read._replace(path=lost)
@@ -112,17 +111,6 @@ class _StaleUses:
         pairs = zip(range(len(kernel.parameters)), call.arguments, strict=False)
         found = (p for p, argument in pairs if self.versions.regions_of(argument) & regions)
         return any(is_known(kernel, p, "load") or is_known(kernel, p, "store") for p in found)
-
-    def looks(self, point: int, regions: RegionSet) -> bool:
-        """True if a point looks at the shape of `regions` alone."""
-        match self.versions.cfg.points[point].instruction:
-            case ir.CallPacked(name=name):
-                return packed_function(name).looks
-            case ir.CallOperator(name=name, arguments=arguments):
-                shapes = SHAPE_ARGUMENTS.get(name, frozenset())
-                read = (a for index, a in enumerate(arguments) if index not in shapes)
-                return not any(self.versions.regions_of(argument) & regions for argument in read)
-        return False
 
     def clobbering(self, writer: int, stale: RegionSet, path: PathCondition) -> Iterator[Access]:
         """The writes of old regions behind `writer`, before what it made is read; with the whole path."""

@@ -113,6 +113,14 @@ def test_what_a_function_of_unknown_ownership_returns_is_doubtful() -> None:
     assert body.lost == {("a", "b", False)}
 
 
+@pytest.mark.parametrize("name", ["vm.builtin.shape_of", "vm.builtin.check_tensor_info"])
+def test_what_looks_at_a_shape_reads_nothing(name: str) -> None:
+    body = Two()
+    body.overwrite()
+    body.packed(name, body.a, ownership=Ownership.FRESH, kind=OpaqueType())
+    assert not body.lost
+
+
 def test_the_returned_tensor_is_read_by_the_caller() -> None:
     body = Two()
     body.overwrite()

@@ -226,6 +226,32 @@ def test_a_bound_that_is_asserted_is_no_finding() -> None:
     assert not findings(bounded(guard=True), "SYM1", "SYM4")
 
 
+def test_an_assumption_stands_in_for_a_declared_bound() -> None:
+    assert not [d for d in run(bounded(), assume=("n <= 3",)) if d.rule in ("SYM101", "SYM401")]
+    found = [d.rule for d in run(bounded(), assume=("n <= 9",)) if d.rule in ("SYM101", "SYM401")]
+    assert found == ["SYM401"]
+
+
+def test_the_places_that_need_a_bound_are_listed() -> None:
+    (found,) = findings(bounded(), "SYM1", "SYM4")
+    assert [(one.rule, one.constraint) for one in found.dependents] == [("SYM101", "n <= 4")] * 2
+
+
+def test_bounds_that_contradict_each_other_excuse_nothing() -> None:
+    body = Body(param("x", "n"))
+    body.tensor(body.storage(16), "n", dtype=F32)
+    program = body.program(declared_upper={"n": 4}, declared_lower={"n": 8})
+    assert [d.rule for d in findings(program, "SYM101", "SYM401")] == ["SYM101"]
+
+
+def test_a_counterexample_keeps_to_declared_bounds_where_one_does() -> None:
+    body = Body(param("x", "n"))
+    body.tensor(body.storage(16), "n", dtype=F32)
+    (found,) = findings(body.program(declared_upper={"n": 64}, declared_lower={"n": 12}), "SYM101")
+    assert found.counterexample == {"n": 12} and not found.smallest
+    assert "the counterexample keeps to the declared bounds" in found.notes
+
+
 def test_a_declared_bound_that_does_not_suffice_changes_nothing() -> None:
     body = Body(param("x", "n"))
     storage = body.storage(16)
