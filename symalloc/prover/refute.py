@@ -19,6 +19,7 @@ from symalloc.prover.products import contradiction
 from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
 from symalloc.size.expr import ZERO, Expr, Symbol, symbol
+from symalloc.size.polynomial import degree
 
 MAX_PAIRS = 30
 LEMMA_WORK = 3_000
@@ -160,7 +161,8 @@ def _ordered_quotients(
     """
     found: list[Relation] = []
     for lesser, greater, refuted in _orders(quotients):
-        if contradiction((*facts, domain.reduce(refuted)), domain.box, Meter(LEMMA_WORK)):
+        multiply = any(degree(m) > 1 for r in refuted.relations for m in r.expr.terms)
+        if contradiction((*facts, domain.reduce(refuted)), domain.box, Meter(LEMMA_WORK), multiply=multiply):
             ordered = domain.reduce(le(lesser, greater))
             found += [ordered] if isinstance(ordered, Relation) else []
     return found
