@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from symalloc.program import ir
 from symalloc.program.casts import extent_pairs
 from symalloc.program.operands import tensor_type, type_of
-from symalloc.program.types import ScalarType, TensorType
+from symalloc.program.types import ScalarType, TensorType, Type
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr
 
@@ -65,8 +65,13 @@ def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[
 
 def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols in the types of `params`, in symbols of the caller."""
+    return bind_types([param.type for param in params], arguments)
+
+
+def bind_types(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
+    """The values of the symbols in the types of parameters, in symbols of the caller."""
     bound: dict[str, Expr] = {}
-    for actual, declared in _given(params, arguments):
+    for actual, declared in _given(kinds, arguments):
         name = declared.as_symbol
         if name is not None:
             bound.setdefault(name, actual)
@@ -77,17 +82,20 @@ def entry_checks(
     callee: ir.Function, arguments: Sequence[ir.Operand], bound: Mapping[str, Expr]
 ) -> tuple[Condition, ...]:
     """The conditions over symbols in `bound` that the callee checks on entry, and that may not hold."""
-    pairs = ((actual, declared) for actual, declared in _given(callee.params, arguments))
+    pairs = (
+        (actual, declared) for actual, declared in _given([param.type for param in callee.params], arguments)
+    )
     checks = (eq(a, d.substitute(bound)) for a, d in pairs if d.symbols <= bound.keys())
     return tuple(dict.fromkeys(check for check in checks if check.as_bool is not True))
 
 
-def _given(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> Iterator[tuple[Expr, Expr]]:
-    """The extents and scalars of the arguments beside those that the parameters declare."""
-    for param, argument in zip(params, arguments, strict=False):
-        value = _scalar(argument)
-        kind = type_of(argument) if value is None else ScalarType(value=value, dtype=None)
-        yield from extent_pairs(kind if isinstance(param.type, ScalarType) else type_of(argument), param.type)
+def _given(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> Iterator[tuple[Expr, Expr]]:
+    """The extents and scalars of the arguments beside those that the types of parameters declare."""
+    for kind, argument in zip(kinds, arguments, strict=False):
+        value = _scalar(argument) if isinstance(kind, ScalarType) else None
+        yield from extent_pairs(
+            type_of(argument) if value is None else ScalarType(value=value, dtype=None), kind
+        )
 
 
 def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[ExtentComparison]:

@@ -84,7 +84,7 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
         points_to = find_points_to(graphs[name], summaries, parameters)
         effects = find_effects(program, points_to, summaries)
         content = Content(program, points_to, summaries, coverages)
-        summary = _summary(points_to, effects, content)
+        summary = _settled(_summary(points_to, effects, content), summaries[name])
         found[name] = FunctionAnalysis(
             cfg=graphs[name], points_to=points_to, effects=effects, content=content, summary=summary
         )
@@ -167,7 +167,21 @@ def _result(
         constant=bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants),
         storage=_storage(points_to, leaf),
         filled=not unwritten_leaf(points_to, leaf, written),
+        offset=_only(set(points_to.offsets_of(leaf))),
     )
+
+
+def _only(offsets: set[Expr]) -> Expr | None:
+    return next(iter(offsets)) if len(offsets) == 1 else None
+
+
+def _settled(summary: FunctionSummary, before: FunctionSummary) -> FunctionSummary:
+    """The summary found behind `before`, in recursion: an offset that differs from the last is not known."""
+    if not before.results or before.results == summary.results:
+        return summary
+    pairs = zip(summary.results, before.results, strict=True)
+    results = (now if now.offset == last.offset else replace(now, offset=None) for now, last in pairs)
+    return replace(summary, results=tuple(results))
 
 
 def _storage(points_to: PointsTo, leaf: Pointees) -> Expr | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from symalloc.analysis.argument_binding import bind_types
 from symalloc.analysis.points_to import MayReturn, PointsTo, value_in
 from symalloc.analysis.region_maker import RegionMaker, known_bytes, sum_of
 from symalloc.analysis.regions import (
@@ -31,6 +32,7 @@ from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.types import TupleType, Type
+from symalloc.size.expr import ZERO, Expr
 
 
 def find_points_to(
@@ -199,7 +201,33 @@ class _PointsToBuilder(RegionMaker):
         made = self.fresh(call.var.type, call.var, call)
         results = summary.updated_results if self.versions else summary.results
         entries = iter(results)
-        return _mapped(made, lambda leaf: self.returned(leaf, next(entries, None), leaves, call))
+        return _mapped(made, lambda leaf: self.returned_at(leaf, next(entries, None), leaves, call, kinds))
+
+    def returned_at(
+        self,
+        made: Pointees,
+        entry: ResultSummary | None,
+        leaves: list[Pointees],
+        call: ir.CallFunction,
+        kinds: Sequence[Type],
+    ) -> Pointees:
+        """One leaf of a callee's result, with the byte offset that its handle carries."""
+        found = self.returned(made, entry, leaves, call)
+        if entry is None or found is NO_POINTEES or entry.offset == ZERO == found.offset:
+            return found
+        return found._replace(offset=self.offset_of(entry, leaves, bind_types(kinds, call.arguments)))
+
+    def offset_of(
+        self, entry: ResultSummary, leaves: Sequence[Pointees], bound: Mapping[str, Expr]
+    ) -> Expr | None:
+        """The byte offset of a result, where it is new memory or one parameter for sure."""
+        if entry.offset is None or not entry.offset.symbols <= bound.keys():
+            return None
+        offset, given = entry.offset.substitute(bound), tuple(members(entry.must | entry.may))
+        if not given:
+            return offset
+        alone = len(given) == 1 and entry.must and not entry.fresh and given[0] < len(leaves)
+        return sum_of(leaves[given[0]].offset, offset) if alone else None
 
     def returned(
         self, made: Pointees, entry: ResultSummary | None, leaves: list[Pointees], call: ir.CallFunction

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from symalloc.analysis.regions import AbstractValue, Pointees, TuplePointees, collapsed
 from symalloc.analysis.sets import NO_LEAVES, LeafSet
 from symalloc.program.types import TupleType, Type
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,8 @@ class ResultSummary:
     """One leaf of a result: the parameter leaves that it may be, and whether it may be `fresh` memory.
 
     `constant`: it may be a constant.  `storage` is its size in bytes where it is a storage of constant size.
-    `filled` unless it is new memory that nothing has written.
+    `filled` unless it is new memory that nothing has written.  `offset` is the byte offset that the handle
+    carries, beyond that of a parameter that it is; None where unknown.
     """
 
     must: LeafSet = NO_LEAVES
@@ -27,6 +28,7 @@ class ResultSummary:
     constant: bool = False
     storage: Expr | None = None
     filled: bool = True
+    offset: Expr | None = ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
