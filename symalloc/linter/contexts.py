@@ -41,9 +41,11 @@ class FunctionContexts:
         self._callees = callees_to_write_out(program, self.analyses)
         self.expanded: dict[str, FunctionContext] = {}
         self._seen: set[str] = set()
+        self._in_part: set[str] = set()
         if self._callees:
             self._expand()
             self.plain = [self._marked(context) for context in self.plain]
+            self.expanded = {name: self._marked(context) for name, context in self.expanded.items()}
 
     def _context(
         self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
@@ -79,6 +81,7 @@ class FunctionContexts:
         left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
         for name in self._seen & left:  # recursion, or very large
             self._written_out(name)
+        self._in_part = self._seen & left
         self._seen -= left
 
     def _written_out(self, name: str) -> frozenset[str]:
@@ -103,4 +106,9 @@ class FunctionContexts:
 
     def _marked(self, context: FunctionContext) -> FunctionContext:
         name = context.function.name
-        return replace(context, is_expanded=name in self.expanded, seen_in_callers=name in self._seen)
+        return replace(
+            context,
+            is_expanded=name in self.expanded,
+            seen_in_callers=name in self._seen,
+            seen_in_part=name in self._in_part,
+        )

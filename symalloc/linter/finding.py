@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
@@ -104,10 +104,10 @@ class Finding:
             return Severity(rule.severity)
         if rule.severity_at_runtime is None:
             return None
-        if proof is None:
-            return Severity.NOTE
         empty = self.only_empty and rule.severity_when_empty
         severity = Severity(empty or rule.severity_at_runtime)
+        if proof is None:
+            return Severity.NOTE if self.undecidable else _milder(severity, Severity.WARNING)
         undecided = proof.unknown and self.counterexample is None
         if undecided and isinstance(self.site, ConstraintSite) and self.site.passes is not None:
             return Severity.NOTE  # what kernels compute is harder than sizes, and mostly TVM's own
@@ -115,6 +115,12 @@ class Finding:
             severity = _milder(severity, Severity.WARNING)
         cause = self.cause.severity if self.cause is not None else None
         return severity if cause is None else _milder(severity, cause)
+
+    def doubted(self, why: str) -> Finding:
+        """The finding, no longer certain, so that it is no error."""
+        if self.site.uncertainty is not None or self.severity is not Severity.ERROR:
+            return self
+        return replace(self, site=replace(self.site, uncertainty=why))
 
     def diagnostic(self, prover: Prover) -> Diagnostic | None:
         """The diagnostic; None where the rule has nothing to say of such a verdict."""

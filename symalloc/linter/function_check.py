@@ -27,6 +27,8 @@ from symalloc.size.expr import Expr
 
 load_sites()
 
+_DEEPER = "no call that was followed gets there, others may"
+
 
 class FunctionCheck:
     """Finds the faults of one function.
@@ -67,6 +69,10 @@ class FunctionCheck:
     def memory_order(self) -> None:
         """Check the sites that ask in what order memory is written and read."""
         self._in_functions(expanded=True)
+        if self.context.seen_in_part:
+            doubted = {finding: finding.doubted(_DEEPER) for finding in self.findings}
+            self.findings = list(doubted.values())
+            self._kept = {key: doubted[finding] for key, finding in self._kept.items()}
 
     def absorb(self, other: FunctionCheck) -> None:
         """Take over what `other` found in another form of the function."""

@@ -116,7 +116,7 @@ class FunctionContext:
     writes them; `summaries` those of all functions of the program.  `indices`: those in kernels that are to
     be proved.  `expansion`: where the instructions come from, if `function` is one with calls written out;
     `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it stands in such forms of all
-    functions that call it.
+    functions that call it; `seen_in_part`: but for calls of it further down in a recursion.
     """
 
     program: ir.Program
@@ -131,6 +131,7 @@ class FunctionContext:
     expansion: ExpandedFunction | None = None
     is_expanded: bool = False
     seen_in_callers: bool = False
+    seen_in_part: bool = False
     indices: UnprovedIndices | None = None
 
     @property

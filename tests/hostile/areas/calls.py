@@ -327,7 +327,7 @@ _ON_ONE_BRANCH = f"""{_KERNELS}
 _VIEW_OF_PARAMETER = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def half(x: {_V16}) -> R.Tensor((8,), "float32"):
-        y = R.memory.view(x, R.shape([8]), R.dtype("float32"), R.prim_value(32))
+        y = R.memory.view(x, R.shape([8]), R.dtype("float32"), R.prim_value(0))
         return y
 
     @R.function(pure=False)
@@ -335,10 +335,10 @@ _VIEW_OF_PARAMETER = f"""{_KERNELS}
         storage = {_storage("128")}
         a = {_tensor("storage", "0")}
         Module.copy(x, a)
-        upper = Module.half(a)
+        lower = Module.half(a)
         b = {_tensor("storage", "0")}
         Module.ones(b)
-        z = {_plus("upper", "upper", "8")}
+        z = {_plus("lower", "lower", "8")}
         return z
 """
 
