@@ -32,6 +32,7 @@ class ShadowTensor:
     begin: int
     owners: np.ndarray
     itemsize: int
+    written: np.ndarray  # of each element whether it was, through this tensor
 
     @property
     def end(self) -> int:
@@ -89,14 +90,16 @@ class ShadowMemory:
         stranger = np.array([not self._related(s, tensor.stamp) for s in range(len(self.parents))])
         return any_of_element(stranger[tensor.owners], len(tensor.owners) // tensor.itemsize)
 
-    def was_written(self, tensor: ShadowTensor) -> bool:
-        """Whether anything was ever written through the tensor or what it is a view of."""
-        return any(stamp in self.writers for stamp in self._line(tensor.stamp))
+    def was_written(self, tensor: ShadowTensor, elements: np.ndarray) -> bool:
+        """Whether one of the elements was ever written through the tensor, or anything through its source."""
+        sources = self._line(tensor.stamp)[1:]
+        return bool((elements & tensor.written).any()) or any(stamp in self.writers for stamp in sources)
 
     def write(self, tensor: ShadowTensor, elements: np.ndarray) -> None:
         """The elements for which `elements` is true now hold what the tensor stands for."""
         if elements.any():
             self.writers.add(tensor.stamp)
+            tensor.written |= elements
             tensor.owners.reshape(-1, tensor.itemsize)[elements] = tensor.stamp
 
     def _related(self, one: int, two: int) -> bool:
@@ -119,12 +122,14 @@ class ShadowMemory:
         if region is None:  # of no bytes
             region = _Region(begin, np.zeros(count, dtype=np.int32))
         elements = int(np.prod(tensor.shape, dtype=np.int64))
+        itemsize = count // elements if elements and count else 1
         found = ShadowTensor(
             tensor=tensor,
             stamp=stamp,
             begin=begin,
             owners=region.owners[begin - region.base : begin - region.base + count],
-            itemsize=count // elements if elements and count else 1,
+            itemsize=itemsize,
+            written=np.zeros(count // itemsize, dtype=bool),
         )
         self.known[hash(tensor)] = found
         self.kept.append(tensor)

@@ -111,15 +111,15 @@ class Trace:
             beside, causes = causes_of(function, arguments, masks)
             if beside or not any(causes):
                 self.note("out-of-bounds", f"{name} reads beside its arguments")
-            for tensor, cause in zip(tensors, causes, strict=True):
+            for tensor, mask, cause in zip(tensors, masks, causes, strict=True):
                 if cause:
-                    self._depends(name, tensor)
+                    shape = list(tensor.tensor.shape)
+                    self._depends(tensor, mask, f"{name} depends on it: a tensor of shape {shape}")
         self.entering("")
         self._bring_back(tensors, masks, done, copied=copied)
 
-    def _depends(self, name: str, tensor: ShadowTensor) -> None:
-        kind = "overwritten" if self.memory.was_written(tensor) else "unwritten"
-        self.note(kind, f"{name} depends on it: a tensor of shape {list(tensor.tensor.shape)}")
+    def _depends(self, tensor: ShadowTensor, foreign: np.ndarray, text: str) -> None:
+        self.note("overwritten" if self.memory.was_written(tensor, foreign) else "unwritten", text)
 
     def _bring_back(
         self, tensors: Sequence[ShadowTensor], masks: Sequence[np.ndarray], done: Isolated, *, copied: bool
@@ -134,9 +134,9 @@ class Trace:
         """What the caller gets must be what the program has put there."""
         for index, tensor in enumerate(tensors_in(result)):
             shadow = self.memory.of(tensor)
-            if self.memory.foreign(shadow).any():
-                kind = "overwritten" if self.memory.was_written(shadow) else "unwritten"
-                self.note(kind, f"result {index}")
+            foreign = self.memory.foreign(shadow)
+            if foreign.any():
+                self._depends(shadow, foreign, f"result {index}")
 
     def note(self, kind: str, text: str) -> None:
         """A fault; the first of its kind is kept."""
