@@ -3,7 +3,7 @@
 Every mutant is judged twice: by a concrete interpreter that walks TVM's own tree at many sizes and on every
 path, and by `symalloc.lint`.  *real*: it can go wrong.  *found*: of those, an error was reported; *fitting*:
 by a rule that fits the fault.  *harmless*: nothing goes wrong anywhere; *alarms*: of those, an error was
-reported all the same. *unjudged*: a kernel reads what nobody wrote, which is no fault of memory.
+reported all the same.
 
     python -m benchmarks.mutation [--tries 3] [--seed 0] [--show] [--json]
 """
@@ -21,7 +21,7 @@ from benchmarks.harness import json_option, timed
 from tests.mutation.harness import Outcome, judge, mutants
 from tests.mutation.subjects import subjects
 
-COLUMNS = ("planted", "real", "found", "fitting", "harmless", "alarms", "unjudged")
+COLUMNS = ("planted", "real", "found", "fitting", "harmless", "alarms")
 
 
 def count(outcomes: Iterable[Outcome]) -> dict[str, Counter[str]]:
@@ -35,7 +35,6 @@ def count(outcomes: Iterable[Outcome]) -> dict[str, Counter[str]]:
         row["fitting"] += outcome.real and outcome.fitting
         row["harmless"] += outcome.harmless
         row["alarms"] += outcome.harmless and outcome.found
-        row["unjudged"] += not outcome.real and not outcome.harmless
     return table
 
 

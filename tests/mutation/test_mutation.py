@@ -9,7 +9,7 @@ import pytest
 
 from symalloc.planner.planner_options import PlanOptions
 from tests.mutation.editable import rebuild, take_apart
-from tests.mutation.harness import FITTING, OUT_OF_SCOPE, Outcome, judge, mutants
+from tests.mutation.harness import FITTING, Outcome, judge, mutants
 from tests.mutation.operators import OPERATORS
 from tests.mutation.subjects import plan_theirs, subjects
 
@@ -52,9 +52,9 @@ def test_enough_of_either_kind(outcomes: tuple[Outcome, ...]) -> None:
     assert sum(o.harmless for o in outcomes) >= 20
 
 
-def test_every_kind_of_fault_has_rules_or_is_out_of_scope(outcomes: tuple[Outcome, ...]) -> None:
+def test_every_kind_of_fault_has_rules(outcomes: tuple[Outcome, ...]) -> None:
     kinds = {f.kind for o in outcomes for f in o.faults}
-    assert kinds <= FITTING.keys() | OUT_OF_SCOPE
+    assert kinds <= FITTING.keys()
 
 
 def test_same_seed_same_mutants() -> None:

@@ -50,7 +50,7 @@ FITTING: Mapping[str, frozenset[str]] = {
     "constant-written": frozenset({"SYM209"}),
     "out-of-bounds": _KERNELS | _CALLS | _BOUNDS,
     "operand-used-later": frozenset({"SYM203", "SYM210"}),
-    "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS,
+    "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS | _UNWRITTEN | _LIVES,
 }
 
 

@@ -195,6 +195,7 @@ class VmOracle:
             for invocation in invocations:
                 tell(_Entering(invocation, "the machine"))
                 traced = ready.traced(invocation, lambda what: tell(_Entering(invocation, what)))  # noqa: B023
+                tell(traced)
                 tell(_Entering(invocation, "a plain run"))
                 plain = ready.plain(invocation)
                 tell(_Done(invocation, traced, plain))
@@ -243,14 +244,15 @@ class _Seen:
         if ended.died and not entered:
             unbuilt = f"compiling it ends with {ended.died}"
         deaths = [_death(entered[-1], ended.died)] if ended.died and entered else []
+        traced = [m for m in ended.told if isinstance(m, Observation)]
+        deaths += [f for m in traced if deaths and m.invocation == deaths[0].invocation for f in m.faults]
         done = [m for m in ended.told if isinstance(m, _Done)]
         return cls(observed={m.invocation: (m.traced, m.plain) for m in done}, deaths=deaths, unbuilt=unbuilt)
 
 
 def _death(last: _Entering, how: str) -> VmFault:
-    kind = "crash" if last.what in ("the machine", "a plain run", "") else "out-of-bounds"
     run = "plain" if last.what == "a plain run" else "traced"
-    return VmFault(kind=kind, what=f"{how} in {last.what}", invocation=last.invocation, run=run)
+    return VmFault(kind="crash", what=f"{how} in {last.what}", invocation=last.invocation, run=run)
 
 
 def _faults(expected: Observation, traced: Observation, plain: Observation) -> list[VmFault]:

@@ -133,14 +133,14 @@ def test_a_tensor_killed_before_its_last_use() -> None:
 def test_a_kernel_that_writes_beside_its_arguments(seed: int) -> None:
     edited = main()
     assert shift_store(edited, Random(seed))
-    assert "out-of-bounds" in kinds(edited)
+    assert kinds(edited) & {"out-of-bounds", "crash"}
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_kernel_that_reads_beside_its_arguments(seed: int) -> None:
     edited = main()
     assert shift_load(edited, Random(seed))
-    assert "out-of-bounds" in kinds(edited)
+    assert kinds(edited) & {"out-of-bounds", "crash"}
 
 
 def test_a_kernel_that_loops_in_another_order() -> None:
