@@ -15,7 +15,9 @@ from typing import NamedTuple
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes, is_known
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.regions import Region, Target
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import NO_POINTEES, Pointees, Region, Target
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, only_member
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name
 from symalloc.program import ir
@@ -52,9 +54,13 @@ class _Pair(NamedTuple):
 def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls of kernels with two arguments in one memory, one of them written; with their points."""
     for point, call in context.analysis.cfg.instructions:
-        if not isinstance(call, ir.CallKernel | ir.CallTIR) or call.kernel not in context.program.kernels:
+        operands = _operands(call)
+        if not operands or _plainly_distinct(context.points_to, operands):
             continue
-        kernel = context.program.kernels[call.kernel]
+        assert isinstance(call, ir.CallKernel | ir.CallTIR)
+        kernel = context.program.kernels.get(call.kernel)
+        if kernel is None:
+            continue
         for one, other in combinations(_handed(context, call), 2):
             if one.position == other.position or one.region.root != other.region.root:
                 continue
@@ -66,8 +72,36 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
                 yield point, _site(context, _Pair(call, point, first, second, path))
 
 
+def _operands(call: ir.Instruction) -> Sequence[ir.Operand]:
+    """The operands of a kernel that writes some of them; none for anything else."""
+    if type(call) is ir.CallKernel:
+        return call.arguments
+    return call.inputs if type(call) is ir.CallTIR and any(i is not None for i in call.inplace) else ()
+
+
+def _plainly_distinct(points_to: PointsTo, operands: Sequence[ir.Operand]) -> bool:
+    """True if each operand is one thing, and no two lie in one root."""
+    roots = NO_REGIONS
+    for operand in operands:
+        if type(operand) is not ir.Var:
+            continue
+        value = points_to.values.get(operand, NO_POINTEES)
+        if type(value) is not Pointees or value.may:
+            return False
+        if not value.must:
+            continue
+        only = only_member(value.must)
+        if only is None or points_to.regions[only].sources is not None:
+            return False
+        root = RegionSet(1 << points_to.regions[only].root)
+        if roots & root:
+            return False
+        roots |= root
+    return True
+
+
 def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Sequence[_Handed]:
-    """The tensors among the arguments, each with all that it may be; none where no two lie in one root."""
+    """The tensors among the arguments, each with all that it may be."""
     points_to = context.points_to
     buffers = [
         (position, parameter, operand)
@@ -77,12 +111,11 @@ def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Seque
         if isinstance(parameter, ir.KernelBuffer) and (parameter.reads or parameter.writes)
         if isinstance(operand, ir.Var)
     ]
-    found = [
+    return [
         _Handed(position, parameter, operand, target, points_to.regions[target.region])
         for position, parameter, operand in buffers
         for target in points_to.targets_of(operand)
     ]
-    return found if len({one.region.root for one in found}) < len(found) else ()
 
 
 def _plainly_apart(one: Region, other: Region) -> bool:
