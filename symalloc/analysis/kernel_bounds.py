@@ -8,10 +8,11 @@ from functools import partial
 from itertools import chain
 
 from symalloc.analysis.loop_elimination import Extremes, extremes
+from symalloc.analysis.plain_bounds import is_below, is_nonnegative
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.condition import Condition, ge
-from symalloc.size.expr import Expr, Mod, Symbol
+from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class IndexBound:
 
 def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
     """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
-    nonnegative = partial(_is_nonnegative, scalars=scalars_of(kernel))
+    scalars = scalars_of(kernel)
+    nonnegative = partial(is_nonnegative, scalars=scalars)
     buffers = (*kernel.parameters, *kernel.own_buffers)
     for access in chain(kernel.accesses, kernel.own_accesses):
         buffer = buffers[access.parameter]
@@ -49,11 +51,11 @@ def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
             continue
         if len(buffer.shape) != len(access.indices):
             continue
-        passes = {loop.symbol: loop.passes for loop in access.loops}
+        counters = tuple(loop.symbol for loop in access.loops)
         for axis, (index, extent) in enumerate(zip(access.indices, buffer.shape, strict=True)):
-            if index is None or _is_inside(index, extent, passes):
+            if index is None or _is_inside(access, index, extent, scalars):
                 continue
-            found = extremes(index, access.domain, tuple(passes), nonnegative)
+            found = extremes(index, access.domain, counters, nonnegative)
             yield IndexBound(access=access, buffer=buffer, axis=axis, index=index, extent=extent, range=found)
 
 
@@ -70,20 +72,12 @@ def unknown_indices(kernel: Kernel) -> int:
     return sum(index is None for access in accesses for index in access.indices)
 
 
-def _is_inside(index: Expr, extent: Expr, passes: dict[str, Expr | None]) -> bool:
-    """Return whether an index is a loop's symbol, a literal or a remainder that is plainly below the extent.
-
-    A division by zero is none of a buffer's concern.
-    """
-    atom, most = index.as_atom, extent.as_constant
-    if isinstance(atom, Symbol):
-        runs = passes.get(atom.name)
-        number = None if runs is None else runs.as_constant
-        return runs == extent or (number is not None and most is not None and number <= most)
-    if isinstance(atom, Mod):
-        return atom.denominator == extent
-    value = index.as_constant
-    return value is not None and most is not None and 0 <= value < most
+def _is_inside(access: KernelAccess, index: Expr, extent: Expr, scalars: frozenset[str]) -> bool:
+    """Return whether an index is plainly inside: mostly the symbol of a loop that ends at the extent."""
+    name = index.as_symbol
+    if name is not None and any(loop.symbol == name and loop.passes == extent for loop in access.loops):
+        return True
+    return is_nonnegative(index, scalars) and is_below(index, extent, access.domain, scalars)
 
 
 def scalars_of(kernel: Kernel) -> frozenset[str]:
@@ -91,10 +85,3 @@ def scalars_of(kernel: Kernel) -> frozenset[str]:
     bare = {e.as_symbol for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ()}
     names = {p.name for p in kernel.parameters if isinstance(p, KernelScalar)}
     return frozenset(names - bare)
-
-
-def _is_nonnegative(expr: Expr, scalars: frozenset[str]) -> bool:
-    return all(
-        coefficient > 0 and all(isinstance(a, Symbol) and a.name not in scalars for a, _ in monomial)
-        for monomial, coefficient in expr.terms.items()
-    )
