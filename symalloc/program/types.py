@@ -110,7 +110,8 @@ def filled_in(declared: Type, known: Type) -> Type:
     """`declared` with the extents that it lacks, where `known` tells them; itself where there are none."""
     match declared, known:
         case TensorType(shape=None, ndim=ndim), TensorType(shape=shape) if shape is not None:
-            return replace(declared, shape=shape) if ndim in (None, len(shape)) else declared
+            filled = replace(declared, shape=shape, dtype=declared.dtype or known.dtype)
+            return filled if ndim in (None, len(shape)) else declared
         case ShapeType(values=None, ndim=ndim), ShapeType(values=values) if values is not None:
             return known if ndim in (None, len(values)) else declared
         case TupleType(fields=ours), TupleType(fields=theirs) if len(ours) == len(theirs):

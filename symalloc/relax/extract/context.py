@@ -139,7 +139,7 @@ class Context:
         if type_.dtype is None or not type_.dtype.name.startswith(("int", "uint")) or type_.dtype.lanes != 1:
             return type_
         self.symbols.define(var, ir.Origin.SCALAR)
-        return ScalarType(value=self.symbols.resolve(var), dtype=type_.dtype)
+        return ScalarType(value=self._scalar(var).value, dtype=type_.dtype)
 
     def retype(self, var: VarNode, made: ir.Var) -> None:
         """`made` takes the place of what `declare` returned for `var`."""

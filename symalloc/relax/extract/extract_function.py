@@ -142,8 +142,9 @@ class FunctionExtractor(Context):
         self, binding: BindingNode, place: tuple[Span | None, str], source: ir.Operand
     ) -> None:
         """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
-        var = self.declare(binding.var)
-        head = self._head(ir.Var(var.name, filled_in(var.type, type_of(source))), place, binding)
+        var, known = self.declare(binding.var), type_of(source)
+        given = filled_in(known, var.type) if type(known) is type(var.type) else var.type
+        head = self._head(ir.Var(var.name, given), place, binding)
         self.retype(binding.var, head["var"])
         self.out.append(ir.Alias(**head, source=source))
 
@@ -158,18 +159,26 @@ class FunctionExtractor(Context):
                 bound = self._number(value)
                 self.symbols.bind(var, bound)
                 source = ir.Scalar(bound)
-        except NotASizeError:
-            return False
+        except NotASizeError as reason:
+            return self._bind_unknown_slot(binding, place, str(reason))
         self.out.append(ir.Alias(**self._head(self.declare(var), place, binding), source=source))
+        return True
+
+    def _bind_unknown_slot(self, binding: BindingNode, place: tuple[Span | None, str], reason: str) -> bool:
+        """A scalar out of a slot of which nothing is known is no free symbol; False for any other value."""
+        if not _makes_number(binding.value):
+            return False
+        self.symbols.bind_unknown(binding.var)
+        head = self._head(self.declare(binding.var), place, binding)
+        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}"))
         return True
 
     def _number(self, value: Node) -> Expr:
         """A scalar that the program computes; raises NotASizeError."""
         if type(value) is tvm.ir.Call:
-            kind = type(value.op)
-            if kind is tvm.ir.GlobalVar and value.op.name_hint in self.module.kernels:
+            if type(value.op) is tvm.ir.GlobalVar and value.op.name_hint in self.module.kernels:
                 return self.host.number(value.op.name_hint, self._numbers(value.args))
-            if kind is relax.ExternFunc and value.op.global_symbol == MAKE_PRIM_VALUE:
+            if _makes_number(value):
                 return made_number(self, value)
         return self.form.expr(value)
 
@@ -233,6 +242,12 @@ class FunctionExtractor(Context):
         if yielded == type_of(otherwise.result):
             head = self.known_head(head, yielded)
         return ir.If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
+
+
+def _makes_number(value: Node) -> bool:
+    if type(value) is not tvm.ir.Call or type(value.op) is not relax.ExternFunc:
+        return False
+    return bool(value.op.global_symbol == MAKE_PRIM_VALUE)
 
 
 def _declared(attributes: Mapping[str, Node], key: str, signature: Mapping[str, str]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from symalloc.program.ir import Origin
+from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import Node, VarNode
 from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr, symbol
@@ -23,11 +24,17 @@ class Symbols:
         self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
         self._values: dict[int, Expr] = {}
         self._flags: dict[int, Condition] = {}
+        self._unknown: set[int] = set()
         self._kept: list[Node] = []  # keeps the variables alive, for their addresses are the keys
 
     def resolve(self, var: VarNode) -> Expr:
-        """The expression of an integer variable; one that nothing has defined becomes an undefined symbol."""
+        """The expression of an integer variable; one that nothing has defined becomes an undefined symbol.
+
+        Raises NotASizeError for one of which it is known that nothing is known.
+        """
         found = self._values.get(var.__chandle__())
+        if found is None and var.__chandle__() in self._unknown:
+            raise NotASizeError(f"`{var.name}`, a number of which nothing is known")
         return self._declare(var, Origin.UNDEFINED) if found is None else found
 
     def known(self, var: VarNode) -> Expr | None:
@@ -42,7 +49,7 @@ class Symbols:
         """`var` gets its value by `origin` here; returns its name where this is its first definition."""
         found = self._values.get(var.__chandle__())
         if found is None:
-            return self._declare(var, origin).as_symbol
+            return None if var.__chandle__() in self._unknown else self._declare(var, origin).as_symbol
         name = found.as_symbol
         if name is None or name not in self.origins:
             return None
@@ -58,6 +65,11 @@ class Symbols:
     def bind(self, var: VarNode, value: Expr) -> None:
         """The integer variable `var` stands for `value`."""
         self._values[var.__chandle__()] = value
+        self._kept.append(var)
+
+    def bind_unknown(self, var: VarNode) -> None:
+        """The integer variable `var` stands for a number of which nothing is known."""
+        self._unknown.add(var.__chandle__())
         self._kept.append(var)
 
     def bind_flag(self, var: VarNode, condition: Condition) -> None:

@@ -111,6 +111,33 @@ def test_masks_of_low_and_of_high_bits(number: int, mask: int) -> None:
         assert TirForm(resolve).expr(node).evaluate({"a": number}) == number & mask
 
 
+@given(st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1, 31, 62, 63]))
+@settings(max_examples=tries(30, 600))
+def test_shifts_to_the_right_by_any_number_of_bits(number: int, amount: int) -> None:
+    """TVM folds no shift of a negative number, so that the value is Python's, which rounds down, too."""
+    node = prim.RShift(VARS["a"], prim.IntImm("int64", amount))
+    assert TirForm(resolve).expr(node).evaluate({"a": number}) == number >> amount
+
+
+@pytest.mark.parametrize("number", range(-12, 13))
+def test_a_division_that_is_lowered_to_a_shift(number: int) -> None:
+    """tirx.LowerIntrin makes this of `a // 5`, and a Let of `a % -7`."""
+    a, five, rest = VARS["a"], prim.IntImm("int64", 5), tirx.Var("rest", "int64")
+    quotient = prim.Div(a, five) + prim.RShift(prim.Mod(a, five), prim.IntImm("int64", 63))
+    assert TirForm(resolve).expr(quotient).evaluate({"a": number}) == number // 5
+    minus = prim.IntImm("int64", -7)
+    chosen = prim.Select(prim.LE(rest, prim.IntImm("int64", 0)), rest, rest + minus)
+    remainder = prim.Let(rest, prim.Mod(a, minus), chosen)
+    assert TirForm(resolve).expr(remainder).evaluate({"a": number}) == number % -7
+
+
+@pytest.mark.parametrize(("dtype", "amount"), [("int64", 64), ("int64", -1), ("int32", 32), ("uint64", 63)])
+def test_shifts_without_an_exact_form(dtype: str, amount: int) -> None:
+    node = prim.RShift(tirx.Var("a", dtype), prim.IntImm(dtype, amount))
+    with pytest.raises(NotASizeError, match="a shift by other than a constant from 0 to"):
+        TirForm(resolve).expr(node)
+
+
 def test_bitwise_and_of_constants() -> None:
     node = prim.BitwiseAnd(prim.IntImm("int64", 12), prim.IntImm("int64", 10))
     assert TirForm(resolve).expr(node) == 8
