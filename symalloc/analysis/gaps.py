@@ -35,15 +35,16 @@ class Stretch(NamedTuple):
         return self.elements is None or (self.elements.is_whole and self.elements.exact)
 
     @property
+    def is_all_if_run(self) -> bool:
+        """True if it is all of the region but for loops that may not be run."""
+        elements = self.elements
+        return elements is not None and bool(elements.runs) and elements._replace(runs=()).is_whole
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """The dimensions of which it is a part only."""
         ranges = () if self.elements is None else self.elements.ranges
         return tuple(axis for axis, found in enumerate(ranges) if found is not None)
-
-    @property
-    def run(self) -> Stretch:
-        """The same stretch, if all loops are run."""
-        return self if self.elements is None else self._replace(elements=self.elements._replace(runs=()))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -71,10 +72,8 @@ def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     found = _gap(wanted, parts)
     if found is None:
         return None
-    run = _gap(wanted, [part.run for part in parts])
-    least = None if run is None else run.lacking.as_constant
     lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
-    return Gap(lacking, found.written, least is not None and least <= 0)
+    return Gap(lacking, found.written, any(part.is_all_if_run for part in parts))
 
 
 def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:

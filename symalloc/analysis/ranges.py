@@ -47,22 +47,22 @@ def left_out(wanted: Range, written: Sequence[WrittenRange]) -> Expr | None:
 
 def _after(one: WrittenRange, reached: Expr) -> Expr:
     """The end up to which all is written, where that was `reached` before."""
-    if one.begin == reached:
-        return select(one.condition, one.end, reached)
     joins = conjunction((one.condition, le(one.begin, reached)))
     return select(joins, maximum(reached, one.end), reached)
 
 
 def _merged(ranges: Sequence[WrittenRange]) -> list[WrittenRange]:
-    """The ranges, those joined where one ends exactly where another begins."""
-    found = list(dict.fromkeys(ranges))
+    """The ranges, those joined where one begins exactly at a place that another is written up to.
+
+    Any of them may be empty, its end before its begin: they reach as far as the one that reaches farthest.
+    """
+    found = [(one.begin, {one.end: None}, one.condition) for one in dict.fromkeys(ranges)]
     while True:
-        pair = next(((a, b) for a in found for b in found if _adjoin(a, b)), None)
+        pair = next(
+            ((a, b) for a in found for b in found if a is not b and b[0] in a[1] and a[2] == b[2]), None
+        )
         if pair is None:
-            return found
-        joined = WrittenRange(pair[0].begin, pair[1].end, pair[0].condition)
-        found = [one for one in found if one not in pair] + [joined]
-
-
-def _adjoin(one: WrittenRange, other: WrittenRange) -> bool:
-    return one is not other and one.end == other.begin and one.condition == other.condition
+            return [WrittenRange(begin, maximum(*ends), condition) for begin, ends, condition in found]
+        one, other = pair
+        found = [rest for rest in found if rest is not one and rest is not other]
+        found.append((one[0], one[1] | other[1], one[2]))
