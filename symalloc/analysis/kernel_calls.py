@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.gaps import Stretch
-from symalloc.analysis.kernel_coverage import Elements, kernel_coverage
+from symalloc.analysis.kernel_coverage import Elements, ParameterCoverage, kernel_coverage
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import AbstractValue, Pointees, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
@@ -29,21 +29,44 @@ class _Parameter(NamedTuple):
     writes: tuple[Elements, ...] | None
 
 
+class _Plan(NamedTuple):
+    """The parameters that a kernel reads or writes, and the positions to look at whatever the call.
+
+    `surely` are those that it reads, `doubtful` those that it may read, `partly` those that it writes, but
+    perhaps not in full.  `unknown`: nothing is known of what it writes.
+    """
+
+    parameters: tuple[_Parameter, ...]
+    surely: tuple[int, ...]
+    doubtful: tuple[int, ...]
+    partly: tuple[int, ...]
+    unknown: bool
+
+
 class KernelCoverages:
     """The coverage of the kernels of a program, each made when it is first asked for."""
 
     def __init__(self, program: ir.Program) -> None:
         self.kernels = program.kernels
-        self._made: dict[str, tuple[_Parameter, ...]] = {}
+        self._made: dict[str, _Plan] = {}
 
-    def of(self, name: str) -> tuple[_Parameter, ...]:
-        """The parameters of a kernel that it reads or writes; empty if there is no such kernel."""
+    def of(self, name: str) -> _Plan:
+        """The parameters of a kernel that it reads or writes; none if there is no such kernel."""
         found = self._made.get(name)
         if found is None:
             kernel = self.kernels.get(name)
-            known = {} if kernel is None else kernel_coverage(kernel)
-            found = self._made[name] = tuple(_Parameter(i, *c) for i, c in known.items())
+            found = self._made[name] = _plan({} if kernel is None else kernel_coverage(kernel))
         return found
+
+
+def _plan(known: Mapping[int, ParameterCoverage]) -> _Plan:
+    return _Plan(
+        parameters=tuple(_Parameter(i, *c) for i, c in known.items()),
+        surely=tuple(i for i, c in known.items() if c.reads and c.surely),
+        doubtful=tuple(i for i, c in known.items() if c.reads and not c.surely),
+        partly=tuple(i for i, c in known.items() if c.writes),
+        unknown=not any(c.reads or c.writes is not None for c in known.values()),
+    )
 
 
 class KernelNeeds(NamedTuple):
@@ -68,31 +91,35 @@ class KernelCalls:
 
     def needs(self, call: KernelCall) -> KernelNeeds:
         """The needs of a call, over all of its arguments."""
-        surely = doubtful = partly = whole = NO_REGIONS
-        parameters = self.coverages.of(call.kernel)
-        values = self.values(call)
-        for position, reads, certain, writes in parameters:
+        plan, values = self.coverages.of(call.kernel), self.values(call)
+        surely, doubtful = self.read(plan.surely, values), self.read(plan.doubtful, values)
+        if not plan.partly and not plan.unknown:
+            return KernelNeeds(surely, doubtful)
+        partly = whole = NO_REGIONS
+        for position, _, _, writes in plan.parameters:
             if position >= len(values):
                 continue
-            value = values[position]
-            if reads:
-                for leaf in leaves_of(value):
-                    if certain:
-                        surely |= surely_meant(self.points_to, leaf)
-                    else:
-                        doubtful |= surely_meant(self.points_to, leaf)
+            regions = pointees_of(values[position])[0] & ~self.points_to.storages
             if writes is None:
-                whole |= pointees_of(value)[0]
+                whole |= regions
             elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
-                partly |= pointees_of(value)[0]
-        tensors = ~self.points_to.storages
-        return KernelNeeds(surely & tensors, doubtful & tensors, partly & ~whole & tensors, whole & tensors)
+                partly |= regions
+        return KernelNeeds(surely, doubtful, partly & ~whole, whole)
+
+    def read(self, positions: Sequence[int], values: Sequence[AbstractValue]) -> RegionSet:
+        """The tensors that some of the arguments surely are."""
+        found = NO_REGIONS
+        for position in positions:
+            if position < len(values):
+                for leaf in leaves_of(values[position]):
+                    found |= surely_meant(self.points_to, leaf)
+        return found & ~self.points_to.storages if found else found
 
     def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
         """The parts of a region that a call reads, or may write; empty where they are not known."""
         found: list[Stretch] = []
         values = self.values(call)
-        for position, reads, _, writes in self.coverages.of(call.kernel):
+        for position, reads, _, writes in self.coverages.of(call.kernel).parameters:
             if position >= len(values):
                 continue
             value = values[position]
@@ -155,7 +182,7 @@ class KernelCalls:
 
 def surely_meant(points_to: PointsTo, leaf: Pointees) -> RegionSet:
     """The regions of one handle, each on its branch; none where it may as well be another."""
+    if not leaf.may and only_member(leaf.must) is not None:
+        return leaf.must
     paths = (points_to.regions[number].path for number in members(leaf.must))
-    if leaf.may or (only_member(leaf.must) is None and not all(paths)):
-        return NO_REGIONS
-    return leaf.must
+    return leaf.must if not leaf.may and all(paths) else NO_REGIONS
