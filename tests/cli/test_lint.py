@@ -100,7 +100,7 @@ def test_comments_allow_and_say_when_they_do_not(run: Run, model: Path) -> None:
     status, out, _ = run(str(model), "--select", "SYM101,SYM102,SYM901", "--format", "concise")
     assert status == 1
     assert [line.split()[1] for line in out.splitlines()] == ["SYM901", "SYM901"]
-    assert "SYM102" in out and "did you mean `SYM20" in out
+    assert "SYM102" in out and "did you mean `SYM2" in out
 
 
 def test_json_goes_to_a_file_whole(run: Run, model: Path) -> None:

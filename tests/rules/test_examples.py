@@ -104,6 +104,7 @@ def test_a_bad_example_is_found_as_expected(case: Case, findings: Findings) -> N
             assert diagnostic.severity == expect.severity
         if expect.counterexample is not None:
             assert diagnostic.counterexample == expect.counterexample
+            assert diagnostic.smallest
         if expect.precondition is not None:
             assert diagnostic.precondition == expect.precondition
         if expect.message is not None:
