@@ -8,6 +8,7 @@ from typing import NamedTuple
 from symalloc.linter.declared_bounds import DeclaredBound
 from symalloc.linter.finding import Finding
 from symalloc.linter.sites.site import RelationSite, Site
+from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import conjunction
 
 _NAMED = 3
@@ -51,6 +52,12 @@ def bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -
         relation="bound-not-enforced",
         texts=texts,
     )
+
+
+def smallest_told(dependents: Iterable[Finding]) -> Finding | None:
+    """The finding with the least counterexample, of those that depend on the shapes."""
+    told = [f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK]
+    return min(told, key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1], default=None)
 
 
 def _lower_first(bound: DeclaredBound) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from symalloc.analysis.facts import Facts
-from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol
+from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol, smallest_told
 from symalloc.linter.declared_bounds import DeclaredBound
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
@@ -260,7 +260,7 @@ class FunctionCheck:
         rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
         for bounds, dependents in by_symbol(self.bound_dependent).values():
             site = bound_site(bounds, dependents)
-            told = next((f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK), None)
+            told = smallest_told(dependents)
             asked = PlacedConstraint(conjunction(bound.condition for bound in bounds), Facts())
             proof = None if told is None else told.proof
             for rule in rules:
