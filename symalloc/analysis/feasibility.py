@@ -67,6 +67,8 @@ class FeasiblePaths:
 
         Its `path` holds the branches that matter; it is None where there is no such path.
         """
+        if not self.cfg.joins:  # one path, which takes no branch
+            return UncoveredPath(None if any(True for _ in others) else path)
         start = self.whole(path, until)
         if self._stands(start, until) is False:
             return UncoveredPath(None)
