@@ -4,12 +4,13 @@ The oracle is TVM's virtual machine: every mutant is compiled and called at seve
 storages filled with two patterns and bounds to the byte, and once more with every kernel on copies of its
 arguments between pages that nobody may touch (tests/mutation/vm).  *harmful*: a run crashes or stops, depends
 on what was in memory before, writes or reads beside its tensors, or reads what nobody or somebody else has
-written.  *found*: of those, a fitting rule reports an error or a warning; *errors*: an error;
-*unverified*: not found, but SYM904 says that something was not verified.  *harmless*:
-every call gives what the original gives; *other*: well-defined, but another program; *alarms*:
-errors on either of the two.  *unbuilt*: TVM does not compile the mutant.
+written.  *found*: of those, a fitting rule reports an error or a warning; *errors*: an error; *unverified*:
+not found, but SYM904 says that something was not verified.  *harmless*: every call gives what the original
+gives; *other*: well-defined, but another program; *alarms*: errors on either of the two.  Not judged:
+*unseen*, changes to a kernel's own buffer that no run shows, since nothing is guarded beside it; *unbuilt*,
+what TVM refuses to compile.
 
-    python -m benchmarks.mutation_vm [--tries 1] [--seed 0] [--only NAME] [--show] [--dump FOLDER]
+    python -m benchmarks.mutation_vm [--tries 1] [--seed 0] [--share 1] [--only NAME] [--show]
 """
 
 from __future__ import annotations
@@ -32,7 +33,18 @@ from benchmarks.harness import json_option, timed
 from tests.mutation.vm.campaign import ALL_OPERATORS, Campaign, VmOutcome, campaign
 from tests.mutation.vm.subjects import names, vm_subjects
 
-COLUMNS = ("planted", "harmful", "found", "errors", "unverified", "harmless", "other", "alarms", "unbuilt")
+COLUMNS = (
+    "planted",
+    "harmful",
+    "found",
+    "errors",
+    "unverified",
+    "harmless",
+    "other",
+    "alarms",
+    "unseen",
+    "unbuilt",
+)
 
 
 def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
@@ -46,7 +58,8 @@ def count(outcomes: Iterable[VmOutcome]) -> dict[str, Counter[str]]:
         row["errors"] += o.harmful and bool(o.fitting & o.errors)
         row["unverified"] += o.unverified
         row["harmless"] += o.harmless
-        row["other"] += not (o.harmful or o.harmless or o.judgement.unbuilt)
+        row["other"] += not (o.harmful or o.harmless or o.unseen or o.judgement.unbuilt)
+        row["unseen"] += o.unseen
         row["alarms"] += o.alarm
         row["unbuilt"] += o.judgement.unbuilt is not None
     return table

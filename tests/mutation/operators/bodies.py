@@ -12,8 +12,17 @@ from tvm import tirx
 
 from tests.mutation.editable import EditableFunction, Step
 
-__all__ = ["extend_loop", "loosen_guard", "shift_load", "shift_store", "swap_indices", "swap_loops"]
+__all__ = [
+    "SCRATCH",
+    "extend_loop",
+    "loosen_guard",
+    "shift_load",
+    "shift_store",
+    "swap_indices",
+    "swap_loops",
+]
 
+SCRATCH = "on the kernel's own buffer"  # said of changes that no caller's memory need show
 _LOAD = tvm.ir.expr.TensorLoad
 _SHIFTS = (1, 16, -1, 1 << 36)  # the last lies beyond all memory of a process
 
@@ -89,7 +98,8 @@ def _edit(
     if not places:
         return None
     name, kernel, place = random.choice(places)
-    words = []
+    words: list[str] = []
+    touched: list[Any] = []
     seen = iter(range(1 << 30))
 
     def replaced(node: Any) -> Any:
@@ -99,6 +109,7 @@ def _edit(
         if done is None:
             return node
         words.append(done[1])
+        touched.append(node)
         return done[0]
 
     body = tvm_ffi.structural_map(kernel.body, (kind, replaced))
@@ -108,7 +119,21 @@ def _edit(
     if tvm_ffi.structural_equal(changed, kernel):
         return None
     function.changed[name] = changed
-    return f"{name}, {kind.__name__} {place}: {words[0]}"
+    where = f" {SCRATCH}" if _touches_scratch(kernel, touched[0]) else ""
+    return f"{name}, {kind.__name__} {place}: {words[0]}{where}"
+
+
+def _touches_scratch(kernel: Any, node: Any) -> bool:
+    """Whether a buffer that is no parameter is loaded from or stored to in `node`."""
+    found = []
+    tvm_ffi.structural_map(
+        node,
+        [
+            (tirx.BufferStore, lambda store: (found.append(store.buffer), store)[1]),
+            (_LOAD, lambda load: (found.append(load.source), load)[1]),
+        ],
+    )
+    return any(not any(buffer.same_as(param) for param in kernel.params) for buffer in found)
 
 
 def _count(kernel: Any, kind: type) -> int:

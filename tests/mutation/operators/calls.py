@@ -24,7 +24,7 @@ def replace_argument(function: EditableFunction, random: Random) -> str | None:
     tensors = [
         s.var
         for s in sequence.steps[:index]
-        if isinstance(s.var.ty, relax.TensorType) and s.operator != SIZES
+        if isinstance(s.var.ty, relax.TensorType) and SIZES not in str(s.value)
     ]
     arguments = [i for i, a in enumerate(step.value.args) if isinstance(a.ty, relax.TensorType)]
     if not tensors or not arguments:

@@ -10,6 +10,7 @@ import tvm
 import symalloc
 from tests.mutation.harness import Mutant, mutants
 from tests.mutation.operators import OPERATORS, RUN_OPERATORS, Operator
+from tests.mutation.operators.bodies import SCRATCH
 from tests.mutation.vm.judging import (
     Finding,
     Judgement,
@@ -74,7 +75,7 @@ class VmOutcome:
     @property
     def harmless(self) -> bool:
         """Whether every call does what the original does."""
-        return self.judgement.same and not self.judgement.unbuilt
+        return self.judgement.same and not self.judgement.unbuilt and not self.unseen
 
     @property
     def errors(self) -> frozenset[str]:
@@ -100,7 +101,14 @@ class VmOutcome:
     @property
     def alarm(self) -> bool:
         """Whether nothing goes wrong and an error is reported."""
-        return not self.judgement.unbuilt and not self.harmful and bool(self.errors)
+        return not (self.judgement.unbuilt or self.harmful or self.unseen) and bool(self.errors)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the change is on a kernel's own buffer and no run shows it: what lies beside such a buffer
+        is not guarded.
+        """
+        return SCRATCH in self.change and not self.harmful and not self.judgement.unbuilt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ PLANS = {
     "tvm": (
         *("mlp_dynamic_batch", "mlp_residual", "norms", "cross_attention", "cumulative_mask"),
         *("branch_then_only", "branches_of_different_size", "subroutines", "subroutine_returns_argument"),
-        *("recursion", "several_functions", "tuple_in_and_out", "nested_tuples", "tuple_through_function"),
+        *("several_functions", "tuple_in_and_out", "nested_tuples", "tuple_through_function"),
         *(
             "split_and_join",
             "zoo inplace",
@@ -50,7 +50,7 @@ PLANS = {
         *("mlp_residual", "cross_attention", "branches", "nested_branches", "computed_condition", "callee"),
         *("tuples", "inplace", "reshapes", "match_cast", "nonzero", "argsort", "element_types"),
         *("two_entries", "returned_on_one_path", "outer_returned", "rows_of_a_branch", "two_in_a_row"),
-        *("recursion", "gru", "onnx_mlp", "split_and_join", "lstm", "mlp", "constant_weights"),
+        *("gru", "onnx_mlp", "split_and_join", "lstm", "mlp", "constant_weights"),
         *("onnx_branch", "onnx_two_lengths", "onnx_residual_image", "torch_autoencoder", "torch_op_cond"),
         *("torch_op_einsum", "torch_op_roll_flip"),
     ),
