@@ -157,7 +157,7 @@ def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | No
     text, places = source.located(spans)
     when = "as TVM prints it" if program.stage == AS_IS else f"after {program.stage}"
     file = f"{text.file} ({program.name} {when})"
-    return replace(text, file=file), {span: replace(there, file=file) for span, there in places.items()}
+    return replace(text, file=file), {span: there._replace(file=file) for span, there in places.items()}
 
 
 def _spans_of(diagnostic: Diagnostic) -> Iterator[Span | None]:

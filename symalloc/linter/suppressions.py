@@ -231,7 +231,7 @@ def remove_suppression(unused: Suppression, others: Sequence[str], script: UserS
 
 def _without_key(line: str, comment: Span, others: Sequence[str]) -> TextEdit:
     start, end = line.index("(", comment.column), line.index(")", comment.column)
-    span = replace(comment, column=start + 2, end_column=end + 1)
+    span = comment._replace(column=start + 2, end_column=end + 1)
     return TextEdit(span=span, text=", ".join(others))
 
 
@@ -239,5 +239,5 @@ def _without_comment(line: str, comment: Span) -> TextEdit:
     """Delete the white space in front, too, and the line where nothing else stands on it."""
     code = line[: comment.column - 1].rstrip()
     if code:
-        return TextEdit(span=replace(comment, column=len(code) + 1), text="")
-    return TextEdit(span=replace(comment, column=1, end_line=comment.line + 1, end_column=1), text="")
+        return TextEdit(span=comment._replace(column=len(code) + 1), text="")
+    return TextEdit(span=comment._replace(column=1, end_line=comment.line + 1, end_column=1), text="")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ WHOLE_BODY = Branch(-1, -1, True)
 
 def numbered(function: str, number: int, branch: int) -> Span:
     """The place of binding `number` (from 0) of a branch."""
-    return Span(file=_MARK + function, line=number, column=branch, end_line=0, end_column=0)
+    return Span(_MARK + function, number, branch, 0, 0)
 
 
 def numbered_definition(function: str) -> Span:
@@ -124,8 +124,7 @@ class PrintedScript:
             span = span_of(self.source.file, lines, node, node.test)
         else:
             span = span_of(self.source.file, lines, getattr(node, "value", None) or node)
-        return replace(
-            span,
+        return span._replace(
             line=span.line + first,
             end_line=span.end_line + first,
             column=span.column + margin,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 SyntaxNode: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of one file: lines and columns count from 1, `end_column` is the column behind the last
     character.
     """

@@ -65,7 +65,7 @@ GUARD = Fix(
     title='check it: R.assert_op(m <= 4, [m], format="need m <= 4, got m={}")',
     edits=(
         TextEdit(
-            span=replace(span(10, " "), end_column=1),
+            span=span(10, " ")._replace(end_column=1),
             text='        R.assert_op(m <= 4, [m], format="need m <= 4, got m={}")\n',
         ),
     ),
@@ -131,7 +131,7 @@ PRINTED = "models/issue_17322.py (Module after StaticPlanBlockMemory)"
 FROM_PASS = replace(
     PLAIN,
     message="found in what a pass made",
-    span=replace(span(10, "R.memory", '"float32"))'), file=PRINTED),
+    span=span(10, "R.memory", '"float32"))')._replace(file=PRINTED),
     stage="StaticPlanBlockMemory",
 )
 NEVER = replace(

@@ -65,7 +65,7 @@ def test_fixes_are_replacements() -> None:
 
 def test_fingerprints_survive_moved_lines() -> None:
     report = samples.report(samples.OUTGROWN)
-    lower = replace(samples.OUTGROWN.span, line=13, end_line=13)
+    lower = samples.OUTGROWN.span._replace(line=13, end_line=13)
     moved = Report(
         diagnostics=(replace(samples.OUTGROWN, span=lower),),
         summary=report.summary,

@@ -87,7 +87,7 @@ def test_no_terminal_escape_gets_through() -> None:
 
 def test_no_escape_in_the_source_gets_through() -> None:
     source = Source(file=samples.FILE, text="x = 1  # \x1b[31m \u202e \x07\n")
-    finding = replace(samples.PLAIN, span=replace(samples.span(10, "R.memory"), line=1, end_line=1))
+    finding = replace(samples.PLAIN, span=samples.span(10, "R.memory")._replace(line=1, end_line=1))
     text = render_text(replace(samples.report(finding), sources={samples.FILE: source}))
     assert "x = 1  # \\x1b[31m \\u202e \\x07" in text
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
@@ -98,7 +98,7 @@ def test_without_colour_there_are_no_escapes() -> None:
 
 
 def test_a_span_outside_the_text_shows_no_source() -> None:
-    lost = replace(samples.PLAIN, span=replace(samples.span(10, "R.memory"), line=400, end_line=400))
+    lost = replace(samples.PLAIN, span=samples.span(10, "R.memory")._replace(line=400, end_line=400))
     text = render_text(samples.report(lost))
     assert f"--> {samples.FILE}:400:" in text
     assert "^" not in text
@@ -106,7 +106,7 @@ def test_a_span_outside_the_text_shows_no_source() -> None:
 
 def test_endless_lines_are_cut_without_a_terminal_too() -> None:
     source = Source(file=samples.FILE, text=f"x = {'1' * 100_000}\n")
-    place = replace(samples.span(10, "R.memory"), line=1, column=5, end_line=1, end_column=100_005)
+    place = samples.span(10, "R.memory")._replace(line=1, column=5, end_line=1, end_column=100_005)
     finding = replace(samples.PLAIN, span=place)
     text = render_text(replace(samples.report(finding), sources={samples.FILE: source}))
     assert max(map(len, text.split("\n"))) <= 240

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm import relax
@@ -197,7 +197,7 @@ class _ScriptPlaces(Places):
         """The `def` line, from the keyword to the end of the name."""
         start = self._text.span(self._node)
         end = start.column + len("def ") + len(self._node.name)
-        return replace(start, end_line=start.line, end_column=end)
+        return start._replace(end_line=start.line, end_column=end)
 
     @property
     def result(self) -> Span | None:
