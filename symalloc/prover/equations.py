@@ -8,17 +8,16 @@ the powers of each prime).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 
 from symalloc.prover.bounds import Box
+from symalloc.prover.factors import factor
 from symalloc.size.condition import Relation
 from symalloc.size.expr import Atom, Expr, Monomial, Symbol
 
 MODULI = (4, 3, 8, 9, 5, 7, 16)
 MAX_RESIDUES = 600
-TRIAL_LIMIT = 2_000_000
 MAX_WAYS = 20_000
 
 
@@ -136,27 +135,3 @@ def _divisors(primes: dict[int, int]) -> list[int]:
     for p, count in primes.items():
         found = [d * p**e for d in found for e in range(count + 1)]
     return found
-
-
-@lru_cache(maxsize=256)
-def factor(value: int) -> dict[int, int] | None:
-    """The prime factors of `value` >= 1 with their powers; None where trial division would take too long."""
-    if value >= TRIAL_LIMIT**2:
-        return None
-    primes: dict[int, int] = {}
-    for p in (2, 3):
-        value = _strip(value, p, primes)
-    p = 5
-    while p * p <= value:
-        value = _strip(_strip(value, p, primes), p + 2, primes)
-        p += 6
-    if value > 1:
-        primes[value] = primes.get(value, 0) + 1
-    return primes
-
-
-def _strip(value: int, p: int, primes: dict[int, int]) -> int:
-    while value % p == 0:
-        value //= p
-        primes[p] = primes.get(p, 0) + 1
-    return value
