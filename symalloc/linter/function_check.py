@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from symalloc.analysis.facts import Facts
 from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol, smallest_told
@@ -26,6 +26,8 @@ from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr
 
 load_sites()
+
+SomeSite = TypeVar("SomeSite", bound=Site)
 
 _DEEPER = "no call that was followed gets there, others may"
 
@@ -166,7 +168,9 @@ class FunctionCheck:
             placed = self._on_its_path(asked, resolved, point)
             decided = proof if placed is asked else self.prover.decide(placed)
             if not decided.holds:
-                broken.append((resolved, placed, decided))
+                broken.append((self._doubted(resolved, point), placed, decided))
+                if not any(_by_certainty(broken[-1])):
+                    break
         if broken:
             self._broken(rule, *min(broken, key=_by_certainty), point)
 
@@ -232,11 +236,14 @@ class FunctionCheck:
 
     def finding(self, rule: Rule, site: Site, point: int, **more: Any) -> Finding:
         """Make a finding of this function; it is not certain where the path that it takes is not."""
-        until = point if site.until is None else site.until
-        doubt = site.uncertainty or self.context.paths.doubt(site.path, until)
-        if doubt != site.uncertainty:
-            site = replace(site, uncertainty=doubt)
-        return Finding(context=self.context, rule=rule, site=site, point=point, **more)
+        return Finding(context=self.context, rule=rule, site=self._doubted(site, point), point=point, **more)
+
+    def _doubted(self, site: SomeSite, point: int) -> SomeSite:
+        """The site, not certain where the path that it takes is not."""
+        if site.uncertainty is not None:
+            return site
+        doubt = self.context.paths.doubt(site.path, point if site.until is None else site.until)
+        return site if doubt is None else replace(site, uncertainty=doubt)
 
     def discharge(self, met: frozenset[Finding]) -> None:
         """Take out findings that every caller rules out: run-time checks that something guards."""
