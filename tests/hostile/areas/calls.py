@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.hostile.machine import floats, gives
+from tests.hostile.machine import fails, floats, gives
 from tests.hostile.program import HostileProgram
 
 _KERNELS = """
@@ -354,6 +354,55 @@ _OPAQUE = f"""{_KERNELS}
         return z
 """
 
+_AT_AN_OFFSET = f"""{_KERNELS}
+    @T.prim_func
+    def plain(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(16):
+            out[i] = source[i]
+
+    @R.function(pure=False, private=True)
+    def pair(x: {_V16}) -> R.Tuple({_V16}, {_V16}):
+        s = {_storage("128")}
+        a = {_tensor("s", "0")}
+        b = {_tensor("s", "64")}
+        Module.copy(x, a)
+        Module.copy(x, b)
+        return (a, b)
+
+    @R.function(pure=False)
+    def main(x: {_V16}) -> {_V16}:
+        both = Module.pair(x)
+        b = both[1]
+        y = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0))
+        Module.plain(b, y)
+        return y
+"""
+
+# whether the callee overwrites and whether the caller reads hang on one flag
+_ONE_FLAG = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
+        if flag:
+            t = {_tensor("s", "0")}
+            Module.ones(t)
+            y = {_plus("t", "x")}
+        else:
+            y = {_plus("x", "x")}
+        return y
+
+    @R.function(pure=False)
+    def main(x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
+        storage = {_storage("64")}
+        kept = {_tensor("storage", "0")}
+        Module.copy(x, kept)
+        y = Module.helper(storage, x, flag)
+        if flag:
+            z = {_plus("kept", "y")}
+        else:
+            z = {_plus("x", "y")}
+        return z
+"""
+
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
         name="callee-outgrows-its-part",
@@ -519,5 +568,27 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         twin=_OPAQUE.replace('"library.scribble", storage', '"library.scribble", spare'),
         rule="SYM904",
         severity="warning",
+    ),
+    HostileProgram(
+        name="result-at-a-byte-offset",
+        what="a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
+        module=_AT_AN_OFFSET,
+        twin=_AT_AN_OFFSET.replace("b = both[1]", "b = both[0]"),
+        rule="SYM303",
+        on_line="Module.plain(b, y)",
+        shows=lambda bad, twin: (
+            gives(twin, [floats(16)], floats(16)) and fails(bad, "byte_offset", floats(16))
+        ),
+    ),
+    HostileProgram(
+        name="one-flag-for-callee-and-caller",
+        what="the callee overwrites where the caller reads, if one flag is set; in the twin if not",
+        module=_ONE_FLAG,
+        twin=_ONE_FLAG.replace(_plus("kept", "y"), "KEPT")
+        .replace(f"z = {_plus('x', 'y')}", f"z = {_plus('kept', 'y')}")
+        .replace("KEPT", _plus("x", "y")),
+        rule="SYM203",
+        verdict="always-invalid",
+        on_line="Module.ones(t)",
     ),
 )
