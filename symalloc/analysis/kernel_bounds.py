@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -12,7 +12,7 @@ from symalloc.analysis.plain_bounds import is_below, is_nonnegative
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.condition import Condition, ge
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,8 @@ class IndexBound:
     """Index number `axis` of an access, and the extent of the buffer there; in elements, over the kernel's
     symbols.
 
-    `range` are its extremes over the loops.
+    `range` are its extremes over the loops.  `in_memory`: whatever it is, the element lies in the memory of
+    the buffer, because the other indices make up for it.
     """
 
     access: KernelAccess
@@ -29,6 +30,7 @@ class IndexBound:
     index: Expr
     extent: Expr
     range: Extremes
+    in_memory: bool = False
 
     @property
     def certain_range(self) -> tuple[Expr, Expr]:
@@ -57,6 +59,24 @@ def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
                 continue
             found = extremes(index, access.domain, counters, nonnegative)
             yield IndexBound(access=access, buffer=buffer, axis=axis, index=index, extent=extent, range=found)
+
+
+def place_in_memory(kernel: Kernel, bound: IndexBound) -> IndexBound | None:
+    """The number of the element that an access is at, counted row by row, and that of all elements.
+
+    None where these are not known, and for a buffer of one dimension.
+    """
+    access, shape = bound.access, bound.buffer.shape
+    known = [index for index in access.indices if index is not None]
+    if shape is None or len(shape) < 2 or len(known) < len(shape) or bound.buffer.layout is not None:
+        return None
+    place = known[0]
+    for index, extent in zip(known[1:], shape[1:], strict=True):
+        place = place * extent + index
+    nonnegative = partial(is_nonnegative, scalars=scalars_of(kernel))
+    counters = tuple(loop.symbol for loop in access.loops)
+    found = extremes(place, access.domain, counters, nonnegative)
+    return replace(bound, index=place, extent=product(shape), range=found)
 
 
 def entry_facts_of(kernel: Kernel) -> tuple[Condition, ...]:

@@ -160,7 +160,7 @@ class FunctionCheck:
         if proof.holds:
             self.summary.count(proof)
             return
-        if passes.counters and site.uncertainty is not None and proof.verdict is Verdict.RUNTIME_CHECK:
+        if passes.counters and not passes.certain and proof.verdict is Verdict.RUNTIME_CHECK:
             return  # some passes are inside, and it depends on data which are executed
         self._broke = True
         broken: list[tuple[ConstraintSite, PlacedConstraint, Proof]] = []

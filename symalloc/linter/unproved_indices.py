@@ -7,12 +7,13 @@ scalars holds at every call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symalloc.analysis.kernel_bounds import (
     IndexBound,
     entry_facts_of,
     index_bounds,
+    place_in_memory,
     scalars_of,
     unknown_indices,
 )
@@ -58,8 +59,16 @@ class UnprovedIndices:
             return KernelIndices((), data_dependent)
         lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
         domain = Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
-        unproved = tuple(bound for bound in bounds if not self._is_proved(bound, domain))
+        unproved = tuple(
+            self._placed(kernel, bound, domain) for bound in bounds if not self._is_proved(bound, domain)
+        )
         return KernelIndices(unproved, data_dependent)
+
+    def _placed(self, kernel: Kernel, bound: IndexBound, domain: Domain) -> IndexBound:
+        """`bound` with the knowledge whether it stays in the memory of its buffer."""
+        place = place_in_memory(kernel, bound)
+        inside_memory = place is not None and bound.access.exact and self._is_proved(place, domain)
+        return replace(bound, in_memory=True) if inside_memory else bound
 
     def _is_proved(self, bound: IndexBound, domain: Domain) -> bool:
         wanted = inside(bound)

@@ -93,8 +93,8 @@ def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argum
             "axis": str(bound.axis),
             "reach": _reach(bound, names),
         },
-        passes=Passes((*at_call.facts, *where), counters),
-        uncertainty=None if bound.access.exact else _MAYBE_SKIPPED,
+        passes=Passes((*at_call.facts, *where), counters, bound.access.exact),
+        uncertainty=_uncertainty(bound),
         dedup_key=(
             call.kernel,
             bound.access.parameter,
@@ -117,7 +117,10 @@ def _at(expr: Expr | None, names: Mapping[str, Expr]) -> Expr | None:
     return None if expr is None else expr.substitute(names)
 
 
-_MAYBE_SKIPPED = "it may not be executed: what it hangs on depends on data"
+def _uncertainty(bound: IndexBound) -> str | None:
+    if not bound.access.exact:
+        return "it may not be executed: what it hangs on depends on data"
+    return "it is another element of the same buffer" if bound.in_memory else None
 
 
 def _reach(bound: IndexBound, names: Mapping[str, Expr]) -> str:

@@ -71,11 +71,12 @@ class Passes(NamedTuple):
     """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
 
     `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
-    fault at one pass is a fault.
+    fault at one pass is a fault, unless it is not `certain` that each of them is executed.
     """
 
     conditions: tuple[Condition, ...] = ()
     counters: tuple[tuple[str, Expr | None], ...] = ()
+    certain: bool = True
 
 
 ANY_PASS = Passes()
