@@ -36,7 +36,7 @@ def test_each_call_is_missed(model: str) -> None:
     program, prover, rules = extract(plan_theirs(model), name=model), Prover(), load_rules()
     assert not [d for d in check(program, rules, prover).diagnostics if d.rule == "SYM208"]
     changed = list(_without_a_call(program))
-    assert len(changed) >= 3
+    assert changed
     for what, broken in changed:
         found = [d for d in check(broken, rules, prover).diagnostics if d.rule == "SYM208"]
         assert {str(d.severity) for d in found} == {"error"}, (what, [d.message for d in found])
