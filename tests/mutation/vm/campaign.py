@@ -53,6 +53,9 @@ FITTING: Mapping[str, frozenset[str]] = {
     "operand-used-later": frozenset({"SYM203", "SYM210"}),
     "crash": _HANDLES | _KERNELS | _BOUNDS | _CALLS | _UNWRITTEN | _LIVES,
 }
+IN_KERNELS = frozenset(
+    {"shift a store", "shift a load", "exchange indices", "extend a loop", "loosen a guard"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,10 @@ class VmOutcome:
     def fitting(self) -> frozenset[str]:
         """Of the rules of errors and warnings, those that fit a fault."""
         reported = {f.rule for f in self.findings if f.severity in ("error", "warning")}
-        return frozenset(rule for kind in self.judgement.kinds for rule in FITTING[kind] & reported)
+        fitting = {rule for kind in self.judgement.kinds for rule in FITTING[kind]}
+        if self.harmful and self.operator in IN_KERNELS:  # whatever comes of it
+            fitting |= _KERNELS
+        return frozenset(fitting & reported)
 
     @property
     def missed(self) -> bool:
