@@ -43,7 +43,7 @@ def with_fault(mod: tvm.IRModule, name: str = "forward") -> tvm.IRModule:
     call = bindings[at].value
     smaller = tvm.ir.Call(call.op, [relax.ShapeExpr([16]), *call.args[1:]], call.attrs, call.ty_args)
     bindings[at] = relax.VarBinding(bindings[at].var, relax.BlockBuilder().normalize(smaller))
-    body = relax.SeqExpr([relax.BindingBlock(bindings)], function.body.body)
+    body = relax.BlockBuilder().normalize(relax.SeqExpr([relax.BindingBlock(bindings)], function.body.body))
     changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
     return tvm.IRModule({v: changed if v.name_hint == name else f for v, f in mod.functions.items()})
 
