@@ -69,11 +69,15 @@ class FunctionAnalysis:
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:
-    """The analyses of all functions of `program`, callees before callers where there is no recursion."""
+    """The analyses of all functions of `program`, callees before callers where there is no recursion.
+
+    Functions that nothing calls have no summary.
+    """
     graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(graphs)
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
+    called = frozenset().union(*callees.values())
     summaries = dict.fromkeys(order, NO_EFFECTS)
     found: dict[str, FunctionAnalysis] = {}
     coverages = KernelCoverages(program)
@@ -84,7 +88,9 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
         points_to = find_points_to(graphs[name], summaries, parameters)
         effects = find_effects(program, points_to, summaries)
         content = Content(program, points_to, summaries, coverages)
-        summary = _settled(_summary(points_to, effects, content), summaries[name])
+        summary = summaries[name]
+        if name in called:
+            summary = _settled(_summary(points_to, effects, content), summary)
         found[name] = FunctionAnalysis(
             cfg=graphs[name], points_to=points_to, effects=effects, content=content, summary=summary
         )
@@ -92,8 +98,8 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
     under_way = recursive(callees)
-    called = {callee for name in order for callee in callees[name] if callee != name}
-    return {n: replace(found[n], recursive=n in under_way, called=n in called) for n in order}
+    by_others = {callee for name in order for callee in callees[name] if callee != name}
+    return {n: replace(found[n], recursive=n in under_way, called=n in by_others) for n in order}
 
 
 def analyse_variant(

@@ -244,7 +244,8 @@ def inner_plan() -> tuple[Function, Plan]:
     """A function over `m` that works in two arenas."""
     m = symbol("m")
     p = Var("p", TensorType(shape=(m,), dtype=FLOAT))
-    callee = replace(function(name="inner", params=(p,), result=p), symbols={"m": Origin.DIMENSION})
+    callee = function(kernel(p, p), name="inner", params=(p,), result=p)
+    callee = replace(callee, symbols={"m": Origin.DIMENSION})
     arenas = tuple(
         Arena(device=device, scope="global", size=64 * m * (device + 1), placements=(placed(device),))
         for device in (0, 1)
