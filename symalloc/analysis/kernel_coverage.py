@@ -8,6 +8,7 @@ So an element counts as read only where it is, and as not written only where it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from symalloc.analysis.ranges import Range
@@ -95,12 +96,43 @@ def _coverage(parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAc
     loads = [a for n, a in accesses if a.kind == "load" and (first is None or n < first)]
     if loads and stores and accesses[len(loads) - 1][0] + 1 == first and _is_anything(loads[-1]):
         loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
+    loads = [fresh for load in loads if (fresh := _before_stores(load, [a for _, a in stores])) is not None]
     surely = [load for load in loads if load.exact]
     boxes = dict.fromkeys(_box(load, parameter.shape) for load in surely or loads)
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
     return ParameterCoverage(reads, bool(surely), _written(parameter, [access for _, access in stores]))
+
+
+def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:
+    """A load as far as no pass of the loops that it shares with later stores has stored what it loads.
+
+    All of it where they store just what it loads; otherwise its first passes.  None where it has none.
+    """
+    inner = [store for store in stores if load.loops[:1] == store.loops[:1] != ()]
+    same = all(store.indices == load.indices for store in inner)
+    if same and all(store.domain == load.domain for store in inner):
+        return load
+    shared = max(sum(a == b for a, b in zip(load.loops, store.loops, strict=False)) for store in inner)
+    counted = {name for index in load.indices if same for name in _counting(index, load)}
+    start = {loop.symbol: ZERO for loop in load.loops[:shared] if loop.symbol not in counted}
+    domain = tuple(condition.substitute(start) for condition in load.domain)
+    if any(condition.as_bool is False for condition in domain):
+        return None
+    return replace(
+        load,
+        indices=tuple(index and index.substitute(start) for index in load.indices),
+        domain=tuple(condition for condition in domain if condition.as_bool is not True),
+        loops=tuple(loop for loop in load.loops if loop.symbol not in start),
+    )
+
+
+def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
+    """The loop that counts an index, if there is just one and it reaches each value once."""
+    names = [loop.symbol for loop in access.loops if index is not None and loop.symbol in index.symbols]
+    if len(names) == 1 and index is not None and _split(index, names[0]) is not None:
+        yield names[0]
 
 
 def _is_anything(access: KernelAccess) -> bool:

@@ -167,6 +167,20 @@ class Module:
         Module.rows(x, a)
         return a
 """
+_CARRIED = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def scan(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(16):
+            out[i] = T.if_then_else(i > FIRST, out[i - BACK], T.float32(0)) + source[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        Module.scan(x, a)
+        return a
+"""
 _REST = f"""
 @I.ir_module
 class Module:
@@ -424,6 +438,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
         on_line="Module.rows(x, a)",
         shows=_depends(floats(16, 4)),
+    ),
+    HostileProgram(
+        name="element-read-before-its-own-store",
+        what="each element is computed from what it held before; in the twin from its left neighbour",
+        module=_CARRIED.replace("FIRST", "3").replace("BACK", "0"),
+        twin=_CARRIED.replace("FIRST", "0").replace("BACK", "1"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="Module.scan(x, a)",
+        shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, np.cumsum(_X), _X),
     ),
     HostileProgram(
         name="sum-over-no-elements",
