@@ -246,7 +246,10 @@ def _range(index: Expr, bounds: _LoopBounds, unused: dict[str, None]) -> Range |
     name = next(iter(loops))
     split = _split(index, name) if len(loops) == 1 and name in unused else None
     passes = bounds.range_of(name)
-    if split is None or split[0] < 0 or passes is None:
+    if split is None or passes is None:
         return None
     del unused[name]
-    return Range(passes.begin + split[1], passes.end + split[1])
+    sign, rest = split
+    if sign < 0:
+        return Range(rest - passes.end + 1, rest - passes.begin + 1)
+    return Range(passes.begin + rest, passes.end + rest)

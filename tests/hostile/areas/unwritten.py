@@ -181,6 +181,20 @@ class Module:
         Module.scan(x, a)
         return a
 """
+_BACKWARDS = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def flip(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(COUNT):
+            out[15 - i] = source[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        Module.flip(x, a)
+        return a
+"""
 _REST = f"""
 @I.ir_module
 class Module:
@@ -448,6 +462,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
         on_line="Module.scan(x, a)",
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, np.cumsum(_X), _X),
+    ),
+    HostileProgram(
+        name="backwards-not-to-the-start",
+        what="a kernel that fills a tensor from its end on stops before its first element",
+        module=_BACKWARDS.replace("COUNT", "15"),
+        twin=_BACKWARDS.replace("COUNT", "16"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="return a",
+        shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[::-1], _X),
     ),
     HostileProgram(
         name="sum-over-no-elements",
