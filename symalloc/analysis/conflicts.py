@@ -101,23 +101,23 @@ class ReuseConflicts:
     def overwrites(self, point: int, second: Target, first: int) -> Iterator[ReuseConflict]:
         """The paths on which `first` is written, then `second` at `point`, then `first` read.
 
-        Those that are certain go first; there is one for each set of branches.
+        Those that are certain go first; there is one for each set of branches and point that reads.
         """
         base = self.paths.at[point] | second.path | self.points_to.regions[first].path
         if not self.paths.feasible(base, point):
             return
-        seen: set[PathCondition] = set()
-        doubtful: dict[PathCondition, ReuseConflict] = {}
+        seen: set[tuple[PathCondition, int]] = set()
+        doubtful: dict[tuple[PathCondition, int], ReuseConflict] = {}
         for write, read in self.pairs(point, second, first):
             path = self.lost(first, point, read, base | write.path | read.path)
-            if path is None or path in seen:
+            if path is None or (path, read.point) in seen:
                 continue
             if second.certain and write.certain and read.certain:
-                seen.add(path)
+                seen.add((path, read.point))
                 yield ReuseConflict(first, second.region, point, read.point, True, None, path)
-            elif path not in doubtful:
-                doubtful[path] = self.uncertain(first, second.region, point, read.point, path)
-        yield from (conflict for path, conflict in doubtful.items() if path not in seen)
+            elif (path, read.point) not in doubtful:
+                doubtful[path, read.point] = self.uncertain(first, second.region, point, read.point, path)
+        yield from (conflict for key, conflict in doubtful.items() if key not in seen)
 
     def pairs(self, point: int, second: Target, first: int) -> Iterator[tuple[Access, Access]]:
         """The writes of `first` up to `point` with the reads from there on, in the order of the reads.

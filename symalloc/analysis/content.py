@@ -61,6 +61,14 @@ class Content:
         """The parts of a region that a point which needs it reads."""
         return self._stretches(point, number, stores=False) or (Stretch(self.points_to.regions[number]),)
 
+    def loads(self, point: int, number: int) -> Sequence[Stretch]:
+        """The parts that hold all that a point may read of a region."""
+        call = self.points_to.cfg.points[point].instruction
+        found = self._calls.loads(call, number) if isinstance(call, ir.CallKernel | ir.CallTIR) else None
+        if found is None or any(one.is_whole for one in found):
+            return (Stretch(self.points_to.regions[number]),)
+        return found
+
     def writes(self, point: int, number: int) -> Sequence[Stretch]:
         """The parts of a region that a point which writes it may write."""
         found = self._stretches(point, number, stores=True) if self.needs[point].partly else ()

@@ -139,8 +139,8 @@ def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
 
 
 def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
-    target = _bytes(wanted)
-    ranges = [_bytes(part) for part in parts]
+    target = bytes_of(wanted)
+    ranges = [bytes_of(part) for part in parts]
     known = [
         WrittenRange(*found, conjunction(() if part.elements is None else part.elements.conditions))
         for found, part in zip(ranges, parts, strict=True)
@@ -162,7 +162,7 @@ def _apart(one: WrittenRange, other: Range) -> bool:
     return le(other.end, one.begin).as_bool is True or le(one.end, other.begin).as_bool is True
 
 
-def _bytes(stretch: Stretch) -> Range | None:
+def bytes_of(stretch: Stretch) -> Range | None:
     """The bytes of a stretch from the start of its root; None where they are not known, or no range."""
     begin, end = stretch.region.offset, sum_of(stretch.region.offset, stretch.region.nbytes)
     if begin is None or end is None:

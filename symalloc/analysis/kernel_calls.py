@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.gaps import Stretch
-from symalloc.analysis.kernel_coverage import Elements, ParameterCoverage, kernel_coverage
+from symalloc.analysis.kernel_coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import AbstractValue, Pointees, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
@@ -131,6 +131,23 @@ class KernelCalls:
                 return [Stretch(region)]
             found += (Stretch(region, kind, one) for one in self.at_call(call, position, boxes))
         return found
+
+    def loads(self, call: KernelCall, number: int) -> list[Stretch] | None:
+        """The parts that hold all that a call may read of a region; None where that may be everything."""
+        kernel, found = self.coverages.kernels.get(call.kernel), list[Stretch]()
+        points_to, kinds = self.points_to, self.types(call)
+        family = points_to.ancestors[number] | points_to.descendants[number]
+        for position, value in enumerate(self.values(call)):
+            must, may = pointees_of(value)
+            named = points_to.resolve(must | may) & ~points_to.storages
+            if not named & family:
+                continue
+            boxes = may_load(kernel, position) if kernel and position < len(kernel.parameters) else None
+            if boxes is None or only_member(named) != number:
+                return None
+            region = points_to.regions[number]
+            found += (Stretch(region, kinds[position], one) for one in self.at_call(call, position, boxes))
+        return found or None
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
         """The values of the arguments, as the kernel sees them."""

@@ -135,6 +135,16 @@ def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
         yield names[0]
 
 
+def may_load(kernel: ir.Kernel, position: int) -> tuple[Elements, ...] | None:
+    """The boxes that hold all that a kernel may read of a parameter; None where that may be everything."""
+    parameter = kernel.parameters[position]
+    loads = [a for a in kernel.accesses if a.parameter == position and a.kind == "load"]
+    if not isinstance(parameter, ir.KernelBuffer) or parameter.shape is None or not loads:
+        return None
+    found = dict.fromkeys(_box(load, parameter.shape) for load in loads)
+    return None if any(box.is_whole for box in found) else tuple(found)
+
+
 def _is_anything(access: KernelAccess) -> bool:
     return not access.exact and not any(index is not None for index in access.indices)
 

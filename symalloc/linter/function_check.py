@@ -165,7 +165,7 @@ class FunctionCheck:
         self._broke = True
         broken: list[tuple[ConstraintSite, PlacedConstraint, Proof]] = []
         for resolved in site.resolved:
-            placed = self._on_its_path(asked, resolved, point)
+            placed = self._on_its_path(self._in_part(rule, asked, site, resolved), resolved, point)
             decided = proof if placed is asked else self.prover.decide(placed)
             if not decided.holds:
                 broken.append((self._doubted(resolved, point), placed, decided))
@@ -173,6 +173,15 @@ class FunctionCheck:
                     break
         if broken:
             self._broken(rule, *min(broken, key=_by_certainty), point)
+
+    def _in_part(
+        self, rule: Rule, asked: PlacedConstraint, site: ConstraintSite, resolved: ConstraintSite
+    ) -> PlacedConstraint:
+        """The constraint over the quantities of a site that turns out to be about a part of them."""
+        if resolved.quantities == site.quantities:
+            return asked
+        constraint = rule.condition(resolved.quantities).substitute(self.context.facts.definitions)
+        return asked._replace(constraint=constraint)
 
     def _on_some_path(self, site: Site, point: int) -> bool:
         """False where no path makes the site a fault."""

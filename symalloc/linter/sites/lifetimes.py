@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 
 from symalloc.analysis.conflicts import ReuseConflict
+from symalloc.analysis.gaps import Stretch, bytes_of
 from symalloc.analysis.handles import (
     HandleFault,
     killed_variables,
@@ -30,6 +31,7 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
+from symalloc.size.expr import Expr
 
 
 @function_sites("live-pair", "construct", expanded=True)
@@ -81,7 +83,32 @@ def _resolved(
 ) -> Iterator[ConstraintSite]:
     """The pair on each path on which content is lost."""
     for found in context.conflicts.overwrites(point, target, index):
-        yield _lost(context, found, site)
+        yield from _in_part(context, found, _lost(context, found, site))
+
+
+def _in_part(
+    context: FunctionContext, found: ReuseConflict, site: ConstraintSite
+) -> Iterator[ConstraintSite]:
+    """The pair, for each part of the two that kernels read and write, where that is not all of them."""
+    content = context.analysis.content
+    read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
+    for first, second in product(read, written):
+        if first.is_whole and second.is_whole:
+            yield site
+            continue
+        places: dict[str, Expr] = {}
+        known = [("first", first, bytes_of(first)), ("second", second, bytes_of(second))]
+        for name, _, place in known:
+            if place is not None:
+                places |= {f"{name}.offset": place.begin, f"{name}.nbytes": place.end - place.begin}
+        doubt = None
+        if any(place is None or one.conditions or not _is_exact(one) for _, one, place in known):
+            doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
+        yield replace(site, quantities={**site.quantities, **places}, uncertainty=site.uncertainty or doubt)
+
+
+def _is_exact(stretch: Stretch) -> bool:
+    return stretch.elements is None or stretch.elements.exact
 
 
 def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
