@@ -14,15 +14,17 @@ class Decode:
         for i, j in T.grid(m, 16):
             out[i, j] = T.if_then_else(i == at, new[0, j], old[i, j])
 
-    @R.function
+    @R.function(pure=False)
     def main(
         caches: R.Tuple(R.Tensor(("c", 16), "float32"), R.Tensor(("c", 16), "float32")),
         key: R.Tensor((1, 16), "float32"),
         value: R.Tensor((1, 16), "float32"),
         past: R.Shape(["p"]),
     ) -> R.Tuple(R.Tensor((1, 16), "float32"), R.Tensor(("p + 1", 16), "float32"), R.Tensor(("p + 1", 16), "float32")):
+        c = T.int64()
         p = T.int64()
         cls = Decode
+        R.assert_op(p <= c, [p, c], format="the cache holds {} rows and has room for {}")
         keys = R.call_tir(cls.append, (caches[0], key, p), R.Tensor((p + 1, 16), "float32"))
         values = R.call_tir(cls.append, (caches[1], value, p), R.Tensor((p + 1, 16), "float32"))
         weights = R.nn.softmax(R.matmul(key, R.permute_dims(keys)))
