@@ -22,6 +22,7 @@ from symalloc.relax.extract.kernel_scope import (
     KernelScope,
     is_leaving_call,
     leaves,
+    still_unknown,
 )
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
@@ -39,7 +40,7 @@ def kernel_accesses(function: Node, symbols: Symbols) -> KernelAccesses:
     Loops get symbols of their own there.
     """
     walk = _AccessWalk(function, symbols)
-    walk.statement(function.body, KernelScope())
+    walk.statement(function.body, KernelScope(body=function.body))
     found = [
         replace(access, exact=False) if any(e.may_skip(number, access) for e in walk.exits) else access
         for number, access in enumerate(walk.found)
@@ -129,7 +130,7 @@ class _AccessWalk:
         loop = self._loop(node.loop_var, passes, node.kind in _SIDE_BY_SIDE)
         known = first is not None and step >= 1
         self.bind(node.loop_var, symbol(loop.symbol) * step + first if known and first is not None else None)
-        self.statement(node.body, scope.inside(loop))
+        self.statement(node.body, scope.inside(loop, node.body))
 
     def _loop(self, var: VarNode, passes: Expr | None, parallel: bool) -> KernelLoop:
         return KernelLoop(symbol=self.symbols.counter(var.name), passes=passes, parallel=parallel)
@@ -151,9 +152,11 @@ class _AccessWalk:
         self.expr(node.condition, scope)
         self.statement(node.then_case, scope.where(*self.guard(node.condition, holds=True)))
         otherwise = scope.where(*self.guard(node.condition, holds=False))
+        if left := leaves(node.then_case):
+            self.exits[-1:] = still_unknown(self.exits[-1], node, scope, otherwise)
         if node.else_case is not None:
             self.statement(node.else_case, otherwise)
-        return otherwise if leaves(node.then_case) else None
+        return otherwise if left else None
 
     def block(self, node: Node, scope: KernelScope) -> None:
         """A block: its axes bound, its predicate, its initialisation at the first step of a reduction."""

@@ -219,6 +219,18 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _COPY + "\nb[T.Ramp(8, 1, 8)] = a[T.Ramp(8, 1, 8)]",
     ),
     _stores(
+        "late-continue",
+        "the passes that are left out with `continue` begin too late",
+        f"for i in range(24):\n    if i >= 20:\n        continue\n    b[i] = {_NINE}",
+        "for i in range(24):\n    if i >= 16:\n        continue\n    b[i] = a[i]",
+    ),
+    _stores(
+        "late-break",
+        "the loop is left too late",
+        f"for i in range(24):\n    if i > 16:\n        break\n    b[i] = {_NINE}",
+        "for i in range(24):\n    if i >= 16:\n        break\n    b[i] = a[i]",
+    ),
+    _stores(
         "step-over-the-end",
         "a loop with a step goes on behind the end",
         _COPY + f"\nfor i in T.serial(0, 24, step=8):\n    b[i] = {_NINE}",
