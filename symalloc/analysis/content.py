@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.gaps import Stretch
 from symalloc.analysis.kernel_calls import KernelCalls, KernelCoverages, surely_meant
+from symalloc.analysis.kernel_coverage import Elements
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees, RegionKind, leaves_of
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
-from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
+from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
 
 
 class Needs(NamedTuple):
@@ -78,6 +79,8 @@ class Content:
 
     def _stretches(self, point: int, number: int, *, stores: bool) -> Sequence[Stretch]:
         call = self.points_to.cfg.points[point].instruction
+        if isinstance(call, ir.CallOperator) and call.name in READS_SOME:
+            return (Stretch(self.points_to.regions[number], elements=Elements((), exact=False)),)
         if not isinstance(call, ir.CallKernel | ir.CallTIR):
             return ()
         return self._calls.stretches(call, number, stores=stores)
@@ -142,7 +145,6 @@ class _NeedReader:
 
 _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
     ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
-    ir.Assert: lambda reader, i: Needs(reader.content(i.reads)),
     ir.CallFunction: _NeedReader.call_function,
     ir.CallKernel: lambda reader, i: Needs(*reader.calls.needs(i)),
     ir.CallOperator: _NeedReader.call_operator,

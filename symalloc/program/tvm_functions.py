@@ -70,6 +70,20 @@ SHAPE_ARGUMENTS: Mapping[str, frozenset[int]] = {
     ),
 }
 
+# operators that may read only some elements of their operands: which ones is not known here
+READS_SOME = frozenset(
+    (
+        *(
+            f"relax.{name}"
+            for name in ("dynamic_strided_slice", "gather_elements", "gather_nd", "index_tensor")
+        ),
+        *(f"relax.{name}" for name in ("strided_slice", "take", "tril", "triu", "where")),
+        *(f"relax.image.{name}" for name in ("grid_sample", "resize2d", "resize3d")),
+        *(f"relax.nn.{name}{n}d" for name in ("avg_pool", "conv", "max_pool") for n in (1, 2, 3)),
+        "relax.vision.roi_pool",
+    )
+)
+
 _UNKNOWN = PackedFunction(may_capture=True)
 _FRESH = PackedFunction(ownership=Ownership.FRESH)
 _ARGUMENT = PackedFunction(ownership=Ownership.ARGUMENT)

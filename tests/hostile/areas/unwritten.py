@@ -195,6 +195,22 @@ class Module:
         Module.flip(x, a)
         return a
 """
+_SLICED = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def half(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(8):
+            out[i] = source[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((8,), "float32"):
+        a = {_F16}
+        b = {_F16}
+        Module.half(x, DEST)
+        y = R.strided_slice(a, (R.prim_value(0),), (R.prim_value(0),), (R.prim_value(8),))
+        return y
+"""
 _REST = f"""
 @I.ir_module
 class Module:
@@ -472,6 +488,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
         on_line="return a",
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[::-1], _X),
+    ),
+    HostileProgram(
+        name="slice-of-nothing",
+        what="a slice is taken of a tensor that nothing wrote; in the twin just that part was written",
+        module=_SLICED.replace("DEST", "b"),
+        twin=_SLICED.replace("DEST", "a"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="y = R.strided_slice(",
+        shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[:8], _X),
     ),
     HostileProgram(
         name="sum-over-no-elements",
