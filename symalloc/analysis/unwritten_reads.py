@@ -72,7 +72,7 @@ class UnwrittenReads:
         writes = [w for w in self.writes_to(target.region) if w.point < point]
         whole = [write.path for write in writes if self.is_whole(write, target.region)]
         parts = [write for write in writes if not self.is_whole(write, target.region)]
-        for avoided in ([*whole, *(part.path for part in parts)], whole) if parts else (whole,):
+        for avoided in _avoided(whole, [part.path for part in parts]):
             free = self.paths.uncovered(here, avoided, point)
             if free.path is None:
                 continue
@@ -146,6 +146,19 @@ class UnwrittenReads:
         if contains(self.points_to.ancestors[number], one.number):
             return True
         return None not in (one.offset, one.nbytes) and _place(one) == _place(other)
+
+
+_MOST_PARTS = 8
+"""The number of partial writes whose paths are looked at one by one."""
+
+
+def _avoided(whole: Sequence[PathCondition], parts: Sequence[PathCondition]) -> Iterator[list[PathCondition]]:
+    """The writes to find paths around: all, those of the whole and of one part, those of the whole."""
+    if parts:
+        yield [*whole, *parts]
+    for path in [path for path in dict.fromkeys(parts) if path][:_MOST_PARTS]:
+        yield [*whole, path]
+    yield [*whole]
 
 
 class _Filled(DataflowProblem[RegionSet]):

@@ -211,6 +211,30 @@ class Module:
         y = R.strided_slice(a, (R.prim_value(0),), (R.prim_value(0),), (R.prim_value(8),))
         return y
 """
+_FIRST = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def first(out: T.Buffer((16,), "float32")):
+        out[0] = T.float32(1)
+
+    @T.prim_func
+    def others(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(15):
+            out[i + 1] = source[i + 1]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((16,), "float32"):
+        a = {_F16}
+        if c:
+            Module.first(a)
+            r = x
+        else:
+            ELSE
+            r = x
+        Module.others(x, a)
+        return a
+"""
 _REST = f"""
 @I.ir_module
 class Module:
@@ -498,6 +522,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
         on_line="y = R.strided_slice(",
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[:8], _X),
+    ),
+    HostileProgram(
+        name="one-part-on-one-branch",
+        what="one branch writes the first element, all paths write the others",
+        module=_FIRST.replace("ELSE", "Module.others(x, a)"),
+        twin=_FIRST.replace("ELSE", "Module.first(a)"),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="return a",
+        shows=_one_branch,
     ),
     HostileProgram(
         name="sum-over-no-elements",
