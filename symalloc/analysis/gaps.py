@@ -122,7 +122,8 @@ def _along_axis(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     if left is None:
         return None
     others = product(extent for i, extent in enumerate(kind.shape) if i != axis)
-    return Gap(left * others * kind.dtype.itemsize, _words(written, "indices ", f" of dimension {axis}"))
+    words = _words([part._replace(end=part.end - 1) for part in written], "indices ", f" of dimension {axis}")
+    return Gap(left * others * kind.dtype.itemsize, words)
 
 
 def _range(stretch: Stretch, axis: int, extent: Expr) -> Range:
