@@ -16,7 +16,7 @@ from symalloc.analysis.regions import Region
 from symalloc.program.types import TensorType
 from symalloc.size.choice import select
 from symalloc.size.condition import Condition, conjunction, ge, le
-from symalloc.size.expr import ONE, ZERO, Expr, product
+from symalloc.size.expr import ONE, ZERO, Expr, constant, product
 
 
 class Stretch(NamedTuple):
@@ -180,6 +180,25 @@ def bytes_of(stretch: Stretch) -> Range | None:
         return None
     step = product(kind.shape[axis + 1 :]) * kind.dtype.itemsize
     return Range(begin + found.begin * step, begin + found.end * step)
+
+
+def ends_of(stretch: Stretch) -> tuple[Range, Range, Range] | None:
+    """The bytes from the first to the last element of a stretch, those of the first, and those of the last.
+
+    All are empty where it has no elements; None where they are not known.
+    """
+    kind, elements, start = stretch.type, stretch.elements, stretch.region.offset
+    if kind is None or kind.shape is None or kind.dtype is None or elements is None or start is None:
+        return None
+    first = last = start
+    step, item = constant(kind.dtype.itemsize), constant(kind.dtype.itemsize)
+    for extent, found in reversed(list(zip(kind.shape, elements.ranges, strict=False))):
+        begin, end = (ZERO, extent) if found is None else found
+        first, last = first + begin * step, last + (end - 1) * step
+        step = step * extent
+    some = ge(product(kind.shape), 1)
+    size, whole = select(some, item, ZERO), select(some, last + item - first, ZERO)
+    return Range(first, first + whole), Range(first, first + size), Range(last, last + size)
 
 
 def _words(written: Sequence[WrittenRange], before: str, behind: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 
 from symalloc.analysis.conflicts import ReuseConflict
-from symalloc.analysis.gaps import Stretch, bytes_of
+from symalloc.analysis.gaps import Stretch, bytes_of, ends_of
 from symalloc.analysis.handles import (
     HandleFault,
     killed_variables,
@@ -16,6 +16,7 @@ from symalloc.analysis.handles import (
     used_variables,
     uses_after_kill,
 )
+from symalloc.analysis.ranges import Range
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.linter.sites.registry import function_sites
@@ -31,7 +32,9 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
-from symalloc.size.expr import Expr
+from symalloc.size.choice import select
+from symalloc.size.condition import conjunction
+from symalloc.size.expr import ZERO, Expr
 
 
 @function_sites("live-pair", "construct", expanded=True)
@@ -92,19 +95,43 @@ def _in_part(
     """The pair, for each part of the two that kernels read and write, where that is not all of them."""
     content = context.analysis.content
     read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
-    for first, second in product(read, written):
-        if first.is_whole and second.is_whole:
-            yield site
-            continue
+    for (first, sure), (second, certain) in product(_ranges(read), _ranges(written)):
         places: dict[str, Expr] = {}
-        known = [("first", first, bytes_of(first)), ("second", second, bytes_of(second))]
-        for name, _, place in known:
+        for name, place in (("first", first), ("second", second)):
             if place is not None:
                 places |= {f"{name}.offset": place.begin, f"{name}.nbytes": place.end - place.begin}
-        doubt = None
-        if any(place is None or one.conditions or not _is_exact(one) for _, one, place in known):
-            doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
-        yield replace(site, quantities={**site.quantities, **places}, uncertainty=site.uncertainty or doubt)
+        doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
+        yield replace(
+            site,
+            quantities={**site.quantities, **places},
+            uncertainty=site.uncertainty or (None if sure and certain else doubt),
+        )
+
+
+def _ranges(parts: Iterable[Stretch]) -> Iterator[tuple[Range | None, bool]]:
+    """The bytes of each part of a region, or None for all of it; True where each of them is surely accessed.
+
+    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure.
+    """
+    for part in parts:
+        sure, found = _is_exact(part), bytes_of(part)
+        ends = None if part.is_whole or found is not None else ends_of(part)
+        if part.is_whole:
+            yield None, True
+        elif ends is not None:
+            between, first, last = (_if_run(part, one) for one in ends)
+            yield from ((between, False), (first, sure), (last, sure))
+        elif found is None:
+            yield None, False
+        else:
+            yield _if_run(part, found), sure
+
+
+def _if_run(part: Stretch, found: Range) -> Range:
+    """The range, empty for the sizes for which the part is not accessed."""
+    return Range(
+        found.begin, found.begin + select(conjunction(part.conditions), found.end - found.begin, ZERO)
+    )
 
 
 def _is_exact(stretch: Stretch) -> bool:
