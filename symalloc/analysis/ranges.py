@@ -9,7 +9,7 @@ from symalloc.size.choice import maximum, select
 from symalloc.size.condition import TRUE, Condition, conjunction, le
 from symalloc.size.expr import Expr
 
-_MOST_RANGES = 3
+_MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""
 
 
