@@ -33,7 +33,7 @@ SECONDS = 120
 def findings(mod: tvm.IRModule, planned: bool) -> dict[str, Any]:
     """The findings of one module as it is, and of what symalloc plans of it."""
     report = symalloc.lint(mod, stage="all")
-    found: dict[str, Any] = {"module": [_row(d) for d in report], "stages": ["as-is"]}
+    found: dict[str, Any] = {"module": [_row(d) for d in report]}
     if planned:
         try:
             found["planned"] = [_row(d) for d in symalloc.lint(symalloc.plan(mod).module, stage="all")]

@@ -138,6 +138,9 @@ def _answer(
         one.summary.count(proof)
         return None
     proof, only_empty = one.prover.explain(asked.constraint, proof)
+    if proof.holds:
+        one.summary.count(proof)
+        return None
     needed = one.prover.needed_bounds(asked.constraint, domain_of(proof))
     if obligation.bounded and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
         return cause  # the bound that the callee declares is reported there

@@ -205,6 +205,9 @@ class FunctionCheck:
     ) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         proof, only_empty = self.prover.explain(asked.constraint, decided)
+        if proof.holds:  # proved now that points were looked for, too
+            self.summary.count(proof)
+            return
         if asked.passes.counters and proof.verdict is Verdict.RUNTIME_CHECK:
             proof = self.prover.at_every_shape(asked, proof)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
