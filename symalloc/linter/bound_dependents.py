@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from symalloc.linter.declared_bounds import DeclaredBound
 from symalloc.linter.finding import Finding
 from symalloc.linter.sites.site import RelationSite, Site
+from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import conjunction
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from symalloc.analysis.facts import Facts
 from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol, smallest_told
-from symalloc.linter.declared_bounds import DeclaredBound
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver, PlacedConstraint, domain_of
@@ -17,6 +16,7 @@ from symalloc.linter.sites.memo_keys import memo_key
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
 from symalloc.linter.sites.site import ANY_PASS, ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
+from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Instruction
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook

@@ -14,8 +14,8 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
-from symalloc.linter.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.linter.sites.site import ANY_PASS, Passes
+from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
