@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, ParamSpec, TypeVar
 from unittest.mock import patch
 
@@ -29,6 +29,17 @@ def timed(action: Callable[P, Value], *args: P.args, **named: P.kwargs) -> tuple
 def seconds(action: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Callable[[], float]:
     """A measure for `in_turns`: seconds that `action` takes."""
     return lambda: timed(action, *args, **named)[0]
+
+
+def cpu_seconds(action: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Callable[[], float]:
+    """A measure for `in_turns`: seconds of this process's own time that `action` takes."""
+
+    def measure() -> float:
+        started = process_time()
+        action(*args, **named)
+        return process_time() - started
+
+    return measure
 
 
 def in_turns(

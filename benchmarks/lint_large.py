@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import process_time
 from typing import Any
 
 import click
@@ -22,7 +20,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from benchmarks.harness import decoder_of, in_turns, json_option, rounds_option
+from benchmarks.harness import cpu_seconds, decoder_of, in_turns, json_option, rounds_option
 from benchmarks.lint_llama import planned
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
@@ -52,17 +50,6 @@ def _reserves(value: Any) -> bool:
     return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == _RESERVES
 
 
-def cpu(action: Callable[[], object]) -> Callable[[], float]:
-    """A measure: the process time of `action`."""
-
-    def measure() -> float:
-        started = process_time()
-        action()
-        return process_time() - started
-
-    return measure
-
-
 def lint_file(path: Path) -> int:
     """Lint a file in this process; return the number of findings."""
     told: list[Message] = []
@@ -88,11 +75,11 @@ def measure(layers: int, rounds: int) -> dict[str, Any]:
         found = in_turns(
             rounds,
             {
-                "memory clean": cpu(lambda: symalloc.lint(clean, stage="as-is")),
-                "memory faulty": cpu(lambda: symalloc.lint(faulty, stage="as-is")),
-                "file clean": cpu(lambda: lint_file(files["clean"])),
-                "file faulty": cpu(lambda: lint_file(files["faulty"])),
-                "tvm loads": cpu(lambda: load(files["faulty"])),
+                "memory clean": cpu_seconds(lambda: symalloc.lint(clean, stage="as-is")),
+                "memory faulty": cpu_seconds(lambda: symalloc.lint(faulty, stage="as-is")),
+                "file clean": cpu_seconds(lambda: lint_file(files["clean"])),
+                "file faulty": cpu_seconds(lambda: lint_file(files["faulty"])),
+                "tvm loads": cpu_seconds(lambda: load(files["faulty"])),
             },
         )
     shown = {name: median(times) for name, times in found.items()}

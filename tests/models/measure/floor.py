@@ -1,9 +1,9 @@
-"""The floor of one call: the most bytes that its intermediate tensors need at one moment, as it ran.
+"""The floor of one call: the most bytes that its tensors need at one moment, as it ran.
 
 It is taken from a run of the module in which every tensor has a storage of its own.  The machine reports
 every call that it makes, with its arguments; a tensor is needed from where it is allocated to the last call
 that it, or another tensor on its memory, is handed to.  A caller's tensors are needed until the callee
-returns.  Outputs are left out, sizes are rounded up to 64 bytes, and devices are added up.
+returns, outputs to the end of the call.  Sizes are rounded up to 64 bytes, and devices are added up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-__all__ = ["floor"]
+__all__ = ["Floor", "floor"]
 
 _ALIGNMENT = 64
 _ALLOCATION = "vm.builtin.alloc_tensor"
@@ -33,6 +33,14 @@ _HANDLES = frozenset(
         "tuple_reset_item",
     )
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """Bytes, by the names that `Usage` has: without outputs, and with them."""
+
+    planned: int
+    total: int
 
 
 @dataclass(eq=False, slots=True)
@@ -71,9 +79,9 @@ class _Trace:
                 yield block
 
 
-def floor(machine: relax.VirtualMachine, function: str, arguments: list[Any]) -> int:
-    """The floor in bytes of `function` at `arguments`; `machine` runs the unplanned module, and is left with
-    no instrument.
+def floor(machine: relax.VirtualMachine, function: str, arguments: list[Any]) -> Floor:
+    """The floors of `function` at `arguments`; `machine` runs the unplanned module, and is left with no
+    instrument.
     """
     trace = _Trace()
     machine.set_instrument(trace)
@@ -81,8 +89,16 @@ def floor(machine: relax.VirtualMachine, function: str, arguments: list[Any]) ->
         outputs = set(trace.among(machine[function](*arguments)))
     finally:
         machine.set_instrument(lambda *_: None)
-    inner = [b for b in trace.blocks if b not in outputs]
-    return sum(_peak([b for b in inner if b.device == device]) for device in {b.device for b in inner})
+    for block in outputs:
+        block.end = trace.time + 1
+    return Floor(
+        planned=_on_all_devices([b for b in trace.blocks if b not in outputs]),
+        total=_on_all_devices(trace.blocks),
+    )
+
+
+def _on_all_devices(blocks: list[_Block]) -> int:
+    return sum(_peak([b for b in blocks if b.device == device]) for device in {b.device for b in blocks})
 
 
 def _peak(blocks: list[_Block]) -> int:

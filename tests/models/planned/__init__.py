@@ -1,8 +1,26 @@
 """Models whose plans are built, run and measured.  `CASES` holds them by name."""
 
 from tests.models.planned import branching, constructs, control, networks
+from tests.models.planned.call import Call, calls, difference
 from tests.models.planned.case import CASES, Case
 from tests.models.planned.compare import Row, compare
-from tests.models.planned.variants import Variants
+from tests.models.planned.sized import imported_case, ordinary_case
+from tests.models.planned.variants import Kind, Variants
 
-__all__ = ["CASES", "Case", "Row", "Variants", "branching", "compare", "constructs", "control", "networks"]
+__all__ = [
+    "CASES",
+    "Call",
+    "Case",
+    "Kind",
+    "Row",
+    "Variants",
+    "branching",
+    "calls",
+    "compare",
+    "constructs",
+    "control",
+    "difference",
+    "imported_case",
+    "networks",
+    "ordinary_case",
+]

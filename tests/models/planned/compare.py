@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
 
-import numpy as np
-import tvm
-
-from tests.models.execution import random_inputs
-from tests.models.measure import Usage, floor, measured
+from tests.models.measure import Usage
+from tests.models.planned.call import Call, calls, difference
 from tests.models.planned.case import Binding
 from tests.models.planned.variants import Machine, Variants
 
@@ -79,80 +74,22 @@ def compare(variants: Variants, binding: Binding, *, theirs: bool = True, seed: 
     """
     case = variants.case
     ours = variants.unguarded if case.beyond(binding) else variants.ours
-    calls = [_Call(variants, binding, path, seed) for path in _paths(case.paths)]
-    expected = [call.on(variants.unplanned) for call in calls]
-    found = [call.on(ours) for call in calls]
-    differences = (_difference(a.arrays, b.arrays) for a, b in zip(found, expected, strict=True))
+    paths = calls(variants, binding, seed)
+    expected = [call.on(variants.unplanned) for call in paths]
+    found = [call.on(ours) for call in paths]
+    differences = (difference(a, b) for a, b in zip(found, expected, strict=True))
     free, bounded = variants.theirs if theirs and not case.theirs else (None, None)
     return Row(
         case=case.name,
         binding=binding,
         beyond=case.beyond(binding),
         difference=next(filter(None, differences), None),
-        floor=max(call.floor(variants.unplanned) for call in calls),
+        floor=max(call.floor().planned for call in paths),
         ours=Worst.of(f.usage for f in found),
-        theirs=_worst(free, calls),
-        bounded=None if case.beyond(binding) else _worst(bounded, calls),
+        theirs=_worst(free, paths),
+        bounded=None if case.beyond(binding) else _worst(bounded, paths),
     )
 
 
-def _worst(machine: Machine | None, calls: Iterable[_Call]) -> Worst | None:
-    return None if machine is None else Worst.of(call.on(machine).usage for call in calls)
-
-
-def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:
-    for values in product((False, True), repeat=len(conditions)):
-        yield dict(zip(conditions, values, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    arrays: list[np.ndarray]
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call of a model's function, on fresh arguments each time, since it may write them."""
-
-    variants: Variants
-    binding: Binding
-    path: Mapping[str, bool]
-    seed: int
-
-    def arguments(self) -> list[Any]:
-        function = self.variants.module[self.variants.case.function]
-        values = random_inputs(function, self.binding, self.seed)
-        for index, param in enumerate(function.params):
-            if param.name in self.path:
-                values[index] = tvm.runtime.tensor(np.array(self.path[param.name]))
-        return values
-
-    def on(self, machine: Machine) -> _Found:
-        arguments = self.arguments()
-        result, usage = measured(lambda: machine[self.variants.case.function](*arguments))
-        return _Found([*_arrays(result), *_arrays(arguments)], usage)
-
-    def floor(self, machine: Machine) -> int:
-        return floor(machine, self.variants.case.function, self.arguments())
-
-
-def _arrays(value: Any) -> list[np.ndarray]:
-    """The tensors in `value`, depth first."""
-    if isinstance(value, tvm.runtime.Tensor):
-        return [value.numpy()]
-    if isinstance(value, int | float | tvm.runtime.ShapeTuple):
-        return []
-    return [array for item in value for array in _arrays(item)]
-
-
-def _difference(ours: list[np.ndarray], expected: list[np.ndarray]) -> str | None:
-    """Where the two differ in shape, element type or a single bit."""
-    if len(ours) != len(expected):
-        return f"{len(ours)} tensors, not {len(expected)}"
-    for index, (a, b) in enumerate(zip(ours, expected, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return f"tensor {index} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
-        if a.tobytes() != b.tobytes():
-            return f"tensor {index} differs"
-    return None
+def _worst(machine: Machine | None, paths: Iterable[Call]) -> Worst | None:
+    return None if machine is None else Worst.of(call.on(machine).usage for call in paths)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import tvm
 from tvm import relax
@@ -16,9 +17,12 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from tests.models.measure import ALLOCATOR
 from tests.models.planned.case import Case
 
-__all__ = ["Machine", "Variants"]
+__all__ = ["Kind", "Machine", "Variants"]
 
 Machine: TypeAlias = relax.VirtualMachine
+
+
+Kind: TypeAlias = Literal["unplanned", "ours", "unguarded", "tvm", "tvm without bounds"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Variants:
 
     case: Case
     target: str | tvm.target.Target = "llvm"
+    executables: dict[Kind, Any] = field(default_factory=dict)
 
     @cached_property
     def module(self) -> tvm.IRModule:
@@ -38,32 +43,34 @@ class Variants:
     @cached_property
     def ours(self) -> Machine:
         """Planned by PlanMemory, in TVM's pipeline."""
-        return self._machine(self.module, pipeline(self.target, pipeline=self.case.pipeline))
+        return self.machine("ours")
 
     @cached_property
     def unguarded(self) -> Machine:
         """The same without checks at entry."""
-        passes = pipeline(self.target, pipeline=self.case.pipeline, options=PlanOptions(guards="none"))
-        return self._machine(self.module, passes)
+        return self.machine("unguarded")
 
     @cached_property
     def unplanned(self) -> Machine:
         """Every tensor has a storage of its own, freed behind its last use."""
-        lowered = lower(self.module, self.target, pipeline=self.case.pipeline)
-        return self._machine(lowered, finishing_pipeline(self.target, pipeline=self.case.pipeline))
+        return self.machine("unplanned")
 
     @cached_property
     def theirs(self) -> tuple[Machine, Machine | None]:
         """Planned by TVM's StaticPlanBlockMemory: without upper bounds, and, where some are declared, with
         them.
         """
-        free = self._machine(self._without_bounds(), self._stock())
-        return free, self._machine(self.module, self._stock()) if self.case.declared else None
+        return self.machine("tvm without bounds"), self.machine("tvm") if self.case.declared else None
+
+    @cached_property
+    def lowered(self) -> tvm.IRModule:
+        """What planners get."""
+        return lower(self.module, self.target, pipeline=self.case.pipeline)
 
     @cached_property
     def planned(self) -> PlannedModule:
         """What PlanMemory makes of the lowered module."""
-        return plan_lowered(lower(self.module, self.target, pipeline=self.case.pipeline))
+        return plan_lowered(self.lowered)
 
     @cached_property
     def settled(self) -> tvm.IRModule:
@@ -76,9 +83,26 @@ class Variants:
         """What the machines run on."""
         return [tvm.cpu(index) for index in range(self.case.devices)]
 
-    def _machine(self, module: tvm.IRModule, passes: Any) -> Machine:
-        executable = relax.build(module, self.target, relax_pipeline=passes)
-        return relax.VirtualMachine(executable, self.device, memory_cfg=dict.fromkeys(self.device, ALLOCATOR))
+    def machine(self, kind: Kind, memory: int | str = ALLOCATOR) -> Machine:
+        """A new machine whose memory is counted, or comes from TVM's allocator `memory`."""
+        if kind not in self.executables:
+            self.executables[kind] = self.build(kind)
+        given = memory if isinstance(memory, str) else dict.fromkeys(self.device, memory)
+        return relax.VirtualMachine(self.executables[kind], self.device, memory_cfg=given)
+
+    def build(self, kind: Kind) -> Any:
+        """The executable, built anew."""
+        base = self.case.pipeline
+        passes: dict[Kind, Callable[[], Any]] = {
+            "unplanned": lambda: finishing_pipeline(self.target, pipeline=base),
+            "ours": lambda: pipeline(self.target, pipeline=base),
+            "unguarded": lambda: pipeline(self.target, pipeline=base, options=PlanOptions(guards="none")),
+            "tvm": self._stock,
+            "tvm without bounds": self._stock,
+        }
+        module = {"unplanned": lambda: self.lowered, "tvm without bounds": self._without_bounds}
+        chosen = module.get(kind, lambda: self.module)()
+        return relax.build(chosen, self.target, relax_pipeline=passes[kind]())
 
     def _stock(self) -> Any:
         if self.case.pipeline == "default":

@@ -124,7 +124,7 @@ def counting() -> None:
 def test_no_path_holds_more_than_it_needs(name: str) -> None:
     ours, compiled = machine(MODULES[name]), machine(MODULES[name], "compiled")
     for path in PATHS:
-        needed = floor(ours, "main", arguments(*path))
+        needed = floor(ours, "main", arguments(*path)).planned
         for built in (ours, compiled):
             _, usage = measured(lambda built=built, path=path: built["main"](*arguments(*path)))
             assert usage.planned == needed, path

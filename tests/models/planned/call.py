@@ -1,0 +1,86 @@
+"""Calls of a model at one binding, one for each path, and what differs between the results of two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tests.models.execution import random_inputs
+from tests.models.measure import Floor, Usage, floor, measured
+from tests.models.planned.case import Binding
+from tests.models.planned.variants import Machine, Variants
+
+__all__ = ["Call", "Found", "calls", "difference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The tensors that came back, then those that were passed; and what the call took."""
+
+    arrays: list[np.ndarray]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a model's function, on fresh arguments each time, since it may write them."""
+
+    variants: Variants
+    binding: Binding
+    path: Mapping[str, bool]
+    seed: int
+
+    def arguments(self) -> list[Any]:
+        """Random arguments, the conditions as `path` says."""
+        function = self.variants.module[self.variants.case.function]
+        values = random_inputs(function, self.binding, self.seed)
+        for index, param in enumerate(function.params):
+            if param.name in self.path:
+                values[index] = tvm.runtime.tensor(np.array(self.path[param.name]))
+        return values
+
+    def on(self, machine: Machine) -> Found:
+        """One call on a machine that counts."""
+        arguments = self.arguments()
+        result, usage = measured(lambda: machine[self.variants.case.function](*arguments))
+        return Found([*_arrays(result), *_arrays(arguments)], usage)
+
+    def floor(self) -> Floor:
+        """What the call needs at least."""
+        return floor(self.variants.unplanned, self.variants.case.function, self.arguments())
+
+
+def calls(variants: Variants, binding: Binding, seed: int = 0) -> list[Call]:
+    """A call for each combination of the model's conditions."""
+    return [Call(variants, binding, path, seed) for path in _paths(variants.case.paths)]
+
+
+def difference(ours: Found, expected: Found) -> str | None:
+    """The first tensor that differs in shape, element type or a single bit, in words."""
+    if len(ours.arrays) != len(expected.arrays):
+        return f"{len(ours.arrays)} tensors, not {len(expected.arrays)}"
+    for index, (a, b) in enumerate(zip(ours.arrays, expected.arrays, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"tensor {index} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
+        if a.tobytes() != b.tobytes():
+            return f"tensor {index} differs"
+    return None
+
+
+def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:
+    for values in product((False, True), repeat=len(conditions)):
+        yield dict(zip(conditions, values, strict=True))
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """The tensors in `value`, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value.numpy()]
+    if isinstance(value, int | float | tvm.runtime.ShapeTuple):
+        return []
+    return [array for item in value for array in _arrays(item)]
