@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tvm import DataType, relax, tirx
+from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 from tvm.relax.op import memory
 
@@ -26,7 +26,6 @@ from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
-from symalloc.size.choice import Select
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
 
@@ -178,26 +177,15 @@ class _FunctionWriter(BindingRewriter):
         yield from self.reserve(late)
 
     def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
-        """`offset` as a scalar; one that several tensors have is bound where it first stands.
-
-        So is a choice: `if_then_else` is a call, which normal form lets stand as an argument nowhere.
-        """
+        """`offset` as a scalar; one that several tensors have is bound where it first stands."""
         if offset in self.bound:
             return self.bound[offset]
-        chosen = offset.as_atom
-        if isinstance(chosen, Select):
-            value = self.choice(chosen, out)
-        elif offset.as_constant is not None or self.wanted[offset] < 2:
+        if offset.as_constant is not None or self.wanted[offset] < 2:
             return self.prims(offset)
-        else:
-            value = self.prims(offset)
+        value = self.prims(offset)
         variable = self.bound[offset] = relax.Var("offset", value.ty)
         out.append(relax.VarBinding(variable, value))
         return variable
-
-    def choice(self, chosen: Select, out: list[relax.Binding]) -> PrimNode:
-        then, otherwise = self.offset(chosen.then, out), self.offset(chosen.otherwise, out)
-        return tirx.if_then_else(self.prims.condition(chosen.condition), then, otherwise)
 
     # -- the body ------------------------------------------------------------------------------------------
 

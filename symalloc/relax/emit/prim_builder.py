@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import mul
 
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir.prim import expr as prim
 
@@ -88,7 +89,14 @@ class _PrimTerms(Algebra[PrimNode, PrimNode]):
         return reduce(tirx.max, operands)
 
     def select(self, condition: PrimNode, then: PrimNode, otherwise: PrimNode) -> PrimNode:
-        return tirx.if_then_else(condition, then, otherwise)
+        """A choice; both sides are evaluated where that does no harm.
+
+        TVM infers the type of a call that is an argument of another, or stands in a type, and has no rule for
+        `if_then_else`.
+        """
+        if _divides(then) or _divides(otherwise):
+            return tirx.if_then_else(condition, then, otherwise)
+        return prim.Select(condition, then, otherwise)
 
     def relation(self, operator: Operator, terms: Sequence[Term[PrimNode]]) -> PrimNode:
         left, right = self.difference(terms)
@@ -101,6 +109,18 @@ class _PrimTerms(Algebra[PrimNode, PrimNode]):
 
     def disjunction(self, operands: Sequence[PrimNode]) -> PrimNode:
         return reduce(prim.Or, operands) if operands else prim.IntImm("bool", 0)
+
+
+def _divides(node: PrimNode) -> bool:
+    """Return whether `node` divides by other than a constant."""
+    found: list[PrimNode] = []
+
+    def note(quotient: PrimNode) -> None:
+        if type(quotient.b) is not prim.IntImm:
+            found.append(quotient)
+
+    tvm_ffi.structural_walk(node, ((prim.FloorDiv, note), (prim.FloorMod, note)), order="pre")
+    return bool(found)
 
 
 def _literal(value: int) -> PrimNode:

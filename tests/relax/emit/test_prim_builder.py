@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tvm import tirx
+from tvm import relax, tirx
+from tvm.ir.prim import expr as prim
+from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.relax.emit.prim_builder import condition_to_prim, to_prim
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
@@ -73,3 +76,20 @@ def test_what_does_not_fit_is_refused() -> None:
         to_prim(symbol("a") * 2**64, VARS)
     with pytest.raises(KeyError):
         to_prim(symbol("c"), VARS)
+
+
+def test_choices_stand_in_types() -> None:
+    """TVM copies no function whose types hold a call of if_then_else."""
+    a, b = symbol("a"), symbol("b")
+    nested = select(le(a, b), a, select(le(b, 8), maximum(a, select(le(a, 4), b, a)), 2 * b))
+    param = relax.Var("x", relax.TensorType([to_prim(nested, VARS)], "uint8"))
+    (copied,) = copy_with_new_vars(relax.Function([param], param, param.ty)).params
+    assert str(copied.ty) == str(param.ty)
+
+
+@pytest.mark.parametrize("divided", [floordiv, mod])
+def test_a_choice_that_spares_a_division_evaluates_one_side(divided: Callable[[Expr, Expr], Expr]) -> None:
+    a, b = symbol("a"), symbol("b")
+    spared = to_prim(select(le(1, b), divided(a, b), a), VARS)
+    assert getattr(spared.op, "name", None) == "prim.if_then_else"
+    assert isinstance(to_prim(select(le(1, b), divided(a, constant(3)), a), VARS), prim.Select)
