@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import function_references, operands_of
-
-_CALLS = frozenset(
-    {ir.CallFunction, ir.CallPacked, ir.NotUnderstood}
-)  # the last two may call what they are given
 
 
 def call_graph(graphs: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
@@ -65,11 +61,8 @@ def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
 
 def _called(cfg: ControlFlowGraph) -> set[str]:
     found: set[str] = set()
-    for _, instruction in cfg.instructions:
-        if type(instruction) not in _CALLS:
-            continue
-        if isinstance(instruction, ir.CallFunction):
-            found.add(instruction.name)
-        else:
-            found.update(function_references(operands_of(instruction)))
+    found.update(call.name for _, call in cfg.of_type(ir.CallFunction))
+    others: Sequence[tuple[int, ir.Instruction]] = cfg.of_type(ir.CallPacked, ir.NotUnderstood)
+    for _, instruction in others:  # these may call what they are given
+        found.update(function_references(operands_of(instruction)))
     return found

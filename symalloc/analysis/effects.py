@@ -68,7 +68,10 @@ def find_effects(
 
 
 class _EffectReader:
-    """Reads point after point; `filled` are the regions that hold content so far, on some path."""
+    """Reads point after point; `filled` are the regions that hold content so far, on some path.
+
+    It is kept where something asks for it, that is where `captures` says that packed functions are called.
+    """
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class _EffectReader:
         self.unsure = unsure
         self.tensors = ~points_to.storages
         self.filled = NO_REGIONS
+        self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
         self.parameters = points_to.phis  # what may be a parameter
         for leaf in points_to.parameters:
             self.parameters |= leaf.must
@@ -98,7 +102,8 @@ class _EffectReader:
             found = handler(self, point.instruction)
             made = self.points_to.defs[index]
             found = found._replace(defs=made) if made else found
-            self.filled |= found.written
+            if self.captures:
+                self.filled |= found.written
             return found
         if point.kind is PointKind.EXIT:
             return Effect(*self.regions((point.operand,)))

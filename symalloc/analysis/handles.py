@@ -36,6 +36,8 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
     kills: dict[Var, list[int]] = {}
     cfg = paths.cfg
+    if not any(cfg.last_uses.get(kill.target, -1) > index for index, kill in cfg.of_type(Kill)):
+        return
     for index, point in enumerate(cfg.points):
         made = point.instruction
         if kills and not kills.keys().isdisjoint(point.uses):
@@ -58,8 +60,8 @@ def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """The first use of each variable that some path gets to without what binds it."""
     cfg = paths.cfg
     reported = set(cfg.function.params)
-    for index, point in enumerate(cfg.points):
-        for var in point.uses:
+    for index, uses in _doubtful_uses(cfg):
+        for var in uses:
             if var in reported:
                 continue
             bound = cfg.starts.get(var)
@@ -71,6 +73,16 @@ def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
                 reported.add(var)
                 earlier = cfg.definitions.get(var)
                 yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated", path=around)
+
+
+def _doubtful_uses(cfg: ControlFlowGraph) -> Iterator[tuple[int, Sequence[Var]]]:
+    """The points that use variables, less those that plainly use only what is bound in front of them."""
+    bound = set(cfg.function.params)
+    for index, point in enumerate(cfg.points):
+        if not bound.issuperset(point.uses):
+            yield index, point.uses
+        if not cfg.joins and point.instruction is not None:
+            bound.add(point.instruction.var)
 
 
 def used_variables(cfg: ControlFlowGraph) -> set[Var]:
@@ -85,7 +97,7 @@ def used_variables(cfg: ControlFlowGraph) -> set[Var]:
 
 def killed_variables(cfg: ControlFlowGraph) -> set[Var]:
     """The variables that some kill names."""
-    return {var for point in cfg.points if type(point.instruction) is Kill for var in point.uses}
+    return {var for index, _ in cfg.of_type(Kill) for var in cfg.points[index].uses}
 
 
 def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
@@ -94,7 +106,8 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
     Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
     of an If counts as not written.
     """
-    names = _names(made for _, made in points_to.cfg.instructions if type(made) in _HAND_ON)
+    handing_on: Sequence[tuple[int, Instruction]] = points_to.cfg.of_type(Alias, MatchCast, View)
+    names = _names(made for _, made in handing_on)
     written: dict[Var, Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
         touched = effect.writes | effect.may_writes | effect.may_defs
@@ -105,9 +118,6 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
             if var in names and touched & (must | may):
                 written.setdefault(names[var], point.instruction)
     return written
-
-
-_HAND_ON = frozenset({Alias, MatchCast, View})
 
 
 def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:

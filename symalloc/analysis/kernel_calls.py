@@ -9,7 +9,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.gaps import Stretch
 from symalloc.analysis.kernel_coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import AbstractValue, Pointees, leaves_of, pointees_of
+from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
@@ -110,9 +110,12 @@ class KernelCalls:
         """The tensors that some of the arguments surely are."""
         found = NO_REGIONS
         for position in positions:
-            if position < len(values):
-                for leaf in leaves_of(values[position]):
-                    found |= surely_meant(self.points_to, leaf)
+            value = values[position] if position < len(values) else NO_POINTEES
+            if type(value) is Pointees:
+                found |= surely_meant(self.points_to, value)
+                continue
+            for leaf in leaves_of(value):
+                found |= surely_meant(self.points_to, leaf)
         return found & ~self.points_to.storages if found else found
 
     def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
@@ -199,7 +202,7 @@ class KernelCalls:
 
 def surely_meant(points_to: PointsTo, leaf: Pointees) -> RegionSet:
     """The regions of one handle, each on its branch; none where it may as well be another."""
-    if not leaf.may and only_member(leaf.must) is not None:
+    if not leaf.must or (not leaf.may and only_member(leaf.must) is not None):
         return leaf.must
     paths = (points_to.regions[number].path for number in members(leaf.must))
     return leaf.must if not leaf.may and all(paths) else NO_REGIONS

@@ -8,13 +8,9 @@ from symalloc.program.control_flow import ControlFlowGraph
 
 def storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
     """The parameters and results of calls on which the function places tensors, under whatever name."""
-    reserved: set[ir.Operand] = set()
-    pending: list[ir.Operand] = []
-    for _, made in cfg.instructions:
-        if type(made) is ir.AllocStorage:
-            reserved.add(made.var)
-        elif type(made) is ir.AllocTensor and type(made.storage) is ir.Var and made.storage not in reserved:
-            pending.append(made.storage)
+    reserved = {made.var for _, made in cfg.of_type(ir.AllocStorage)}
+    placed = dict.fromkeys(made.storage for _, made in cfg.of_type(ir.AllocTensor))
+    pending: list[ir.Operand] = [s for s in placed if isinstance(s, ir.Var) and s not in reserved]
     seen: set[ir.Var] = set()
     while pending:
         operand = pending.pop()

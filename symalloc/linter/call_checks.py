@@ -61,9 +61,8 @@ class CallChecks:
         cfg = one.context.analysis.cfg
         if self._any_private:
             self._open |= functions_as_values((cfg,))
-        for point, instruction in cfg.instructions:
-            if isinstance(instruction, CallFunction):
-                self._call(one, instruction, point)
+        for point, call in cfg.of_type(CallFunction):
+            self._call(one, call, point)
         self._callees[one.context.function.name] = _CheckedCallee(_obligations(one))
 
     def _call(self, one: FunctionCheck, call: CallFunction, point: int) -> None:

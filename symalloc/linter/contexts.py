@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -94,8 +94,8 @@ class FunctionContexts:
 
     def _expansion(self, name: str) -> ExpandedFunction | None:
         """The function with its calls written out; None where none needs to be."""
-        instructions: Iterator[object] = (made for _, made in self.analyses[name].cfg.instructions)
-        if not any(isinstance(made, CallFunction) and made.name in self._callees for made in instructions):
+        calls = self.analyses[name].cfg.of_type(CallFunction)
+        if not any(call.name in self._callees for _, call in calls):
             return None
         return expand_calls(self.program, self.program.functions[name], self._callees)
 

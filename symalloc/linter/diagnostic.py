@@ -178,15 +178,15 @@ class LintSummary:
         else:
             self.always_valid += 1
 
-    def add(self, other: LintSummary) -> None:
-        """Add all counts of `other`."""
-        self.functions += other.functions
-        self.always_valid += other.always_valid
-        self.always_invalid += other.always_invalid
-        self.runtime_check += other.runtime_check
-        self.guarded += other.guarded
-        self.unknown += other.unknown
-        self.data_dependent += other.data_dependent
+    def add(self, other: LintSummary, times: int = 1) -> None:
+        """Add all counts of `other`, so many times."""
+        self.functions += times * other.functions
+        self.always_valid += times * other.always_valid
+        self.always_invalid += times * other.always_invalid
+        self.runtime_check += times * other.runtime_check
+        self.guarded += times * other.guarded
+        self.unknown += times * other.unknown
+        self.data_dependent += times * other.data_dependent
         if other.by_solver:
             self.by_solver.update(other.by_solver)
         self.seconds += other.seconds

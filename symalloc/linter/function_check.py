@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from symalloc.analysis.facts import Facts
@@ -12,7 +11,7 @@ from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symb
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver, PlacedConstraint, domain_of
-from symalloc.linter.sites.memo_keys import memo_key
+from symalloc.linter.sites.memo_keys import MemoKeys
 from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
 from symalloc.linter.sites.site import ANY_PASS, ConstraintSite, FunctionContext, RelationSite, Site
 from symalloc.linter.sites.sizes import divisor_site
@@ -28,8 +27,17 @@ from symalloc.size.expr import Expr
 load_sites()
 
 SomeSite = TypeVar("SomeSite", bound=Site)
+Asked = TypeVar("Asked", Instruction, Site)
 
 _DEEPER = "no call that was followed gets there, others may"
+
+
+@dataclass(slots=True)
+class _Clean:
+    """The constraints of an instruction, or a site, that was clean, and how often one like it came again."""
+
+    summary: LintSummary
+    repeated: int = 0
 
 
 class FunctionCheck:
@@ -44,7 +52,8 @@ class FunctionCheck:
         self.summary = LintSummary(functions=1)
         self.findings: list[Finding] = []
         self.bound_dependent: list[BoundDependent] = []
-        self._clean: dict[Hashable, LintSummary] = {}
+        self._clean: dict[Hashable, _Clean] = {}
+        self._memo_keys = MemoKeys(context)
         self._kept: dict[Hashable, Finding] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
@@ -63,14 +72,16 @@ class FunctionCheck:
         elif not self.context.seen_in_callers:
             self.memory_order()
         self._in_functions(expanded=False)
-        for point, instruction in self.context.analysis.cfg.instructions:
-            if type(instruction) in IN_INSTRUCTIONS:
-                key = memo_key(self.context, instruction)
-                self._unless_clean(key, point, partial(self._instruction, instruction, point))
+        asked: Sequence[tuple[int, Instruction]] = self.context.analysis.cfg.of_type(*IN_INSTRUCTIONS)
+        for point, instruction in asked:
+            key = self._memo_keys.of(instruction)
+            self._unless_clean(key, point, self._instruction, instruction)
+        self._count_repeated()
 
     def memory_order(self) -> None:
         """Check the sites that ask in what order memory is written and read."""
         self._in_functions(expanded=True)
+        self._count_repeated()
         if self.context.seen_in_part:
             doubted = {finding: finding.doubted(_DEEPER) for finding in self.findings}
             self.findings = list(doubted.values())
@@ -87,7 +98,7 @@ class FunctionCheck:
         for generator in IN_FUNCTIONS:
             if generator.expanded is expanded and any(map(self.rulebook.by_site, generator.kinds)):
                 for point, site in generator.generate(self.context):
-                    self._unless_clean(site.memo_key, point, partial(self._site, site, point))
+                    self._unless_clean(site.memo_key, point, self._site, site)
 
     def keep(self, finding: Finding) -> None:
         """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one."""
@@ -102,20 +113,31 @@ class FunctionCheck:
             self._kept[key] = finding
         self.findings.append(finding)
 
-    def _unless_clean(self, key: Hashable | None, point: int, check: Callable[[], None]) -> None:
+    def _unless_clean(
+        self, key: Hashable | None, point: int, check: Callable[[Asked, int], None], asked: Asked
+    ) -> None:
         """Run `check`, unless it was run for an equal key and equal facts and found nothing."""
         if key is None:
-            check()
+            check(asked, point)
             return
         key = (key, self.context.facts.before[point])
         known = self._clean.get(key)
-        if known is None:
-            everything, self.summary, self._broke = self.summary, LintSummary(), False
-            check()
-            known, self.summary = self.summary, everything
-            if not self._broke:
-                self._clean[key] = known
-        self.summary.add(known)
+        if known is not None:
+            known.repeated += 1
+            return
+        everything, self.summary, self._broke = self.summary, LintSummary(), False
+        check(asked, point)
+        found, self.summary = self.summary, everything
+        if not self._broke:
+            self._clean[key] = _Clean(found)
+        self.summary.add(found)
+
+    def _count_repeated(self) -> None:
+        """Add the constraints of what was not looked at again."""
+        for known in self._clean.values():
+            if known.repeated:
+                self.summary.add(known.summary, known.repeated)
+                known.repeated = 0
 
     def _instruction(self, instruction: Instruction, point: int) -> None:
         kind = type(instruction)

@@ -10,14 +10,17 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import variables_in, variables_of
+
+Made = TypeVar("Made", bound=Instruction)
 
 
 class PointKind(IntEnum):
@@ -64,6 +67,29 @@ class ControlFlowGraph:
         return tuple(
             (i, p.instruction) for i, p in enumerate(self.points) if p.kind is kind and p.instruction
         )
+
+    @cached_property
+    def _by_type(self) -> Mapping[type[Instruction], Sequence[tuple[int, Instruction]]]:
+        found: dict[type[Instruction], list[tuple[int, Instruction]]] = {}
+        for numbered in self.instructions:
+            kind = type(numbered[1])
+            if kind in found:
+                found[kind].append(numbered)
+            else:
+                found[kind] = [numbered]
+        return found
+
+    def of_type(self, *types: type[Made]) -> Sequence[tuple[int, Made]]:
+        """The instructions of `types`, in order, each with the number of its point; Ifs are left out."""
+        found: list[Any] = [self._by_type[kind] for kind in types if kind in self._by_type]
+        if len(found) > 1:
+            return sorted((numbered for one in found for numbered in one), key=itemgetter(0))
+        return found[0] if found else ()
+
+    @cached_property
+    def last_uses(self) -> Mapping[Operand, int]:
+        """By variable, the last point that refers to it."""
+        return {var: index for index, point in enumerate(self.points) for var in point.uses}
 
     @cached_property
     def starts(self) -> Mapping[Var, int]:

@@ -15,13 +15,14 @@ from typing import Literal, TypeAlias
 
 from symalloc.program.kernel_access import BufferLayout, KernelAccess
 from symalloc.program.printed_script import PlaceFinder
+from symalloc.program.record import record
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False, kw_only=False)
 class Var:
     """A variable; equal only to itself."""
 
@@ -84,7 +85,7 @@ Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | T
 # -- instructions ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Instruction:
     """One binding: `var` receives the result.
 
@@ -98,7 +99,7 @@ class Instruction:
     handle: object | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class AllocStorage(Instruction):
     """R.memory.alloc_storage, R.vm.alloc_storage: reserves `size` bytes (dialects already told apart).
 
@@ -112,7 +113,7 @@ class AllocStorage(Instruction):
     dialect: Literal["memory", "vm"] = "memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class AllocTensor(Instruction):
     """R.memory.alloc_tensor, R.vm.alloc_tensor: a tensor at `offset` bytes of `storage`."""
 
@@ -123,7 +124,7 @@ class AllocTensor(Instruction):
     device: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class AllocFresh(Instruction):
     """R.builtin.alloc_tensor: a tensor with memory of its own."""
 
@@ -133,14 +134,14 @@ class AllocFresh(Instruction):
     scope: str = "global"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Alias(Instruction):
     """`var = source`."""
 
     source: Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class MatchCast(Instruction):
     """`var = R.match_cast(source, target)`: the same value; checked at run time; may define symbols of
     `target`.
@@ -154,7 +155,7 @@ class MatchCast(Instruction):
     returns: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class View(Instruction):
     """`var` shares the memory of `source`, at `offset` bytes from its start.
 
@@ -169,14 +170,14 @@ class View(Instruction):
     kind: Literal["reshape", "view", "ensure_zero_offset"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class MakeTuple(Instruction):
     """`var = (fields…)`."""
 
     fields: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class TakeField(Instruction):
     """`var = source[index]`."""
 
@@ -184,7 +185,7 @@ class TakeField(Instruction):
     index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class CallKernel(Instruction):
     """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument
     spread).
@@ -194,7 +195,7 @@ class CallKernel(Instruction):
     arguments: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class CallTIR(Instruction):
     """R.call_tir, R.call_tir_inplace: the result is fresh, but field i aliases input `inplace[i]` where
     not None.
@@ -214,7 +215,7 @@ class Ownership(Enum):
     UNKNOWN = "unknown"  # may be any of its arguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class CallPacked(Instruction):
     """R.call_packed, R.call_pure_packed, R.call_dps_packed, a call of an ExternFunc.
 
@@ -232,7 +233,7 @@ class CallPacked(Instruction):
     inplace: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class CallFunction(Instruction):
     """A call of another Relax function of the module.
 
@@ -245,7 +246,7 @@ class CallFunction(Instruction):
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class CallOperator(Instruction):
     """A Relax operator not yet lowered (`relax.add`): reads its arguments, its result is fresh.
 
@@ -257,7 +258,7 @@ class CallOperator(Instruction):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Kill(Instruction):
     """kill_tensor, kill_storage, kill_object: drops the handle `target`."""
 
@@ -265,7 +266,7 @@ class Kill(Instruction):
     kind: Literal["tensor", "storage", "object"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Assert(Instruction):
     """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not
     understood.  `reads` are the tensors in it and in its message.
@@ -275,7 +276,7 @@ class Assert(Instruction):
     reads: tuple[Operand, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class If(Instruction):
     """`var = then.result if condition else otherwise.result`; `condition` is None where it is no size
     condition.
@@ -287,7 +288,7 @@ class If(Instruction):
     otherwise: Block
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class NotUnderstood(Instruction):
     """A construct that is not verified; `what` says which, `reads` what it may touch (and may return)."""
 

@@ -102,6 +102,7 @@ class TypeNumbering:
     def __init__(self) -> None:
         self._of_type: dict[Type, int] = {}
         self._of_var: dict[ir.Var, int] = {}
+        self._seen: dict[int, tuple[Type, int]] = {}  # by address, of types that are kept so
 
     def of(self, operand: ir.Operand) -> Hashable:
         """The number of a variable's type; another operand stands for itself."""
@@ -109,6 +110,12 @@ class TypeNumbering:
             return operand
         number = self._of_var.get(operand)
         if number is None:
-            number = self._of_type.setdefault(operand.type, len(self._of_type))
-            self._of_var[operand] = number
+            number = self._of_var[operand] = self._number(operand.type)
         return number
+
+    def _number(self, kind: Type) -> int:
+        seen = self._seen.get(id(kind))
+        if seen is None:
+            number = self._of_type.setdefault(kind, len(self._of_type))
+            seen = self._seen[id(kind)] = (kind, number)
+        return seen[1]

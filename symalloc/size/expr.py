@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import ClassVar, TypeAlias
 
@@ -320,6 +320,7 @@ def product(factors: Iterable[ExprLike]) -> Expr:
     return result
 
 
+@lru_cache(maxsize=4096)
 def constant(value: int) -> Expr:
     """The integer `value` as an expression."""
     return Expr({(): value}) if value else ZERO

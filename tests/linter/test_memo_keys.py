@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from symalloc.linter.sites.memo_keys import memo_key
+from symalloc.linter.sites.memo_keys import MemoKeys
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.program.ir import AllocFresh, AllocStorage, Instruction, Var
 from symalloc.program.types import DType, OpaqueType
@@ -33,9 +33,9 @@ OTHERS: dict[str, Any] = {
     ],
 )
 def test_a_key_holds_every_field_but_names(instruction: Instruction) -> None:
-    key = memo_key(NO_CONTEXT, instruction)
-    assert key == memo_key(NO_CONTEXT, replace(instruction, var=Var("other", OpaqueType())))
+    key = MemoKeys(NO_CONTEXT).of(instruction)
+    assert key == MemoKeys(NO_CONTEXT).of(replace(instruction, var=Var("other", OpaqueType())))
     for field in fields(instruction):
         if field.name not in NAMES:
             changed = replace(instruction, **{field.name: OTHERS[field.name]})
-            assert memo_key(NO_CONTEXT, changed) != key, field.name
+            assert MemoKeys(NO_CONTEXT).of(changed) != key, field.name

@@ -22,7 +22,10 @@ from symalloc.size.expr import Expr
 @function_sites("ignored-offset")
 def ignored_offsets(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each tensor that may begin behind byte 0 where that may be overlooked, with the point."""
-    for index, point in enumerate(context.analysis.cfg.points):
+    cfg = context.analysis.cfg
+    calls = cfg.of_type(ir.CallPacked, ir.CallFunction)
+    for index in sorted((*cfg.joins, *(call for call, _ in calls))):
+        point = cfg.points[index]
         for operand, offset, uncertainty in _given(context, point):
             if offset.terms:
                 yield index, _site(point, operand, offset, uncertainty)

@@ -53,8 +53,8 @@ def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:
     """
     return [
         (point, call)
-        for point, call in context.analysis.cfg.instructions
-        if isinstance(call, CallPacked) and call.may_capture and not call.pure
+        for point, call in context.analysis.cfg.of_type(CallPacked)
+        if call.may_capture and not call.pure
         if not _fills(context, point)
     ]
 

@@ -53,11 +53,12 @@ class _Pair(NamedTuple):
 @function_sites("kernel-arguments", expanded=True)
 def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls of kernels with two arguments in one memory, one of them written; with their points."""
-    for point, call in context.analysis.cfg.instructions:
+    calls: Sequence[tuple[int, ir.CallKernel | ir.CallTIR]]
+    calls = context.analysis.cfg.of_type(ir.CallKernel, ir.CallTIR)
+    for point, call in calls:
         operands = _operands(call)
         if not operands or _plainly_distinct(context.points_to, operands):
             continue
-        assert isinstance(call, ir.CallKernel | ir.CallTIR)
         kernel = context.program.kernels.get(call.kernel)
         if kernel is None:
             continue
@@ -72,11 +73,11 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
                 yield point, _site(context, _Pair(call, point, first, second, path))
 
 
-def _operands(call: ir.Instruction) -> Sequence[ir.Operand]:
-    """The operands of a kernel that writes some of them; none for anything else."""
-    if type(call) is ir.CallKernel:
+def _operands(call: ir.CallKernel | ir.CallTIR) -> Sequence[ir.Operand]:
+    """The operands of a kernel that writes some of them; none of any other."""
+    if isinstance(call, ir.CallKernel):
         return call.arguments
-    return call.inputs if type(call) is ir.CallTIR and any(i is not None for i in call.inplace) else ()
+    return call.inputs if any(i is not None for i in call.inplace) else ()
 
 
 def _plainly_distinct(points_to: PointsTo, operands: Sequence[ir.Operand]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, product
@@ -220,9 +220,9 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     cfg = context.analysis.cfg
     used, killed = used_variables(cfg), killed_variables(cfg)
     freed = _escaping(context) | context.regions_of(killed)
-    for index, made in cfg.instructions:
-        if not isinstance(made, ir.AllocStorage | ir.AllocTensor):
-            continue
+    allocations: Sequence[tuple[int, ir.AllocStorage | ir.AllocTensor]]
+    allocations = cfg.of_type(ir.AllocStorage, ir.AllocTensor)
+    for index, made in allocations:
         if made.var not in used:
             yield index, _allocation(made, "never-used")
         elif killed and made.var not in killed and not context.regions_of((made.var,)) & freed:

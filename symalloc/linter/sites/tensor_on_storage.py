@@ -31,13 +31,13 @@ PAGE = 4096
 
 def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
-    return tuple(dict.fromkeys(storage for storage, _ in _placed(context, alloc)))
+    return tuple(dict.fromkeys([storage for storage, _ in _placed(context, alloc)]))
 
 
 def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Region, PathCondition]]:
     """The storages that the tensor may lie on, each with the branches on which it does."""
     points_to = context.points_to
-    found = ((points_to.regions[t.region].parent, t.path) for t in points_to.targets_of(alloc.var))
+    found = [(points_to.regions[t.region].parent, t.path) for t in points_to.targets_of(alloc.var)]
     for parent, path in dict.fromkeys(found):
         if parent is not None:
             yield points_to.regions[parent], path
@@ -104,9 +104,7 @@ def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[in
     expansion = context.expansion
     if expansion is None:
         return
-    for point, made in context.analysis.cfg.instructions:
-        if not isinstance(made, AllocTensor):
-            continue
+    for point, made in context.analysis.cfg.of_type(AllocTensor):
         here = expansion.calls_to(made)
         storages = storages_of(context, made)
         if any(expansion.calls_to(storage.instruction) != here for storage in storages):

@@ -47,9 +47,7 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
 @function_sites("construct")
 def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
-    for index, found in context.analysis.cfg.instructions:
-        if not isinstance(found, NotUnderstood):
-            continue
+    for index, found in context.analysis.cfg.of_type(NotUnderstood):
         if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
             site = RelationSite(
                 kind="construct",

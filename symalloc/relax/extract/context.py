@@ -237,9 +237,10 @@ class Context:
 
     def dtype_of(self, node: Node) -> Node:
         """The dtype that an `R.dtype(…)` argument holds; raises NotASizeError for anything else."""
-        if type(node) is not tvm.ir.GenericConst or isinstance(node.value, runtime.Tensor):
+        value = node.value if type(node) is tvm.ir.GenericConst else None
+        if value is None or isinstance(value, runtime.Tensor):
             not_a_size("a dtype that is no literal")
-        return node.value
+        return value
 
     def condition(self, node: Node) -> Condition | None:
         """The condition an If or assertion asks for; None where it is none on sizes."""

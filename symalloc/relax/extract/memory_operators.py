@@ -10,7 +10,7 @@ from typing import Literal
 import tvm
 
 from symalloc.program import ir
-from symalloc.program.types import DType, TensorType
+from symalloc.program.types import DType, TensorType, is_open
 from symalloc.relax.extract.context import VARIABLES, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
@@ -48,7 +48,11 @@ def place_tensor(context: Context, head: Head, call: CallNode, arguments: Sequen
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
     shape, dtype = _placed_shape(context, arguments[2]), _known_dtype(context, arguments[3])
     return ir.AllocTensor(
-        **context.known_head(head, TensorType(shape=shape, dtype=dtype)),
+        **(
+            context.known_head(head, TensorType(shape=shape, dtype=dtype))
+            if is_open(head["var"].type)
+            else head
+        ),
         storage=context.operand(arguments[0]),
         offset=context.form.expr(arguments[1]),
         shape=shape,

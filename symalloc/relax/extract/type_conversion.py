@@ -25,6 +25,7 @@ from symalloc.size.expr import Expr
 
 OPAQUE = OpaqueType()
 _FUNCTION = FunctionType()
+_NOTHING = TupleType(fields=())
 _DTYPES: dict[str, DType] = {}
 
 
@@ -127,9 +128,10 @@ class Types:
 
     def tensor(self, type_: TypeNode) -> TensorType:
         """A TensorType of TVM."""
-        element, ndim, device = type_.dtype, type_.ndim, type_.vdevice
+        element, device = type_.dtype, type_.vdevice
         dtype = None if element is None else self._element(element)
         shape = self.shape_or_none(type_.shape)
+        ndim = type_.ndim if shape is None else len(shape)
         key = (id(shape), id(dtype), ndim, None if device is None else device.__chandle__())
         found = self._tensors.get(key)
         if found is None:
@@ -165,7 +167,8 @@ class Types:
         return ScalarType(value=None, dtype=self._element(type_))
 
     def _tuple(self, type_: TypeNode) -> TupleType:
-        return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
+        fields = elements(type_.fields)
+        return TupleType(fields=tuple([self.of(field) for field in fields])) if fields else _NOTHING
 
 
 _RULES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
