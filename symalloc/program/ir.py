@@ -278,9 +278,7 @@ class Assert(Instruction):
 
 @record()
 class If(Instruction):
-    """`var = then.result if condition else otherwise.result`; `condition` is None where it is no size
-    condition.
-    """
+    """`var = then.result if condition else otherwise.result`; `condition` is None if not on sizes."""
 
     condition: Condition | None
     test: Operand
