@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import lcm
 
-from symalloc.planner.check.syntactic import SyntacticOrder
+from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.size.choice import Max, Min, Select, maximum
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom
 from symalloc.size.polynomial import multiply

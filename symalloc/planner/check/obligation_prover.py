@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from symalloc.planner.check.magnitude import Magnitudes
 from symalloc.planner.check.obligations import Obligation, Side
-from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
+from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.planner.memory_plan import Plan
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, Domain

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.magnitude import Magnitudes
-from symalloc.planner.check.syntactic import SyntacticOrder
+from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import gt

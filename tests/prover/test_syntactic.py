@@ -6,7 +6,7 @@ import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.syntactic import SyntacticOrder, alternatives, candidates
+from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.domain import Domain
 from symalloc.prover.z3_form import Z3Terms
 from symalloc.size.choice import maximum, minimum, select
@@ -97,8 +97,18 @@ def test_rounding_is_seen() -> None:
     packed = floordiv(N + 7, 8)
     assert sight.at_most(packed, round_up(packed, 64))
     assert sight.at_most(round_up(4 * N, 64), 4 * N + 63)
-    assert not sight.at_most(round_up(4 * N, 64), 4 * N + 62)
+    assert sight.at_most(round_up(4 * N, 64), 4 * N + 60)  # both are multiples of 4
+    assert not sight.at_most(round_up(4 * N, 64), 4 * N + 59)
     assert sight.at_most(round_up(4 * N, 64) + 64 * M, maximum(4 * N + 63, 5) + 64 * M)
+
+
+def test_growth_is_seen() -> None:
+    sight, later = SyntacticOrder(Domain()), SyntacticOrder(Domain(lower={"n": 4}))
+    assert sight.at_most(round_up(20 * N, 64), 64 * N)
+    assert sight.at_most(6 * N, N * N + 9)
+    assert not sight.at_most(6 * N, N * N + 8)
+    assert not sight.at_most(round_up(4 * N, 64) + 64, 128 * N)  # nothing at 0
+    assert later.at_most(round_up(4 * N, 64) + 128, 64 * N)
 
 
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:

@@ -1,20 +1,24 @@
-"""Inequalities that can be seen to hold, for the validator: every term of the difference is at least zero.
+"""Inequalities that can be seen to hold: every term of the difference is at least zero.
 
-Nothing is built and nothing is searched, so a module's thousands of questions cost microseconds each.  What
-cannot be seen goes to the prover.
+Nothing is searched, so a module's thousands of questions cost microseconds each.  Where terms alone do not
+show it, quotients are replaced by the bounds that rounding leaves them; a difference of sizes is a multiple
+of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol it is
+evaluated up to where its growth decides.  What cannot be seen goes to the prover.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import comb, gcd, lcm
 
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import Max, Min, Select
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol
 
 MOST_ALTERNATIVES = 256
-MOST_QUOTIENTS = 6  # that are replaced by their bounds in one difference
+MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
+STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
 
 
 class SyntacticOrder:
@@ -36,7 +40,7 @@ class SyntacticOrder:
         if below(low) or all(map(below, candidates(low))):
             return True
         if low.is_polynomial and high.is_polynomial:
-            return False
+            return self._roughly_at_most(low, high)
         whole = any(self._roughly_at_most(low, b) for b in nodes)
         return whole or all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
 
@@ -51,12 +55,26 @@ class SyntacticOrder:
     def _roughly_at_most(self, low: Expr, high: Expr) -> bool:
         """The same once quotients in the difference are replaced by the bounds that rounding leaves them."""
         difference = high - low
-        for _ in range(MOST_QUOTIENTS):
-            relaxed = _without_quotient(difference)
-            if relaxed is None:
-                break
-            difference = relaxed
-        return self._expr(difference)
+        grain = gcd(*difference.terms.values())
+        for falling in (True, False):  # what is added may be bounded by zero as well
+            least, scale = _without_quotients(difference, falling=falling)
+            least = least + (scale * grain - 1)
+            if self._expr(least) or (falling and self._grows(difference, least)):
+                return True
+        return False
+
+    def _grows(self, difference: Expr, least: Expr) -> bool:
+        """Return whether `difference`, in one symbol, is >= 0: at small values, and beyond as `least` is."""
+        if not least.is_polynomial or len(least.symbols) != 1 or difference.symbols != least.symbols:
+            return False
+        (name,) = least.symbols
+        low = self._domain.lower_of(name)
+        powers = {m[0][1] if m else 0: c for m, c in least.terms.items()}
+        coefficients = [powers.get(power, 0) for power in range(max(powers) + 1)]
+        if coefficients[-1] < 0:
+            return False
+        start = next((n for n in STARTS if all(c >= 0 for c in _shifted(coefficients, low + n))), None)
+        return start is not None and all(difference.evaluate({name: low + n}) >= 0 for n in range(start))
 
     def _monomial(self, monomial: Monomial) -> bool:
         return all(power % 2 == 0 or self._atom(atom) for atom, power in monomial)
@@ -92,21 +110,44 @@ def alternatives(expr: Expr) -> tuple[Expr, ...]:
     return _expanded(expr)[1]
 
 
-def _without_quotient(expr: Expr) -> Expr | None:
-    """A positive multiple of something that is at most `expr`, with one `a // d` less; None where there is
-    none.
-
-    a // d lies between (a - d + 1) / d and a / d.
+def _without_quotients(expr: Expr, *, falling: bool) -> tuple[Expr, int]:
+    """`(p, d)` with p <= d * expr, where each `a // c` that is subtracted became its bound a / c; where
+    `falling` each that is added its bound (a - c + 1) / c, too.
     """
-    for monomial, coefficient in expr.terms.items():
-        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], FloorDiv):
-            atom = monomial[0][0]
-            divisor = atom.denominator.as_constant or 0
-            if divisor > 0:
-                rest = expr - Expr({monomial: coefficient})
-                bound = atom.numerator - (divisor - 1) if coefficient > 0 else atom.numerator
-                return divisor * rest + coefficient * bound
-    return None
+    scale = 1
+    for _ in range(MOST_NESTED):
+        quotients = {m: q for m, c in expr.terms.items() if (c < 0 or falling) and (q := _quotient(m))}
+        if not quotients:
+            break
+        step = lcm(*(divisor for _, divisor in quotients.values()))
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in expr.terms.items():
+            above, divisor = quotients.get(monomial, (None, 1))
+            share = coefficient * (step // divisor)
+            terms = {monomial: 1} if above is None else above.terms
+            for key, value in terms.items():
+                total[key] = total.get(key, 0) + share * value
+            if above is not None and share > 0:
+                total[()] = total.get((), 0) - share * (divisor - 1)
+        scale *= step
+        expr = Expr({m: c for m, c in total.items() if c})
+    return expr, scale
+
+
+def _quotient(monomial: Monomial) -> tuple[Expr, int] | None:
+    """The numerator and the divisor, where a monomial is a quotient by a positive constant."""
+    if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], FloorDiv):
+        return None
+    divisor = monomial[0][0].denominator.as_constant or 0
+    return (monomial[0][0].numerator, divisor) if divisor > 0 else None
+
+
+def _shifted(coefficients: Sequence[int], offset: int) -> list[int]:
+    """The coefficients, by power, of a polynomial in x + `offset`."""
+    return [
+        sum(c * comb(power, k) * offset ** (power - k) for power, c in enumerate(coefficients) if power >= k)
+        for k in range(len(coefficients))
+    ]
 
 
 @lru_cache(maxsize=8192)
