@@ -4,6 +4,7 @@ position.  No plan of this order can do with less.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from symalloc.analysis.live_ranges import Intervals
@@ -40,8 +41,36 @@ def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
                 neighbours[current].add(other)
                 neighbours[other].add(current)
         active.append((end, current))
-    # their order steers the local search: another one would give other plans, as good
-    return tuple(tuple(frozenset(others)) for others in neighbours)
+    return tuple(tuple(sorted(others)) for others in neighbours)
+
+
+def resting_on(order: Sequence[int], lives: Sequence[Intervals]) -> tuple[tuple[int, ...], ...]:
+    """Return for each range those that it lies on directly where ranges are piled up in `order`, bottom
+    first.
+
+    At some position both are live, and nothing that is comes between them in the order: what lies farther
+    down is below one of them.  There are at most three for each interval, whatever is live together.
+    """
+    rank = {index: position for position, index in enumerate(order)}
+    changes: dict[int, tuple[list[int], list[int]]] = {}
+    for index, live in enumerate(lives):
+        for begin, end in live:
+            if begin < end:
+                changes.setdefault(begin, ([], []))[0].append(rank[index])
+                changes.setdefault(end, ([], []))[1].append(rank[index])
+    found: list[set[int]] = [set() for _ in lives]
+    active: list[int] = []
+    for position in sorted(changes):
+        begun, ended = changes[position]
+        for one in ended:
+            del active[bisect_left(active, one)]
+        for one in begun:
+            insort(active, one)
+        for one in (*begun, *ended):
+            place = bisect_left(active, one)
+            for upper in range(max(place, 1), min(place + 2, len(active))):
+                found[order[active[upper]]].add(order[active[upper - 1]])
+    return tuple(tuple(sorted(below)) for below in found)
 
 
 def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:

@@ -48,14 +48,14 @@ class SyntacticOrder:
         """Return whether each term of `high - low` is >= 0."""
         for monomial, coefficient in low.items():
             rest = high.get(monomial, 0) - coefficient
-            if rest < 0 or (rest and not self._monomial(monomial)):
+            if rest < 0 or (rest and not self.never_negative(monomial)):
                 return False
-        return all(c >= 0 and self._monomial(m) for m, c in high.items() if m not in low)
+        return all(c >= 0 and self.never_negative(m) for m, c in high.items() if m not in low)
 
     def _roughly_at_most(self, low: Expr, high: Expr) -> bool:
         """The same once quotients in the difference are replaced by the bounds that rounding leaves them."""
         difference = high - low
-        grain = gcd(*difference.terms.values())
+        grain = gcd(*difference.terms.values()) or 1
         for falling in (True, False):  # what is added may be bounded by zero as well
             least, scale = _without_quotients(difference, falling=falling)
             least = least + (scale * grain - 1)
@@ -76,7 +76,8 @@ class SyntacticOrder:
         start = next((n for n in STARTS if all(c >= 0 for c in _shifted(coefficients, low + n))), None)
         return start is not None and all(difference.evaluate({name: low + n}) >= 0 for n in range(start))
 
-    def _monomial(self, monomial: Monomial) -> bool:
+    def never_negative(self, monomial: Monomial) -> bool:
+        """Return whether a product of atoms is seen to be >= 0 at every point."""
         return all(power % 2 == 0 or self._atom(atom) for atom, power in monomial)
 
     def _atom(self, atom: Atom) -> bool:
@@ -86,7 +87,7 @@ class SyntacticOrder:
         return found
 
     def _expr(self, expr: Expr) -> bool:
-        return all(c >= 0 and self._monomial(m) for m, c in expr.terms.items())
+        return all(c >= 0 and self.never_negative(m) for m, c in expr.terms.items())
 
     def _never_negative(self, atom: Atom) -> bool:
         match atom:

@@ -8,16 +8,20 @@ proved equal are the simplest case.  Constants cost nothing and stay.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from symalloc.planner.layout.dominance import Dominance
 from symalloc.planner.layout.offsets import Alternatives
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.search.grid import Values
 from symalloc.planner.search.stacking import Stacking
 from symalloc.size.expr import Expr
 
 MOST_DISTINCT = 64  # beyond it the pairs to look at cost more than the VM would save
+MOST_TRIED = 400  # pairs that are possible at the samples
 
 
 def merge_offsets(
@@ -30,14 +34,20 @@ def merge_offsets(
     """Return `placed` with as few distinct offsets as raising whole groups of equal offsets gets to."""
     users = Counter(placed)
     moving = sorted((o for o in users if not _free(o)), key=lambda o: (-_cost(o), users[o], _key(o)))
-    if len(moving) > MOST_DISTINCT:
+    if not 1 < len(moving) <= MOST_DISTINCT:
         return list(placed)
-    groups = _OffsetGroups(dominance=dominance, arena=arena, rooms=_rooms(buffers, stacking, placed))
+    groups = _OffsetGroups(dominance=dominance, rooms=_rooms(buffers, stacking, placed, arena))
+    tried = 0
     for old in moving:
-        others = (new for new in moving if new != old and new not in groups.moved)
-        for new in sorted(others, key=lambda o: (-users[o], _key(o))):
+        others = sorted(
+            (o for o in moving if o != old and o not in groups.moved), key=lambda o: (-users[o], _key(o))
+        )
+        for new in groups.likely(old, others):
+            tried += 1
+            if tried > MOST_TRIED:
+                return [groups.now(offset) for offset in placed]
             if groups.may_move(old, new):
-                groups.moved[old] = new
+                groups.move(old, new)
                 users[new] += users[old]
                 break
     return [groups.now(offset) for offset in placed]
@@ -45,37 +55,60 @@ def merge_offsets(
 
 @dataclass(frozen=True, slots=True)
 class _Headroom:
-    """A buffer at some offset: its size and alignment, and where one above it lies; None: the arena's end."""
+    """A buffer at some offset: its size and alignment, and where the one above it, or the arena's end, is."""
 
     size: Expr
     alignment: int
-    above: Alternatives | None
+    above: Alternatives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OffsetGroups:
-    """The groups of equal offsets; `moved` says where a group has gone."""
+    """The groups of equal offsets; `moved` says where a group has gone; `rooms` are those of all that is at
+    an offset now.
+    """
 
     dominance: Dominance
-    arena: Alternatives
-    rooms: Mapping[Alternatives, Collection[_Headroom]]
+    rooms: dict[Alternatives, dict[_Headroom, None]]
     moved: dict[Alternatives, Alternatives] = field(default_factory=dict)
+    values: dict[Alternatives, Values] = field(default_factory=dict)
 
     def now(self, offset: Alternatives) -> Alternatives:
         while offset in self.moved:
             offset = self.moved[offset]
         return offset
 
+    def move(self, old: Alternatives, new: Alternatives) -> None:
+        self.moved[old] = new
+        self.rooms[new].update(self.rooms[old])
+
+    def likely(self, old: Alternatives, others: Iterable[Alternatives]) -> Iterable[Alternatives]:
+        """Return those of `others` that `old` may move to, as far as the samples tell."""
+        least = self.at_samples(old)
+        ceilings = (
+            self.at_samples(self.now(room.above)) - self.dominance.at_samples(room.size)
+            for room in self.rooms[old]
+        )
+        most = np.min(list(ceilings), axis=0)
+        for new in others:
+            value = self.at_samples(new)
+            if not ((value < least) | (value > most)).any():
+                yield new
+
+    def at_samples(self, offset: Alternatives) -> Values:
+        found = self.values.get(offset)
+        if found is None:
+            found = self.values[offset] = np.max([self.dominance.at_samples(e) for e in offset], axis=0)
+        return found
+
     def may_move(self, old: Alternatives, new: Alternatives) -> bool:
         """Return whether every buffer that is at `old` now may start at `new` instead."""
-        members = [o for o in self.rooms if self.now(o) == old]
-        return self.below(old, new) and all(self.fits(r, new) for o in members for r in self.rooms[o])
+        return self.below(old, new) and all(self.fits(room, new) for room in self.rooms[old])
 
     def fits(self, room: _Headroom, new: Alternatives) -> bool:
         """Return whether the buffer of `room` at `new` is aligned and does not reach the next one."""
-        ceiling = self.arena if room.above is None else self.now(room.above)
         aligned = all(self.dominance.align(start, room.alignment) is start for start in new)
-        return aligned and self.below(tuple(start + room.size for start in new), ceiling)
+        return aligned and self.below(tuple(start + room.size for start in new), self.now(room.above))
 
     def below(self, low: Alternatives, high: Alternatives) -> bool:
         """Return whether the maximum of `low` is proved to be at most that of `high`."""
@@ -83,22 +116,17 @@ class _OffsetGroups:
 
 
 def _rooms(
-    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives]
+    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives], arena: Alternatives
 ) -> dict[Alternatives, dict[_Headroom, None]]:
     """Return the limits of the offsets from above, by offset, each limit once."""
     found: dict[Alternatives, dict[_Headroom, None]] = {offset: {} for offset in placed}
-    kinds: dict[tuple[Alternatives, Expr, int], int] = {}
-    kind_of = [
-        kinds.setdefault((offset, b.size, b.alignment), len(kinds))
-        for b, offset in zip(buffers, placed, strict=True)
-    ]
-    meetings = {(kind_of[j], kind_of[i]) for i, below in enumerate(stacking.below) for j in below}
-    listed = list(kinds)
-    for offset, size, alignment in listed:
-        found[offset][_Headroom(size, alignment, None)] = None
-    for low, high in sorted(meetings):
-        offset, size, alignment = listed[low]
-        found[offset][_Headroom(size, alignment, listed[high][0])] = None
+    covered = {j for below in stacking.below for j in below}
+    for i, buffer in enumerate(buffers):
+        if i not in covered:
+            found[placed[i]][_Headroom(buffer.size, buffer.alignment, arena)] = None
+        for j in stacking.below[i]:
+            lower = buffers[j]
+            found[placed[j]][_Headroom(lower.size, lower.alignment, placed[i])] = None
     return found
 
 

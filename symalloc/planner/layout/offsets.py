@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from symalloc.planner.interference import unreached
 from symalloc.planner.layout.dominance import Dominance
+from symalloc.planner.layout.pruning import prune
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.stacking import Stacking
-from symalloc.size.choice import maximum
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import Expr
 
 Alternatives: TypeAlias = tuple[Expr, ...]
-
-MOST_ALTERNATIVES = 8  # beyond it a maximum becomes one opaque expression: sums over it no longer distribute
 
 
 def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
@@ -26,14 +23,13 @@ def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance)
     found: list[Alternatives] = [()] * len(buffers)
     known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
     for current in stacking.order:
-        step, below = buffers[current].alignment, stacking.below[current]
-        under = frozenset((found[j], buffers[j].size) for j in below)
+        step = buffers[current].alignment
+        under = frozenset((found[j], buffers[j].size) for j in stacking.below[current])
         placed = known.get((under, step))
         if placed is None:
-            last = _uppermost(below, stacking.below)
-            ends = _ends((found[j], buffers[j].size) for j in last)
-            placed = prune((dominance.align(end, step) for end in ends), dominance)
-            known[under, step] = placed
+            ends = _ends((found[j], buffers[j].size) for j in stacking.below[current])
+            pruned = prune((dominance.align(end, step) for end in ends), dominance)
+            placed = known[under, step] = tuple(dominance.align(e, step) for e in pruned)
         found[current] = placed
     return found
 
@@ -49,18 +45,3 @@ def arena_size(
 def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
     """Return the alternatives of where buffers end, given those of where they start and their sizes."""
     return dict.fromkeys(alternative + size for starts, size in placed for alternative in starts)
-
-
-def prune(candidates: Iterable[Expr], dominance: Dominance) -> Alternatives:
-    """The candidates that no other is proved to reach: at least one is left; zero where there are none."""
-    ordered = sorted(set(candidates), key=lambda e: (-len(e.terms), e.key))
-    kept = unreached(ordered, dominance.reaches)
-    if len(kept) > MOST_ALTERNATIVES:
-        return (maximum(*kept),)
-    return tuple(sorted(kept, key=lambda e: e.key)) or (ZERO,)
-
-
-def _uppermost(below: frozenset[int], all_below: Sequence[frozenset[int]]) -> list[int]:
-    """Those of `below` under which no other of them lies above: the rest cannot decide the offset."""
-    covered = frozenset().union(*(all_below[j] & below for j in below))
-    return sorted(below - covered)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from symalloc.planner.interference import interference
 from symalloc.planner.layout.dominance import PROVER_BUDGET, Dominance, samples
-from symalloc.planner.layout.offsets import prune
+from symalloc.planner.layout.pruning import prune
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

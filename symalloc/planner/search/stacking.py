@@ -1,4 +1,4 @@
-"""Stacking: for each pair of interfering buffers, which of the two lies below.
+"""Stacking: an order of the buffers, bottom first, that says which of two interfering ones lies below.
 
 A stacking taken from a packing at one binding is right for every binding: offsets that follow from it
 keep each pair apart whatever the sizes; only the height of the arena varies.  It is judged over the whole
@@ -12,25 +12,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from symalloc.planner.interference import resting_on
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import Values
 from symalloc.planner.search.search_instance import SearchInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stacking:
-    """`order` lists the buffers bottom first; `below[i]` holds those that interfere with i and come before
-    it.
+    """`order` lists the buffers bottom first; `below[i]` holds those that i lies on directly: the others that
+    interfere with i and come before it are below one of them.
     """
 
     order: tuple[int, ...]
-    below: tuple[frozenset[int], ...]
+    below: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, order: Sequence[int], neighbours: Sequence[Sequence[int]]) -> Stacking:
-        """Return the stacking in which of two neighbours the one that comes first in `order` lies below."""
-        rank = {index: position for position, index in enumerate(order)}
-        below = (frozenset(j for j in near if rank[j] < rank[i]) for i, near in enumerate(neighbours))
-        return cls(order=tuple(order), below=tuple(below))
+    def of(cls, order: Sequence[int], buffers: Sequence[Buffer]) -> Stacking:
+        """Return the stacking in which of two that are live together the one that comes first in `order` lies
+        below.
+        """
+        return cls(order=tuple(order), below=resting_on(order, [b.live for b in buffers]))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,8 +61,9 @@ def heights(problem: SearchInstance, order: Sequence[int]) -> Values:
     """
     ends_of = [-1] * len(problem)
     known: dict[tuple[int, frozenset[int]], int] = {}
+    below = Stacking.of(order, problem.buffers).below
     for i in order:
-        under = frozenset([ends_of[j] for j in problem.neighbours[i] if ends_of[j] >= 0])
+        under = frozenset([ends_of[j] for j in below[i]])
         ends_of[i] = known.setdefault((problem.kinds[i], under), len(known))
     ends = np.zeros((len(known), len(problem.grid)))
     for row, (kind, under) in enumerate(known):

@@ -215,7 +215,7 @@ class _StackingSearch:
         orders = [self.candidates[choice].order for choice in chosen.choices]
         return SearchResult(
             regimes=tuple(
-                (condition, Stacking.of(order, self.problem.neighbours))
+                (condition, Stacking.of(order, self.problem.buffers))
                 for condition, order in zip((*chosen.conditions, None), orders, strict=True)
             ),
             score=chosen.score,

@@ -51,10 +51,9 @@ BUFFERS = (
 
 def plan() -> Plan:
     """Two regimes, a maximum, divisions, a product."""
-    neighbours = interference(BUFFERS)
     regimes = [
-        (le(N, 16), Stacking.of((2, 0, 1, 3, 4), neighbours)),
-        (None, Stacking.of((1, 0, 2, 3, 4), neighbours)),
+        (le(N, 16), Stacking.of((2, 0, 1, 3, 4), BUFFERS)),
+        (None, Stacking.of((1, 0, 2, 3, 4), BUFFERS)),
     ]
     arena = assemble(BUFFERS, regimes, DOMAIN, Prover())
     return Plan(function="main", arenas=(arena,), guards=guards([arena], DOMAIN, Prover()))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.interference import interference
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.search.stacking import Stacking
@@ -26,7 +25,7 @@ def buffer(id_: int, size: Expr, *live: tuple[int, int], alignment: int = 64) ->
 
 
 def stacked(buffers: Sequence[Buffer], *order: int) -> Stacking:
-    return Stacking.of(order, interference(buffers))
+    return Stacking.of(order, buffers)
 
 
 def laid_out(buffers: Sequence[Buffer], *order: int, domain: Domain = DOMAIN) -> Arena:

@@ -1,0 +1,89 @@
+"""The alternatives of a maximum that matter, and no more of them than a formula should have.
+
+What another alternative is proved to reach is dropped.  Where too many are left, two are replaced by the sum
+with the larger coefficient of each term: it is at least either of them, so that what lies above only moves
+up.  The two are taken for which that adds least at the sample bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from symalloc.planner.layout.dominance import Dominance
+from symalloc.size.choice import maximum
+from symalloc.size.expr import ZERO, Expr, Monomial
+
+MOST_ALTERNATIVES = 16
+MOST_TERMS = 64  # of all alternatives together
+MOST_KEPT = 32  # before they are made fewer on the way
+
+
+def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
+    """The candidates that no other is proved to reach, or fewer sums that reach all of them; zero where there
+    are none.
+    """
+    found = list(dict.fromkeys(candidates))
+    if len(found) <= 1:
+        return tuple(found) or (ZERO,)
+    values = [dominance.at_samples(e) for e in found]
+    totals = [float(np.nan_to_num(v).sum()) for v in values]
+    kept: list[Expr] = []
+    table = np.empty((0, len(values[0])))
+    for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
+        larger = np.flatnonzero(~(table < values[i]).any(axis=1))
+        if any(dominance.reaches(kept[k], found[i]) for k in larger):
+            continue
+        kept.append(found[i])
+        if len(kept) > MOST_KEPT:
+            kept = _fewer(kept, dominance)
+        table = np.stack([dominance.at_samples(e) for e in kept])
+    return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
+
+
+def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
+    """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
+    while len(alternatives) > 1 and _too_long(alternatives):
+        if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
+            return [maximum(*alternatives)] if len(alternatives) > MOST_ALTERNATIVES else alternatives
+        left, right = _nearest(alternatives, dominance)
+        both = _larger_terms(alternatives[left], alternatives[right])
+        dominance.raised += 1
+        rest = [e for k, e in enumerate(alternatives) if k not in (left, right)]
+        alternatives = [e for e in rest if not dominance.order.at_most(e, both)] + [both]
+    return alternatives
+
+
+def _too_long(alternatives: Sequence[Expr]) -> bool:
+    return len(alternatives) > MOST_ALTERNATIVES or sum(len(e.terms) for e in alternatives) > MOST_TERMS
+
+
+def _larger_terms(left: Expr, right: Expr) -> Expr:
+    """The sum with the larger coefficient of each term: at least either of the two."""
+    terms = {m: max(left.terms.get(m, 0), right.terms.get(m, 0)) for m in (*left.terms, *right.terms)}
+    return Expr({m: c for m, c in terms.items() if c})
+
+
+def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, int]:
+    """The two that are replaced with the least growth of the maximum, relative to it, at any sample; of those
+    alike the two with the most terms.
+    """
+    monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
+    matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
+    table = np.nan_to_num(np.stack([dominance.at_samples(_alone(m)) for m in monomials]))
+    top = np.maximum((matrix @ table).max(axis=0), 1.0)
+    best: tuple[float, int, int, int] | None = None
+    for left in range(len(alternatives) - 1):
+        joined = np.maximum(matrix[left], matrix[left + 1 :])
+        costs = np.maximum((joined @ table) / top - 1, 0.0).max(axis=1)
+        lengths = np.count_nonzero(joined, axis=1)
+        for offset, (cost, length) in enumerate(zip(costs.tolist(), lengths.tolist(), strict=True)):
+            candidate = (round(cost, 9), -length, left, left + 1 + offset)
+            best = candidate if best is None else min(best, candidate)
+    assert best is not None
+    return best[2], best[3]
+
+
+def _alone(monomial: Monomial) -> Expr:
+    return Expr({monomial: 1})
