@@ -288,10 +288,14 @@ class If(Instruction):
 
 @record()
 class NotUnderstood(Instruction):
-    """A construct that is not verified; `what` says which, `reads` what it may touch (and may return)."""
+    """A construct that is not verified; `what` says which, `reads` what it may touch (and may return).
+
+    `unwritten` names the memory that it surely reads although nothing has written it, if there is any.
+    """
 
     what: str
     reads: tuple[Operand, ...] = ()
+    unwritten: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

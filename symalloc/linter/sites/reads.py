@@ -18,6 +18,9 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.program.span import Span
+from symalloc.size.expr import constant
+
+_SLOT_BYTES = constant(8)
 
 
 @function_sites("read", expanded=True)
@@ -30,6 +33,26 @@ def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             continue
         for found in reads.on_paths(point, target, doubtful=doubtful):
             yield point, _site(context, found)
+
+
+@function_sites("read")
+def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each read of a slot of a shape heap that no path to it has written, with its program point."""
+    for point, made in context.analysis.cfg.instructions:
+        if isinstance(made, ir.NotUnderstood) and made.unwritten:
+            yield (
+                point,
+                ConstraintSite(
+                    kind="read",
+                    instruction=made,
+                    quantities={"lacking": _SLOT_BYTES},
+                    texts={
+                        "tensor": made.unwritten,
+                        "reader": f"`{made.var.name}`",
+                        "what": "a slot of the shape heap, which nothing has written before",
+                    },
+                ),
+            )
 
 
 def _left_to_callers(context: FunctionContext, target: Target) -> bool:

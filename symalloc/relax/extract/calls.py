@@ -26,7 +26,8 @@ def translate_call(context: Context, head: Head, call: CallNode) -> ir.Instructi
             return rule(context, head, call, op, arguments)
         return context.not_understood(head, "a call of a function value (a closure)", [op, *arguments])
     except NotASizeError as reason:
-        return context.not_understood(head, f"{_callee_name(call)} with {reason}", _tensor_arguments(call))
+        what = f"{_callee_name(call)} with {reason}"
+        return context.not_understood(head, what, _tensor_arguments(call), reason)
 
 
 def _callee_name(call: CallNode) -> str:
@@ -55,6 +56,7 @@ def _global(
         return call_kernel(context, head, name, arguments)
     if name in module.functions:
         operands = context.operands(arguments)
+        context.heaps.forget(operands)
         if is_open(head["var"].type):
             head = context.known_head(head, module.result_of(name, operands))
         return ir.CallFunction(**head, name=name, arguments=operands)

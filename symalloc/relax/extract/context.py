@@ -22,7 +22,7 @@ from symalloc.program.types import (
     filled_in,
     is_open,
 )
-from symalloc.relax.extract.host_functions import HostFunctions
+from symalloc.relax.extract.host_functions import HostFunctions, UnwrittenSlotError
 from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
@@ -253,8 +253,10 @@ class Context:
         except NotASizeError:
             return None
 
-    def not_understood(self, head: Head, what: str, reads: Iterable[Node] = ()) -> ir.NotUnderstood:
-        """The instruction for what is not verified; `reads` are TVM expressions."""
+    def not_understood(
+        self, head: Head, what: str, reads: Iterable[Node] = (), reason: Exception | None = None
+    ) -> ir.NotUnderstood:
+        """The instruction for what is not verified, for a `reason`; `reads` are TVM expressions."""
         known: list[ir.Operand] = []
         for node in reads:
             try:
@@ -263,7 +265,8 @@ class Context:
                 known += (
                     self.not_understood(head, what, node.fields).reads if type(node) is tvm.ir.Tuple else ()
                 )
-        return ir.NotUnderstood(**head, what=what, reads=tuple(known))
+        unwritten = f"slot {reason.slot}" if isinstance(reason, UnwrittenSlotError) else ""
+        return ir.NotUnderstood(**head, what=what, reads=tuple(known), unwritten=unwritten)
 
     def known_extents(self, var: ir.Var) -> tuple[Expr, ...] | None:
         """The extents that the type of a variable tells."""

@@ -160,17 +160,19 @@ class FunctionExtractor(Context):
                 self.symbols.bind(var, bound)
                 source = ir.Scalar(bound)
         except NotASizeError as reason:
-            return self._bind_unknown_slot(binding, place, str(reason))
+            return self._bind_unknown_slot(binding, place, reason)
         self.out.append(ir.Alias(**self._head(self.declare(var), place, binding), source=source))
         return True
 
-    def _bind_unknown_slot(self, binding: BindingNode, place: tuple[Span | None, str], reason: str) -> bool:
+    def _bind_unknown_slot(
+        self, binding: BindingNode, place: tuple[Span | None, str], reason: NotASizeError
+    ) -> bool:
         """A scalar out of a slot of which nothing is known is no free symbol; False for any other value."""
         if not _makes_number(binding.value):
             return False
         self.symbols.bind_unknown(binding.var)
         head = self._head(self.declare(binding.var), place, binding)
-        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}"))
+        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", reason=reason))
         return True
 
     def _number(self, value: Node) -> Expr:

@@ -10,7 +10,9 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.types import DType, ShapeType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.host_functions import UnwrittenSlotError
 from symalloc.relax.extract.shape_heap import (
+    ALLOCATES,
     MAKE_NUMBER,
     MATCH_NUMBER,
     MATCH_SLOT,
@@ -50,6 +52,8 @@ def _match_shape(context: Context, head: Head, call: CallNode, arguments: Sequen
     pairs = pairs_of(_numbers(context, arguments[3:-1]), count)
     context.heaps.require(matching.heap, [p.value for p in pairs if p.code in (MATCH_STORE, MATCH_SLOT)])
     extents = tuple([matching.extent(axis, pair) for axis, pair in enumerate(pairs)])
+    if matching.unwritten is not None:
+        raise matching.unwritten
     target = matched_type(matching.source, extents)
     return ir.MatchCast(
         **head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
@@ -70,6 +74,7 @@ class _Matching:
         self.context, self.heap, self.name = context, heap, getattr(value, "name", "extent")
         self.source = context.operand(value)
         self.defines: set[str] = set()
+        self.unwritten: UnwrittenSlotError | None = None
         self._given = extents_given(self.source)
         self._named = extents_of_cast(context.heaps.next_cast(value)) if is_of_cast(error) else ()
 
@@ -77,11 +82,18 @@ class _Matching:
         """The extent that a pair asks for; a store gives the slot its value."""
         if pair.code == MATCH_NUMBER:
             return constant(pair.value)
-        wanted = self.context.heaps.load(self.heap, pair.value) if pair.code == MATCH_SLOT else None
+        wanted = self._wanted(pair.value) if pair.code == MATCH_SLOT else None
         found = self._found(axis) if wanted is None else wanted
         if pair.code == MATCH_STORE:
             self.context.heaps.store(self.heap, pair.value, found)
         return found
+
+    def _wanted(self, slot: int) -> Expr | None:
+        try:
+            return self.context.heaps.load(self.heap, slot)
+        except UnwrittenSlotError as reason:
+            self.unwritten = reason
+            return None
 
     def _found(self, axis: int) -> Expr:
         symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
@@ -151,7 +163,7 @@ def call_kernel(context: Context, head: Head, name: str, arguments: Sequence[Nod
 
 
 HEAP_BUILTINS: Mapping[str, Handler] = {
-    "vm.builtin.alloc_shape_heap": _alloc_heap,
+    ALLOCATES: _alloc_heap,
     "vm.builtin.make_shape": _make_shape,
     "vm.builtin.match_prim_value": _match_number,
     "vm.builtin.match_shape": _match_shape,

@@ -7,6 +7,8 @@ the shape heap from other slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Final, TypeAlias
 
 from tvm import tirx
 from tvm.tirx.buffer import BufferType
@@ -16,8 +18,25 @@ from symalloc.relax.ir_types import Node, PrimNode
 from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr
 
-Slots = list[Expr | None]
+
+class Garbage(Enum):
+    """What a slot holds that nothing has written, or that was computed from such a slot."""
+
+    UNWRITTEN = "unwritten"
+
+
+UNWRITTEN: Final = Garbage.UNWRITTEN
+Slot: TypeAlias = Expr | Garbage | None
+Slots: TypeAlias = list[Slot]
 """What the slots of a shape heap hold; None for one of which nothing is known."""
+
+
+class UnwrittenSlotError(NotASizeError):
+    """A slot of a shape heap is read that nothing has written."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__("a slot of the shape heap that nothing has written")
+        self.slot = slot
 
 
 class HostFunctions:
@@ -106,6 +125,8 @@ class _SlotStores:
         index = _slot_index(statement.indices) or 0
         try:
             self.slots[index] = self._form.expr(statement.value)
+        except UnwrittenSlotError:
+            self.slots[index] = UNWRITTEN
         except NotASizeError:
             self.slots[index] = None
         if index in self._loaded:
@@ -116,6 +137,8 @@ class _SlotStores:
         value = self.slots[index] if index is not None and 0 <= index < len(self.slots) else None
         if index is None or value is None:
             raise NotASizeError("a slot of the shape heap of which nothing is known")
+        if isinstance(value, Garbage):
+            raise UnwrittenSlotError(index)
         self._loaded.add(index)
         return value
 

@@ -6,7 +6,7 @@ made of a slot is that expression again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,14 +16,16 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
-from symalloc.relax.extract.host_functions import Slots
+from symalloc.relax.extract.host_functions import UNWRITTEN, Garbage, Slot, Slots, UnwrittenSlotError
 from symalloc.relax.extract.tir_form import NotASizeError
-from symalloc.relax.ir_types import Node, bindings_in
+from symalloc.relax.ir_types import Node, bindings_in, elements
 from symalloc.size.expr import Expr
 
 # the codes of match_shape and make_shape in TVM's src/runtime/vm/builtin.cc
 MATCH_NUMBER, MATCH_STORE, _, MATCH_SLOT = range(4)
 MAKE_NUMBER = 0
+ALLOCATES = "vm.builtin.alloc_shape_heap"
+_WITH_CONTEXT = "relax.call_builtin_with_ctx"
 _OF_CAST = "ErrorContext(match_cast"
 """What the last argument of a match_shape begins with that stands for an R.match_cast."""
 
@@ -56,16 +58,20 @@ class ShapeHeaps:
         return types.pop(0) if types else None
 
     def make(self, var: ir.Var, size: int) -> None:
-        """A heap of `size` slots of which nothing is known yet."""
-        self.slots[var] = [None] * size
+        """A heap of `size` slots that nothing has written yet, unless it may be written by another name."""
+        seen = self.body is not None and not _gets_other_names(self.body)
+        self.slots[var] = [UNWRITTEN if seen else None] * size
         self.lowered = True
 
     def load(self, heap: ir.Operand, slot: int) -> Expr | None:
-        """The expression in a slot; None where it is not known."""
+        """The expression in a slot, None where it is not known; raises UnwrittenSlotError."""
         slots = self.slots.get(heap)
-        return slots[slot] if slots is not None and 0 <= slot < len(slots) else None
+        found = slots[slot] if slots is not None and 0 <= slot < len(slots) else None
+        if isinstance(found, Garbage):
+            raise UnwrittenSlotError(slot)
+        return found
 
-    def store(self, heap: ir.Operand, slot: int, value: Expr | None) -> None:
+    def store(self, heap: ir.Operand, slot: int, value: Slot) -> None:
         """Put an expression into a slot."""
         slots = self.slots.get(heap)
         if slots is not None and 0 <= slot < len(slots):
@@ -98,6 +104,34 @@ class ShapeHeaps:
             theirs = other.get(var)
             if theirs is not None:
                 slots[:] = [a if a == b else None for a, b in zip(slots, theirs, strict=True)]
+
+
+def _gets_other_names(body: Node) -> bool:
+    """Return whether some heap of a function may be written by a name that is not that of its binding."""
+    heaps, named = set[int](), set[int]()
+    for binding in bindings_in(body):
+        if ALLOCATES in map(_symbol, getattr(binding.value, "args", ())):
+            heaps.add(binding.var.__chandle__())
+        named.update(node.__chandle__() for node in _handed_on(binding.value))
+    return not heaps.isdisjoint(named)
+
+
+def _symbol(node: Node) -> str | None:
+    return str(node.global_symbol) if type(node) is relax.ExternFunc else None
+
+
+def _handed_on(value: Node) -> Iterable[Node]:
+    """What a binding gives another name, or hands to an operator; functions are told apart elsewhere."""
+    kind = type(value)
+    if kind is tvm.ir.Call:
+        if type(value.op) is not tvm.ir.Op or value.op.name == _WITH_CONTEXT:
+            return ()
+        return (inner for node in elements(value.args) for inner in (node, *getattr(node, "fields", ())))
+    if kind is relax.If:
+        return (value.true_branch.body, value.false_branch.body)
+    if kind is relax.Function:
+        return tuple(relax.analysis.free_vars(value))
+    return (value, *getattr(value, "fields", ()), getattr(value, "body", value))
 
 
 def casts_in(body: Node) -> dict[int, list[Node]]:

@@ -155,8 +155,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="nothing puts the extent of the parameter into the heap",
         module=_with((_MATCH_X, "")),
         twin=_TEXT,
-        rule="SYM904",
-        severity="warning",
+        rule="SYM208",
         on_line="make_shape",
     ),
     HostileProgram(
@@ -164,8 +163,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="the call that computes slots is missing",
         module=_with((_SIZES, "")),
         twin=_TEXT,
-        rule="SYM904",
-        severity="warning",
+        rule="SYM208",
         on_line="make_shape",
     ),
     HostileProgram(
@@ -173,8 +171,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="slots are computed before what they are computed from is there",
         module=_with((_MATCH_X, _SIZES + _MATCH_X), ("\n" + _MATCH_Y + _SIZES, "\n" + _MATCH_Y)),
         twin=_TEXT,
-        rule="SYM904",
-        severity="warning",
+        rule="SYM208",
         on_line="make_shape",
     ),
     HostileProgram(
