@@ -6,8 +6,8 @@ ranges of bytes from the start of the memory, where each is one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernel_coverage import Elements
 from symalloc.analysis.ranges import Range, WrittenRange, left_out
@@ -67,23 +67,30 @@ class Gap(NamedTuple):
     idle: bool = False
 
 
-def gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
-    """The gap that `parts` leave in `wanted`; None where that is not known."""
-    found = _gap(wanted, parts)
+Apart: TypeAlias = Callable[[Range, Range], bool]
+"""Return True if two ranges are proved to have nothing in common."""
+
+
+def gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart = lambda _, __: False) -> Gap | None:
+    """The gap that `parts` leave in `wanted`; None where that is not known.
+
+    `apart` is asked where there are too many parts for all of them to matter.
+    """
+    found = _gap(wanted, parts, apart)
     if found is None:
         return None
     lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
     return Gap(lacking, found.written, any(part.is_all_if_run for part in parts))
 
 
-def _gap(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+def _gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
     if not parts:
         return Gap(_nbytes(wanted))
     if wanted.elements is not None and not wanted.elements.exact:
         return None
-    return _along_axis(wanted, parts) or _in_bytes(wanted, parts)
+    return _along_axis(wanted, parts) or _in_bytes(wanted, parts, apart)
 
 
 def _fits(stretch: Stretch) -> bool:
@@ -139,7 +146,7 @@ def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
 # -- in bytes ------------------------------------------------------------------------------------------------
 
 
-def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+def _in_bytes(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
     target = bytes_of(wanted)
     ranges = [bytes_of(part) for part in parts]
     known = [
@@ -152,7 +159,12 @@ def _in_bytes(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     known = [one for one in known if not _apart(one, target)]
     left = left_out(target, known)
     if left is None:
+        known = [one for one in known if not apart(Range(one.begin, one.end), target)]
+        left = left_out(target, known)
+    if left is None:
         return None
+    if not known:
+        return Gap(_nbytes(wanted))
     begin = wanted.region.offset or ZERO
     shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
     return Gap(left, _words(shown, "bytes ", ""))

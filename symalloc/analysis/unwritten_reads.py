@@ -4,7 +4,8 @@ A forward pass keeps the regions that every path so far has written as a whole; 
 them is then held against the paths one by one.  A tensor on a storage has no content when it is made,
 whatever the storage held: what another tensor left there is no content of this one, unless that is a tensor
 of another function, on the storage that one was handed by the other, which nothing else reads.  A view shares
-the bytes of what it is a view of.
+the bytes of what it is a view of; what another view of an arena left there, which is over, may not be meant
+for it (symalloc.analysis.leftovers).
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.gaps import Gap, Stretch, gap
+from symalloc.analysis.leftovers import Leftovers
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.ranges import Range
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
+from symalloc.size.condition import lt
 from symalloc.size.expr import Expr
 
 
 class UnwrittenRead(NamedTuple):
     """Point `reader` reads a region, of which nothing has written the bytes of `gap`, on the branches `path`.
 
-    `doubtful`: the reader may not read it; `decided` unless there were too many paths to look at.
+    `doubtful`: the reader may not read it; `decided` unless there were too many paths to look at.  `left_by`
+    is another tensor in the same arena whose content it finds there, if there is one.
     """
 
     reader: int
@@ -38,6 +43,7 @@ class UnwrittenRead(NamedTuple):
     gap: Gap
     doubtful: bool
     decided: bool
+    left_by: Region | None = None
 
 
 class _Write(NamedTuple):
@@ -68,8 +74,19 @@ class UnwrittenReads:
 
     def on_paths(self, point: int, target: Target, *, doubtful: bool) -> Iterator[UnwrittenRead]:
         """The paths on which a candidate is a read of what nothing, or only a part, was written of."""
-        here = self.paths.at[point] | target.path
         writes = [w for w in self.writes_to(target.region) if w.point < point]
+        yield from self._besides(writes, point, target, doubtful)
+        own = [w for w in writes if not self.leftovers.is_one(w.stretch.region.number, target.region)]
+        if len(own) < len(writes):
+            other = next(w.stretch.region for w in writes if w not in own)
+            for found in self._besides(own, point, target, doubtful):
+                yield found._replace(left_by=other)
+
+    def _besides(
+        self, writes: Sequence[_Write], point: int, target: Target, doubtful: bool
+    ) -> Iterator[UnwrittenRead]:
+        """The paths on which `writes` leave a part unwritten."""
+        here = self.paths.at[point] | target.path
         whole = [write.path for write in writes if self.is_whole(write, target.region)]
         parts = [write for write in writes if not self.is_whole(write, target.region)]
         for avoided in _avoided(whole, [part.path for part in parts]):
@@ -78,11 +95,20 @@ class UnwrittenReads:
                 continue
             taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
             for wanted in self.content.reads(point, target.region):
-                found = gap(wanted, taken)
+                found = gap(wanted, taken, self.apart)
                 if found is not None:
                     yield UnwrittenRead(point, target.region, free.path, found, doubtful, free.decided)
 
+    def apart(self, one: Range, other: Range) -> bool:
+        """True if two ranges of bytes are proved to have nothing in common, whatever the sizes."""
+        return self.paths.possible((lt(one.begin, other.end), lt(other.begin, one.end))) is False
+
     # -- regions -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def leftovers(self) -> Leftovers:
+        """The tensors in arenas that find what others have left there."""
+        return Leftovers(self.points_to, self.effects, self.content)
 
     @cached_property
     def given(self) -> RegionSet:

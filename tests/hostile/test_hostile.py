@@ -61,12 +61,17 @@ every_program = pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
-    """The findings in each program and in each twin."""
+def findings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool
+) -> Findings:
+    """The findings in each program that is asked for, and in its twin."""
+    calls = (getattr(item, "callspec", None) for item in request.session.items)
+    asked = (None if call is None else call.params.get("one") for call in calls)
+    wanted = {one.name for one in asked if isinstance(one, Hostile)}
     found: dict[tuple[str, Kind], list[Diagnostic]] = defaultdict(list)
     for stage in get_args(StageName):
         folder, files = tmp_path_factory.mktemp(stage), {}
-        for one in (one for one in EVERY if one.program.stage == stage):
+        for one in (one for one in EVERY if one.program.stage == stage and one.name in wanted):
             for kind in get_args(Kind):
                 source = one.source(kind)
                 if isinstance(source, str):

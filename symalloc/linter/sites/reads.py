@@ -91,6 +91,8 @@ def _uncertainty(found: UnwrittenRead, reader: str) -> str | None:
     """Why it may be no fault; None where it surely is."""
     if found.doubtful:
         return f"{reader} may look at no element of it"
+    if found.left_by is not None:
+        return f"it finds what `{found.left_by.name}` left there, another view of the same bytes"
     if found.gap.idle:
         return "it is written in full unless a kernel has no elements to go through"
     return None if found.decided else "there are too many paths to look at"

@@ -33,8 +33,8 @@ _CALLS = frozenset({"SYM104", "SYM106", "SYM108", "SYM110", "SYM112", "SYM303", 
 _HANDLES = frozenset({"SYM201", "SYM202", "SYM204"})
 # which rules may report what a run shows
 FITTING: Mapping[str, frozenset[str]] = {
-    "exceeds": _BOUNDS,
-    "view-exceeds": _BOUNDS,
+    "exceeds": _BOUNDS | {"SYM104"},  # an offset that is shifted is also misaligned
+    "view-exceeds": _BOUNDS | {"SYM111"},  # in front of its source: the machine takes that for far behind
     "negative-offset": frozenset({"SYM102", "SYM111"}),
     "negative-extent": frozenset({"SYM103"}),
     "negative-size": frozenset({"SYM101", "SYM103"}),
@@ -47,7 +47,7 @@ FITTING: Mapping[str, frozenset[str]] = {
     "overwritten": _LIVES,
     "poison": _UNWRITTEN | _LIVES | _KERNELS,
     "second-call": _UNWRITTEN | _LIVES | _KERNELS | {"SYM209"},
-    "arguments-overlap": _LIVES,
+    "arguments-overlap": _LIVES | _KERNELS,  # a kernel that leaves its argument finds another behind it
     "constant-written": frozenset({"SYM209"}),
     "out-of-bounds": _KERNELS | _CALLS | _BOUNDS,
     "operand-used-later": frozenset({"SYM203", "SYM210"}),
