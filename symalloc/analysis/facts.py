@@ -1,8 +1,9 @@
 """Facts: conditions that hold at a program point, because a check before it stops the program otherwise.
 
-Facts come from asserts, from R.match_cast, from the test of an If on its branches, and from kernels that
-compare the shapes of their arguments.  A fact holds behind the point it comes from, on the branch it comes
-from; behind the If it holds together with the test of that branch.
+Facts come from asserts, from R.match_cast, from the test of an If on its branches, from kernels that
+compare the shapes of their arguments, and from allocations: nobody gets memory of a negative size.  A fact
+holds behind the point it comes from, on the branch it comes from; behind the If it holds together with the
+test of that branch.
 """
 
 from __future__ import annotations
@@ -13,9 +14,22 @@ from dataclasses import dataclass, field
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
 from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
 from symalloc.analysis.dataflow import DataflowProblem, forward
+from symalloc.analysis.plain_bounds import is_nonnegative
 from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import Assert, CallKernel, CallTIR, Function, If, Kernel, MatchCast
+from symalloc.program.ir import (
+    AllocFresh,
+    AllocStorage,
+    AllocTensor,
+    Assert,
+    CallKernel,
+    CallTIR,
+    Function,
+    If,
+    Kernel,
+    MatchCast,
+    Origin,
+)
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import extents_of
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, negate
@@ -26,7 +40,7 @@ from symalloc.size.expr import Expr
 class Facts:
     """A set of facts, equal only to itself.
 
-    `guards` come from asserts, casts and tests; `calls` from kernels.
+    `guards` come from asserts, casts and tests; `calls` from kernels and allocations.
     """
 
     guards: tuple[Condition, ...] = ()
@@ -37,7 +51,7 @@ class Facts:
         return Facts((*self.guards, *conditions), self.calls) if conditions else self
 
     def with_calls(self, conditions: Sequence[Condition]) -> Facts:
-        """These facts and further ones from kernels."""
+        """These facts and further ones from kernels and allocations."""
         if not conditions:
             return self
         fresh = tuple(c for c in conditions if c not in self.calls)
@@ -75,7 +89,7 @@ def facts_of(
     )
 
 
-_TELLING = frozenset({Assert, CallKernel, CallTIR, MatchCast})
+_TELLING = frozenset({AllocFresh, AllocStorage, AllocTensor, Assert, CallKernel, CallTIR, MatchCast})
 """The instructions behind which something is known."""
 
 
@@ -99,6 +113,7 @@ class _FactProblem(DataflowProblem[Facts]):
         self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
         self.outside: dict[int, Facts] = {}
+        self.scalars = {n for n, o in cfg.function.symbols.items() if o is Origin.SCALAR}
 
     def transfer(self, point: int, state: Facts) -> Facts:
         instruction = self.cfg.points[point].instruction
@@ -111,6 +126,8 @@ class _FactProblem(DataflowProblem[Facts]):
                 return state.with_guards(_parts(condition.substitute(self.definitions)))
             case MatchCast() as cast:
                 return self.behind_cast(cast, state)
+            case AllocFresh() | AllocStorage() | AllocTensor() as made:
+                return state.with_calls(self.reserved(made))
         return state
 
     def edge(self, branch: int, state: Facts, *, then: bool) -> Facts:
@@ -132,6 +149,12 @@ class _FactProblem(DataflowProblem[Facts]):
         either = disjunction((first, second))
         large = sum(1 for _ in either.relations) > _MOST_RELATIONS
         return outside if large else outside.with_guards(_parts(either))
+
+    def reserved(self, made: AllocFresh | AllocStorage | AllocTensor) -> tuple[Condition, ...]:
+        """The facts that hold once memory was reserved: that nothing of its size is negative."""
+        sizes = (made.size,) if isinstance(made, AllocStorage) else made.shape or ()
+        doubted = (s for s in sizes if s is not None and not is_nonnegative(s, self.scalars))
+        return tuple(ge(size.substitute(self.definitions), 0) for size in doubted)
 
     def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
         """The facts that a kernel compares on entry."""

@@ -268,9 +268,7 @@ class Kill(Instruction):
 
 @record()
 class Assert(Instruction):
-    """R.assert_op, relax.run.assert_op, a guard of ours: `condition` holds afterwards; None where not
-    understood.  `reads` are the tensors in it and in its message.
-    """
+    """R.assert_op, a guard of ours: `condition` (None: not understood) holds behind it; it `reads` tensors."""
 
     condition: Condition | None
     reads: tuple[Operand, ...] = ()
@@ -288,14 +286,11 @@ class If(Instruction):
 
 @record()
 class NotUnderstood(Instruction):
-    """A construct that is not verified; `what` says which, `reads` what it may touch (and may return).
-
-    `unwritten` names the memory that it surely reads although nothing has written it, if there is any.
-    """
+    """A construct that is not verified; `what` says which, `reads` what it may touch (and may return)."""
 
     what: str
     reads: tuple[Operand, ...] = ()
-    unwritten: str = ""
+    unwritten: str = ""  # the memory that it reads although nothing has written it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from symalloc.size.expr import Expr
 
 
 class Garbage(Enum):
-    """What a slot holds that nothing has written, or that was computed from such a slot."""
+    """The content of a slot that nothing has written, or that was computed from such a slot."""
 
     UNWRITTEN = "unwritten"
 
