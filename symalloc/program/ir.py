@@ -268,7 +268,7 @@ class Kill(Instruction):
 
 @record()
 class Assert(Instruction):
-    """R.assert_op, a guard of ours: `condition` (None: not understood) holds behind it; it `reads` tensors."""
+    """R.assert_op, a guard of ours: behind it `condition` holds (None: not understood); reads `reads`."""
 
     condition: Condition | None
     reads: tuple[Operand, ...] = ()

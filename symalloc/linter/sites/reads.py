@@ -38,8 +38,8 @@ def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 @function_sites("read")
 def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each read of a slot of a shape heap that no path to it has written, with its program point."""
-    for point, made in context.analysis.cfg.instructions:
-        if isinstance(made, ir.NotUnderstood) and made.unwritten:
+    for point, made in context.analysis.cfg.of_type(ir.NotUnderstood):
+        if made.unwritten:
             yield (
                 point,
                 ConstraintSite(

@@ -121,7 +121,7 @@ def _symbol(node: Node) -> str | None:
 
 
 def _handed_on(value: Node) -> Iterable[Node]:
-    """The values that a binding gives another name, or hands to an operator; calls of functions do not count."""
+    """The values that a binding gives another name, or hands to an operator; calls do not count."""
     kind = type(value)
     if kind is tvm.ir.Call:
         if type(value.op) is not tvm.ir.Op or value.op.name == _WITH_CONTEXT:
