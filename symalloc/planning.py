@@ -23,7 +23,7 @@ from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.workers.child import CrashError, call_in_child
 
 if TYPE_CHECKING:
-    from symalloc.planner.memory_report.function_report import TvmComparison
+    from symalloc.planner.memory_report.call_memory import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"

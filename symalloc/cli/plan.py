@@ -79,7 +79,11 @@ def plan_command(
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     )
-    click.echo((plans_as_json if form == "json" else plans_as_text)(planned.reports), nl=False)
+    if form == "json":
+        text = plans_as_json(planned.reports)
+    else:
+        text = plans_as_text(planned.reports, width=terminal_width(sys.stdout))
+    click.echo(text, nl=False)
     if not planned.report.ok:
         return _refused(planned.report, file)
     planned.write(output, chosen.certificate)

@@ -9,13 +9,8 @@ from importlib import resources
 from typing import Any
 
 from symalloc.planner.memory_plan import Arena, Placement
-from symalloc.planner.memory_report.function_report import (
-    FloorSums,
-    FunctionReport,
-    MemorySample,
-    TvmComparison,
-    TvmPlan,
-)
+from symalloc.planner.memory_report.call_memory import CalleeMemory, TvmPlan
+from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
@@ -54,7 +49,12 @@ def _function(report: FunctionReport) -> dict[str, Any]:
         "unplanned": [{"name": u.name, "bytes": u.nbytes, "reason": u.reason} for u in report.unplanned],
         "kernels": [_kernel(use) for use in outside.kernels],
         "packed": outside.packed,
-        "tvm": report.comparison,
+        "tvm": None
+        if report.comparison is None
+        else {
+            "bounded": None if report.comparison.bounded is None else _tvm(report.comparison.bounded),
+            "unbounded": _tvm(report.comparison.unbounded),
+        },
         "samples": [_sample(sample) for sample in report.samples],
     }
 
@@ -79,6 +79,20 @@ def _buffer(placement: Placement) -> dict[str, Any]:
         "bytes": buffer.size,
         "live": buffer.live,
     }
+
+
+def _tvm(plan: TvmPlan) -> dict[str, Any]:
+    return {
+        "storages": [held.size for held in plan.memory.storages],
+        "fresh": [held.size for held in plan.memory.fresh],
+        "calls": [_callee(callee) for callee in plan.memory.callees],
+        "problem": plan.problem,
+    }
+
+
+def _callee(callee: CalleeMemory) -> list[Expr | None]:
+    sizes = (held.size for held in (*callee.memory.storages, *callee.memory.fresh))
+    return [None if size is None else size.substitute(callee.values) for size in sizes]
 
 
 def _kernel(use: KernelWorkspaceUse) -> dict[str, Any]:
@@ -111,6 +125,10 @@ def _sample(sample: MemorySample) -> dict[str, Any]:
         "whole_ratio": sample.whole_ratio,
         "tvm_bounded": sample.bounded,
         "tvm_unbounded": sample.unbounded,
+        "call": sample.call,
+        "call_unplanned": sample.call_unplanned,
+        "call_tvm_bounded": sample.call_bounded,
+        "call_tvm_unbounded": sample.call_unbounded,
         "refused": sample.refused,
     }
 
@@ -123,5 +141,5 @@ def _plain(value: object) -> object:
     """Return sizes and conditions as text; other records have the fields of the format."""
     if isinstance(value, Expr | Condition):
         return str(value)
-    assert isinstance(value, FloorSums | TvmComparison | TvmPlan), type(value)
+    assert isinstance(value, FloorSums), type(value)
     return {field.name: getattr(value, field.name) for field in fields(value)}

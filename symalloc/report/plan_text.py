@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from symalloc.planner.memory_plan import Arena, Guard
-from symalloc.planner.memory_report.function_report import (
-    FunctionReport,
-    MemorySample,
-    TvmComparison,
-    TvmPlan,
-)
+from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan
+from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.report.quantities import columns, human_bytes, percent, times
+from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr
 
 MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
-MOST_SUMS = 4  # of the floor
-WIDEST = 72  # characters of a formula
+MOST_SUMS = 24  # of the floor
+WIDEST = 72  # characters of a formula that is no answer
 WIDEST_CELL = 32
+WIDTH = 110  # of lines, where no terminal is narrower
+LABEL, COLUMN = 23, 12  # cells of the table of bytes
 
 
-def plans_as_text(reports: Sequence[FunctionReport]) -> str:
-    """Return a section for each function: arenas, bytes beside the floor, guards, buffers, other memory."""
-    return "\n".join("".join(f"{line.rstrip()}\n" for line in _function(s)) for s in reports)
+def plans_as_text(reports: Sequence[FunctionReport], width: int | None = None) -> str:
+    """Return a section for each function: arenas, bytes beside the floor, guards, buffers, other memory.
+
+    Formulas of arenas, floors and guards are broken into lines of at most `width` characters, and the table
+    of bytes into tables.
+    """
+    wide = WIDTH if width is None else min(width, WIDTH)
+    return "\n".join("".join(f"{line.rstrip()}\n" for line in _function(s, wide)) for s in reports)
 
 
-def _function(report: FunctionReport) -> Iterator[str]:
+def _function(report: FunctionReport, width: int) -> Iterator[str]:
     plan, donated = report.plan, report.outside.donated
     planned = len(report.placements)
     total = planned + len(report.unplanned) + len(report.outside.returned) + len(donated)
     more = f", {len(donated)} in donated inputs" if donated else ""
     yield f"{plan.function}: {planned} of {total} tensors planned{more}"
-    yield from _capped([_arena(arena) for arena in plan.arenas], "arenas")
+    if report.storages_before:
+        kept = _count(range(report.storages_before), "storage")
+        yield f"  planned before: {kept} of the module's own, counted in the whole call"
+    for arena in plan.arenas:
+        yield from _broken(_arena(arena), width)
     if planned:
-        yield from _floor(report)
+        yield from (line for floor in _floor(report) for line in _broken(floor, width))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
     for guard in plan.guards:
-        yield f"  checked {_where(guard)}: {guard.condition}"
-    yield from _samples(report)
+        yield from _broken(f"  checked {_where(guard)}: {guard.condition}", width)
+    yield from _samples(report, width)
     yield from _buffers(report)
     yield from _outside(report)
     if report.comparison is not None:
@@ -53,6 +62,12 @@ def _capped(lines: Sequence[str], what: str, most: int = MOST_ROWS) -> Iterator[
         yield f"{indent}… and {len(lines) - most} more {what}"
 
 
+def _broken(line: str, width: int) -> list[str]:
+    """Break a line between words; what follows is indented."""
+    indent = line[: len(line) - len(line.lstrip())] + "    "
+    return wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def _cut(text: object, width: int) -> str:
     whole = str(text)
     return whole if len(whole) <= width else f"{whole[: width - 1]}…"
@@ -63,19 +78,21 @@ def _cut(text: object, width: int) -> str:
 
 def _arena(arena: Arena) -> str:
     late = f", reserved behind `{arena.defined_by.name}`" if arena.defined_by is not None else ""
-    return f"  arena on device {arena.device} ({arena.scope}){late}: {_cut(arena.size, WIDEST)} B"
+    return f"  arena on device {arena.device} ({arena.scope}){late}: {arena.size} B"
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:
+    sizes = [arena.size for arena in report.plan.arenas]
     for floor in report.floor:
         where = f" on device {floor.device} ({floor.scope})" if len(report.floor) > 1 else ""
         sums = floor.sums
-        if len(sums) == 1:
-            yield f"  floor{where}: {_cut(sums[0], WIDEST)} B"
-        elif len(sums) <= MOST_SUMS:
-            yield f"  floor{where}: the largest of {_cut(', '.join(map(str, sums)), WIDEST)} B"
-        else:
+        if len(sums) > MOST_SUMS:
             yield f"  floor{where}: the largest of {len(sums)} sums of tensors that are live together"
+        elif len(sizes) == 1 and maximum(*sums) == sizes[0]:
+            yield f"  floor{where}: the same"
+        else:
+            largest = "" if len(sums) == 1 else "the largest of "
+            yield f"  floor{where}: {largest}{', '.join(map(str, sums))} B"
 
 
 def _where(guard: Guard) -> str:
@@ -105,11 +122,13 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
 Row = tuple[str, Callable[[MemorySample], str], bool]
 
 
-def _samples(report: FunctionReport) -> Iterator[str]:
-    samples = report.samples
-    rows = [(name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted]
-    for name, cells in (*_headings(samples), *rows) if rows else ():
-        yield f"  {name:<21}{''.join(f'{cell:>12}' for cell in cells)}"
+def _samples(report: FunctionReport, width: int) -> Iterator[str]:
+    fitting = max(1, (width - LABEL) // COLUMN)
+    for first in range(0, len(report.samples), fitting):
+        samples = report.samples[first : first + fitting]
+        rows = [(name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted]
+        for name, cells in (*_headings(samples), *rows) if rows else ():
+            yield f"  {name:<{LABEL - 2}}{''.join(f'{cell:>{COLUMN}}' for cell in cells)}"
 
 
 def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
@@ -128,8 +147,8 @@ def _rows(report: FunctionReport) -> list[Row]:
     """Return the rows of the table, and whether each is wanted."""
     planned, outside = bool(report.placements), report.outside
     theirs = report.comparison or TvmComparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
-    beside = bool(outside.returned or outside.made or report.unplanned or outside.kernels)
     refused = any(s.refused for s in report.samples)
+    called = report.outcome is not None
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
@@ -137,22 +156,23 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
         ("guard", lambda s: "refuses" if s.refused else "passes", refused),
-        ("TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
-        ("TVM, no bounds", lambda s: human_bytes(s.unbounded), _has_plan(theirs.unbounded)),
         ("results", lambda s: human_bytes(s.returned), bool(outside.returned)),
         ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
         ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),
         ("unplanned", lambda s: human_bytes(s.unplanned), bool(report.unplanned)),
+        ("whole call", lambda s: human_bytes(s.call), called),
+        ("  without a plan", lambda s: human_bytes(s.call_unplanned), called),
+        ("  TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
+        ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), _has_plan(theirs.unbounded)),
         ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
         ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
-        ("total", lambda s: human_bytes(s.whole), beside),
-        ("total / floor", lambda s: times(s.whole_ratio), beside and planned),
+        ("with the pool", lambda s: human_bytes(s.whole), called and bool(outside.kernels)),
     ]
 
 
 def _bounded(sample: MemorySample) -> str:
-    """Return what TVM reserves at its bounds: too little past them, and nothing stops the call."""
-    return "overruns" if sample.label == "beyond" else human_bytes(sample.bounded)
+    """Return what a call holds with TVM's bounds: too little past them, and nothing stops the call."""
+    return "overruns" if sample.label == "beyond" else human_bytes(sample.call_bounded)
 
 
 def _has_plan(plan: TvmPlan | None) -> bool:
@@ -220,8 +240,9 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
         if plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
             continue
-        left = f", and leaves {_count(plan.fresh, 'tensor')} memory of their own" if plan.fresh else ""
-        yield f"  TVM {how} reserves {_count(plan.storages, 'storage')}{left}"
+        storages, fresh = plan.memory.storages, plan.memory.fresh
+        left = f", and leaves {_count(fresh, 'tensor')} memory of their own" if fresh else ""
+        yield f"  TVM {how} reserves {_count(storages, 'storage')}{left}"
 
 
 def _count(things: Sequence[object], what: str) -> str:

@@ -1,13 +1,21 @@
-"""Models imported from torch.export and ONNX yield no error that is not a real fault."""
+"""Models imported from torch.export and ONNX: no error that is not a real fault, plans that run alike, and
+the memory of whole calls as the report reckons it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pytest
+import tvm
 
 import symalloc
+from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.memory_report.call_memory import call_memory
+from symalloc.relax.extract import extract
 from tests.models.imported import IMPORTED, load_imported
+from tests.models.measure import compiler, load
+from tests.models.planned import Variants, calls, difference, imported_case
 from tests.scale import NIGHTLY
 
 # torch's importer leaves the symbol of 2*Dim undefined: no machine can run these
@@ -15,6 +23,8 @@ UNDEFINED: Mapping[str, frozenset[str]] = {
     "torch_image_any_size": frozenset({"SYM903"}),
     "torch_op_halves": frozenset({"SYM903"}),
 }
+UNBUILT = frozenset(UNDEFINED) | {"torch_op_concat_slice"}
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 LONG = frozenset({"torch_efficientnet", "torch_mobilenet", "torch_segformer", "torch_qwen2", "torch_qwen3"})
 CHOSEN = IMPORTED if NIGHTLY else tuple(name for name in IMPORTED if name not in LONG)[::3]
 
@@ -28,3 +38,31 @@ def test_no_error_but_on_what_cannot_run(name: str) -> None:
 def test_there_are_enough() -> None:
     assert len(IMPORTED) >= 55
     assert set(UNDEFINED) | LONG <= set(IMPORTED)
+
+
+RUN = ("torch_decode_step", "torch_op_cond", "torch_attention_of_many_outputs", "onnx_branch")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IMPORTED if NIGHTLY else RUN)
+def test_a_planned_call_gives_the_same_and_holds_what_is_reported(name: str) -> None:
+    if name in UNBUILT:
+        pytest.skip("TVM cannot build it")
+    if compiler() is None:
+        pytest.skip("measuring needs a C++ compiler")
+    load()
+    variants = Variants(imported_case(name), TARGET)
+    planned, function = variants.planned, variants.case.function
+    emitted = extract(planned.module, name=name)
+    memory = {
+        "ours": call_memory(emitted, analyse(emitted), function),
+        "unplanned": call_memory(planned.program, planned.analyses, function),
+    }
+    for binding in variants.case.bindings[1::2]:
+        made = calls(variants, binding)
+        found = {kind: [call.on(variants.machine(kind)) for call in made] for kind in memory}
+        for ours, unplanned in zip(*found.values(), strict=True):
+            assert difference(ours, unplanned) is None
+        for kind, results in found.items():
+            reckoned = memory[kind].peak(binding, results=True)
+            assert reckoned in (None, max(one.usage.total for one in results)), (kind, binding)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.function_report import (
-    FunctionReport,
+from symalloc.planner.memory_report.call_memory import (
+    CallMemory,
+    HeldMemory,
+    PlanOutcome,
     TvmComparison,
     TvmPlan,
-    function_report,
 )
+from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
@@ -47,6 +49,13 @@ def arena(size: Expr, *placements: Placement, device: int = 0, after: Var | None
     return Arena(device=device, scope="global", size=size, placements=placements, defined_by=after)
 
 
+def held(*memory: tuple[Expr | int, int, int]) -> tuple[HeldMemory, ...]:
+    return tuple(
+        HeldMemory(size=size if isinstance(size, Expr) else constant(size), begin=begin, end=end)
+        for size, begin, end in memory
+    )
+
+
 def takes(*sizes: Expr, parallel: bool = False) -> KernelWorkspace:
     steps = [WorkspaceStep(i, size) for i, size in enumerate(sizes)]
     back = [WorkspaceStep(i) for i in reversed(range(len(sizes)))]
@@ -70,7 +79,13 @@ def small() -> FunctionReport:
         guards=(Guard(condition=le(N, 72057594037927935), check=le(N, 72057594037927935)),),
     )
     around = NonArenaMemory(returned=(ResultTensor(nbytes=size, allocations=frozenset({CAST})),))
-    return function_report(plan, function(), around)
+    outcome = PlanOutcome(
+        planned=CallMemory(storages=held((2 * size, 0, 6)), results=held((size, 6, 7))),
+        unplanned=CallMemory(
+            fresh=held((size, 0, 2), (size, 2, 4), (size, 4, 6)), results=held((size, 6, 7))
+        ),
+    )
+    return function_report(plan, function(), around, outcome=outcome)
 
 
 def everything() -> FunctionReport:
@@ -110,10 +125,20 @@ def everything() -> FunctionReport:
         packed=("keep", "relax.run.nonzero"),
     )
     compared = TvmComparison(
-        bounded=TvmPlan(storages=(constant(65536), constant(4096)), fresh=(64 * N,)),
+        bounded=TvmPlan(
+            memory=CallMemory(
+                storages=held((65536, 0, 9), (4096, 3, 5)),
+                fresh=held((64 * N, 5, 9)),
+                results=held((4 * N * N, 9, 10)),
+            )
+        ),
         unbounded=TvmPlan(problem="StaticPlanBlockMemory fails: Check failed"),
     )
-    return function_report(plan, function(n=64), around, comparison=compared)
+    outcome = PlanOutcome(
+        planned=CallMemory(storages=held((512 * N, 0, 9)), results=held((4 * N * N, 9, 10))),
+        unplanned=CallMemory(storages=held((64, 0, 3)), fresh=held((512 * N, 0, 10))),
+    )
+    return function_report(plan, function(n=64), around, outcome=outcome, comparison=compared)
 
 
 def large() -> FunctionReport:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from symalloc.planner.interference import live_sums, undominated
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_report.call_memory import PlanOutcome, TvmComparison
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.sample_bindings import (
@@ -26,39 +26,6 @@ from symalloc.size.expr import ZERO, Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TvmPlan:
-    """StaticPlanBlockMemory's plan of one function, in bytes.
-
-    `storages` holds a size for each storage (None where it has no exact form), `fresh` one for each tensor
-    that is left with memory of its own, or that a called function returns, and that is not returned.
-    `calls` holds, for each call of another function, what that reserves.  `problem` says why there is no
-    plan.
-    """
-
-    storages: tuple[Expr | None, ...] = ()
-    fresh: tuple[Expr | None, ...] = ()
-    calls: tuple[tuple[Expr | None, ...], ...] = ()
-    problem: str | None = None
-
-    def reserved(self, binding: Mapping[str, int]) -> int | None:
-        """The sum of storages and fresh tensors, and the most that one of the calls reserves; None where a
-        size is not known at `binding`.
-        """
-        if self.problem is not None:
-            return None
-        calls = combined(partial(max, default=0), (total(sizes, binding) for sizes in self.calls))
-        return combined(sum, (total((*self.storages, *self.fresh), binding), calls))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TvmComparison:
-    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
-
-    bounded: TvmPlan | None
-    unbounded: TvmPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySample:
     """Bytes of one call at one binding; None where they are not known there.
 
@@ -66,8 +33,10 @@ class MemorySample:
     tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
     and `unplanned`: what lies in no arena; `donated`: results in inputs that the caller gives up.
     `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
-    for that in the end.  `bounded`, `unbounded`: what TVM's planner
-    reserves, with and without the declared bounds.  `label`: `bound` at the declared bounds, `beyond` past
+    for that in the end.  `bounded`, `unbounded`: the most that a call holds at one moment behind TVM's
+    planner, with and without the declared bounds, results left out.  `call`: the most that a call holds
+    together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan
+    and with TVM's.  `label`: `bound` at the declared bounds, `beyond` past
     them, else empty.  `refused`: a guard refuses this binding.
     """
 
@@ -84,6 +53,10 @@ class MemorySample:
     pool: int | None
     bounded: int | None = None
     unbounded: int | None = None
+    call: int | None = None
+    call_unplanned: int | None = None
+    call_bounded: int | None = None
+    call_unbounded: int | None = None
     refused: bool = False
 
     @property
@@ -99,11 +72,8 @@ class MemorySample:
 
     @property
     def whole(self) -> int | None:
-        """All bytes of the call: arena, results, what calls make, what is unplanned, TVM's pool for
-        workspace.
-        """
-        parts = (self.arena, self.returned, self.made, self.unplanned, self.pool)
-        return combined(sum, parts)
+        """All bytes of the call: what it holds at most, and TVM's pool for workspace."""
+        return combined(sum, (self.call, self.pool))
 
     @property
     def whole_ratio(self) -> float | None:
@@ -124,7 +94,8 @@ class FloorSums:
 class FunctionReport:
     """The plan of one function, and the memory of a call at sample bindings.
 
-    `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned.
+    `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned;
+    `outcome` is what a call holds at each moment.
     """
 
     plan: Plan
@@ -132,6 +103,7 @@ class FunctionReport:
     unplanned: tuple[Unplanned, ...]
     floor: tuple[FloorSums, ...]
     samples: tuple[MemorySample, ...]
+    outcome: PlanOutcome | None = None
     comparison: TvmComparison | None = None
 
     @property
@@ -139,6 +111,11 @@ class FunctionReport:
         """Every planned tensor, in the order of allocation."""
         placed = (p for arena in self.plan.arenas for p in arena.placements)
         return tuple(sorted(placed, key=lambda p: p.buffer.id))
+
+    @property
+    def storages_before(self) -> int:
+        """The number of storages that the module reserves by itself: those of a plan made before."""
+        return 0 if self.outcome is None else len(self.outcome.unplanned.storages)
 
     @property
     def offsets(self) -> int:
@@ -152,12 +129,14 @@ def function_report(
     outside: NonArenaMemory,
     *,
     reserved: Sequence[Expr] | None = None,
+    outcome: PlanOutcome | None = None,
     comparison: TvmComparison | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
     `reserved`: sums of arenas that are there together (see `reserved_sums`); without it all of them are.
+    `outcome`: what a call holds at each moment.
     Raises SampleError for a negative extent.
     """
     returned = frozenset(v for r in outside.returned for v in r.allocations)
@@ -167,13 +146,18 @@ def function_report(
     )
     symbols = plan_symbols(plan, outside)
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
-    floor = floors(plan)
     sums = (sum((a.size for a in plan.arenas), start=ZERO),) if reserved is None else tuple(reserved)
     labelled = [(at, bound_label(at, function)) for at in shown]
-    samples = tuple(_sample(plan, sums, unplanned, outside, floor, comparison, *one) for one in labelled)
-    return FunctionReport(
-        plan=plan, outside=outside, unplanned=unplanned, floor=floor, samples=samples, comparison=comparison
+    report = FunctionReport(
+        plan=plan,
+        outside=outside,
+        unplanned=unplanned,
+        floor=floors(plan),
+        samples=(),
+        outcome=outcome,
+        comparison=comparison,
     )
+    return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
 
 
 def reserved_sums(plan: Plan, cfg: ControlFlowGraph) -> tuple[Expr, ...]:
@@ -224,31 +208,30 @@ def _place(buffer: Buffer) -> tuple[int, str]:
 
 
 def _sample(
-    plan: Plan,
-    reserved: Sequence[Expr],
-    left: Iterable[Unplanned],
-    outside: NonArenaMemory,
-    floor: Sequence[FloorSums],
-    comparison: TvmComparison | None,
-    at: Mapping[str, int],
-    label: str,
+    report: FunctionReport, reserved: Sequence[Expr], at: Mapping[str, int], label: str
 ) -> MemorySample:
-    bounded = None if comparison is None else comparison.bounded
+    plan, outside, outcome = report.plan, report.outside, report.outcome
+    bounded = None if report.comparison is None else report.comparison.bounded
+    unbounded = None if report.comparison is None else report.comparison.unbounded
     known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=label,
         arena=highest(reserved, at),
-        floor=combined(sum, (highest(each.sums, at) for each in floor)),
+        floor=combined(sum, (highest(each.sums, at) for each in report.floor)),
         unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
         returned=total((r.nbytes for r in outside.returned), at),
         made=total((m.nbytes for m in outside.made), at),
-        unplanned=total((u.nbytes for u in left), at),
+        unplanned=total((u.nbytes for u in report.unplanned), at),
         donated=total((c.nbytes for c in outside.donated), at),
         workspace=highest([use.scratch.peak for use in outside.kernels], at) if known else None,
         pool=workspace_pool_bytes(outside.calls, at) if known else None,
-        bounded=None if bounded is None else bounded.reserved(at),
-        unbounded=None if comparison is None else comparison.unbounded.reserved(at),
+        bounded=None if bounded is None else bounded.peak(at, results=False),
+        unbounded=None if unbounded is None else unbounded.peak(at, results=False),
+        call=None if outcome is None else outcome.planned.peak(at, results=True),
+        call_unplanned=None if outcome is None else outcome.unplanned.peak(at, results=True),
+        call_bounded=None if bounded is None else bounded.peak(at, results=True),
+        call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
         refused=not all(_holds(guard.condition, at) for guard in plan.guards),
     )
 

@@ -181,12 +181,12 @@ def _donated(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
 def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
     returned = points_to.roots(points_to.regions_of(points_to.cfg.function.body.result))
     for region in points_to.regions:
-        by = _maker(region)
+        by = maker(region)
         if by is not None and region.number not in returned:
             yield CalleeTensor(by=by, nbytes=region.nbytes)
 
 
-def _maker(region: Region) -> str | None:
+def maker(region: Region) -> str | None:
     """Return the name of the call that makes the memory of a tensor, where one always does."""
     tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
     if region.external or region.parent is not None or not tensor:

@@ -11,11 +11,16 @@ import tvm
 import tvm_ffi
 from tvm.relax import transform
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import RunError
-from symalloc.planner.memory_report.function_report import (
-    FunctionReport,
+from symalloc.planner.memory_report.call_memory import (
+    PlanOutcome,
     TvmComparison,
     TvmPlan,
+    call_memory,
+)
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
     function_report,
     plan_symbols,
     reserved_sums,
@@ -102,6 +107,8 @@ def memory_reports(
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
     around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}
+    emitted = extract(planned.module, name="planned")
+    analyses = analyse(emitted)
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
     try:
@@ -112,6 +119,10 @@ def memory_reports(
                 program.functions[name],
                 around[name],
                 reserved=reserved_sums(plan, planned.analyses[name].cfg),
+                outcome=PlanOutcome(
+                    planned=call_memory(emitted, analyses, name),
+                    unplanned=call_memory(program, planned.analyses, name),
+                ),
                 comparison=comparison.get(name),
                 wanted=samples,
             )

@@ -1,0 +1,184 @@
+"""The memory that a call of a function holds at each moment, as its text reserves and uses it.
+
+Each storage, and each tensor with memory of its own, is held from where it is reserved to the last point that
+touches anything in it; results are held to the end.  So frees TVM's virtual machine, whoever planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
+from symalloc.analysis.paths import enumerate_paths
+from symalloc.analysis.regions import Region
+from symalloc.planner.memory_plan import ALIGNMENT
+from symalloc.planner.memory_report.non_arena import maker, values_at_call
+from symalloc.planner.memory_report.sample_bindings import combined, evaluated
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Program
+from symalloc.size.expr import Expr
+
+_MOST_PATHS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMemory:
+    """Memory of `size` bytes (None where it is not known), held from program point `begin` to `end`."""
+
+    size: Expr | None
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalleeMemory:
+    """The memory of a function that is called at `point`; `values` gives its symbols in the caller's."""
+
+    point: int
+    memory: CallMemory
+    values: Mapping[str, Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallMemory:
+    """The memory of a call: storages, tensors with memory of their own (made here, or by what is called, and
+    not returned), results, and what called functions hold meanwhile.  `paths` holds the same for each path
+    through the function; none where it does not branch, or has too many.
+    """
+
+    storages: tuple[HeldMemory, ...] = ()
+    fresh: tuple[HeldMemory, ...] = ()
+    results: tuple[HeldMemory, ...] = ()
+    callees: tuple[CalleeMemory, ...] = ()
+    paths: tuple[CallMemory, ...] = ()
+
+    def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
+        """The most bytes held at one moment at `binding`, with or without results; None where a size is not
+        known there.
+
+        Sizes are rounded up to 64.
+        """
+        if self.paths:
+            return combined(max, (path.peak(binding, results=results) for path in self.paths))
+        held = [*self.storages, *self.fresh, *(self.results if results else ())]
+        taken = [(h.begin, h.end, _padded(evaluated(h.size, binding))) for h in held]
+        taken += [(c.point, c.point, _peak(c, binding)) for c in self.callees]
+        known = [(begin, end, size) for begin, end, size in taken if size is not None]
+        if len(known) < len(taken):
+            return None
+        changes = [(begin, 0, size) for begin, _, size in known] + [(end, 1, -size) for _, end, size in known]
+        return max(accumulate((change for *_, change in sorted(changes)), initial=0))
+
+
+def call_memory(
+    program: Program, analyses: Mapping[str, FunctionAnalysis], name: str, callers: tuple[str, ...] = ()
+) -> CallMemory:
+    """Return the memory of a call of the function `name`; recursion is not followed."""
+    within = (*callers, name)
+    analysis = analyses[name]
+    called = {i.name for _, i in analysis.cfg.instructions if isinstance(i, CallFunction)}
+    callees = {
+        other: call_memory(program, analyses, other, within)
+        for other in sorted(called & program.functions.keys() - set(within))
+    }
+    function = analysis.cfg.function
+    paths = enumerate_paths(function, most=_MOST_PATHS) if analysis.cfg.joins else None
+    variants = [analyse_variant(program, path, analyses) for path in paths or ()]
+    whole = _straight(program, analysis, callees)
+    return replace(whole, paths=tuple(_straight(program, variant, callees) for variant in variants))
+
+
+def _straight(program: Program, analysis: FunctionAnalysis, callees: Mapping[str, CallMemory]) -> CallMemory:
+    """Return what is held when control goes through all of the text."""
+    points_to, end = analysis.points_to, len(analysis.cfg.points) - 1
+    returned = points_to.roots(points_to.regions_of(analysis.cfg.function.body.result))
+    taken = {region.number: region for region in points_to.regions if _takes_memory(region)}
+    last = _last_touched(analysis, taken)
+    found: dict[str, list[HeldMemory]] = {"storages": [], "fresh": [], "results": []}
+    for number, region in taken.items():
+        begin = _begin(region, analysis)
+        until = end if number in returned else last.get(number, begin)
+        held = HeldMemory(size=region.nbytes, begin=begin, end=max(begin, until))
+        found[_kind(region, number in returned)].append(held)
+    return CallMemory(
+        storages=tuple(found["storages"]),
+        fresh=tuple(found["fresh"]),
+        results=tuple(found["results"]),
+        callees=tuple(
+            CalleeMemory(
+                point=point,
+                memory=callees[call.name],
+                values=values_at_call(program.functions[call.name], call),
+            )
+            for point, call in analysis.cfg.instructions
+            if isinstance(call, CallFunction) and call.name in callees
+        ),
+    )
+
+
+def _last_touched(analysis: FunctionAnalysis, roots: Collection[int]) -> Mapping[int, int]:
+    """Return the last program point that touches a root or anything in it."""
+    regions = analysis.points_to.regions
+    parts = [region.number for region in regions if region.root in roots]
+    last: dict[int, int] = {}
+    for part, found in analysis.live_ranges(parts).of.items():
+        root = regions[part].root
+        last[root] = max(last.get(root, 0), found.last)
+    return last
+
+
+def _takes_memory(region: Region) -> bool:
+    if region.external or region.parent is not None:
+        return False
+    return isinstance(region.instruction, AllocStorage | AllocFresh) or maker(region) is not None
+
+
+def _kind(region: Region, returned: bool) -> str:
+    if returned:
+        return "results"
+    return "storages" if isinstance(region.instruction, AllocStorage) else "fresh"
+
+
+def _begin(region: Region, analysis: FunctionAnalysis) -> int:
+    assert region.instruction is not None
+    return analysis.cfg.starts[region.instruction.var]
+
+
+def _peak(callee: CalleeMemory, binding: Mapping[str, int]) -> int | None:
+    """Return what a callee holds of its own at most; what it returns is its caller's."""
+    values = {name: evaluated(value, binding) for name, value in callee.values.items()}
+    known = {name: value for name, value in values.items() if value is not None}
+    return callee.memory.peak(known, results=False)
+
+
+def _padded(size: int | None) -> int | None:
+    return None if size is None else -(-size // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutcome:
+    """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`)."""
+
+    planned: CallMemory
+    unplanned: CallMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmPlan:
+    """A call of one function behind StaticPlanBlockMemory; `problem` says why there is no plan."""
+
+    memory: CallMemory = CallMemory()
+    problem: str | None = None
+
+    def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
+        """See `CallMemory.peak`; None where there is no plan."""
+        return None if self.problem is not None else self.memory.peak(binding, results=results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmComparison:
+    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
+
+    bounded: TvmPlan | None
+    unbounded: TvmPlan
