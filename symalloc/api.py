@@ -39,7 +39,7 @@ def lint(
     ignore: str | Sequence[str] = (),
     rules: str | Path | Sequence[str | Path] = (),
     stage: str = "auto",
-    pipeline: PipelineName | None = None,
+    pipeline: PipelineName = "default",
     trust: bool = False,
     strict: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
@@ -50,8 +50,9 @@ def lint(
     symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
     further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
     `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
-    `pipeline`: TVM's "default" one, or the "target"'s own.  `trust` lets scripts run whatever they hold.
-    `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one file.
+    `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
+    whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
+    file.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -91,7 +92,7 @@ def plan(
     *,
     target: str = "llvm",
     pipeline: PipelineName = "default",
-    flavour: Flavour = "arena",
+    flavour: Flavour = "auto",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
     seed: int = 0,
@@ -100,11 +101,11 @@ def plan(
 ) -> PlannedModule:
     """Lower `module` to the point where memory is planned, and plan it; `.module` builds with any pipeline.
 
-    `.plans` holds the plan of each function.  `pipeline`: TVM's "default" one, or the "target"'s own;
-    `flavour`: tensors at offsets of one "arena", or "storages" that they share whole; `guards`: what checks
-    the shapes at entry; `effort` and `seed` are those of the search; `certificate`: a folder for the proof;
-    `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
-    memory.  Raises SymallocError.
+    `.plans` holds the plan of each function.  `pipeline`: "default" is what `relax.build` runs, "target" the
+    target's own; `flavour`: tensors at offsets of one "arena", "storages" that they share whole, or "auto",
+    the arena where the target can run it; `guards`: what checks the shapes at entry; `effort` and `seed` are
+    those of the search; `certificate`: a folder for the proof; `alias`: inputs that the caller donates, such
+    as "0=weights", each for an output to be written into its memory.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import plan_module
 
@@ -129,7 +130,7 @@ def run(
     repeat: int = 1,
     target: str = "llvm",
     pipeline: PipelineName = "default",
-    flavour: Flavour = "arena",
+    flavour: Flavour = "auto",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
     plan: PlanKind = "symalloc",

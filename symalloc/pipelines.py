@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, get_args
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
+    from tvm.ir.transform import Pass
     from tvm.target import Target
-    from tvm.transform import Pass
 
     from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
     from symalloc.program.reading import PipelineName
@@ -27,8 +27,8 @@ PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": 
 def pipeline(
     target: str | Target | None = None,
     *,
-    pipeline: PipelineName = "default",
-    flavour: Flavour = "arena",
+    pipeline: PipelineName | Pass = "default",
+    flavour: Flavour = "auto",
     guards: GuardKind = "assert",
     effort: EffortName = "quick",
     seed: int = 0,
@@ -36,8 +36,9 @@ def pipeline(
 ) -> Pass:
     """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with symalloc.
 
-    `pipeline`: "default" is TVM's pipeline of that name, "target" is the target's own, which fuses
-    operators.  Without `target` it serves the target that is built for.  The rest is as for
+    `pipeline`: "default" is what `relax.build` runs for the target, "target" the target's own, which fuses
+    operators (on a GPU both are that one); or any pipeline with StaticPlanBlockMemory in it.  Without
+    `target` it serves the target that is built for.  The rest is as for
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.analysis.donation import parse_donation
@@ -45,8 +46,9 @@ def pipeline(
     from symalloc.program.reading import PipelineName
     from symalloc.relax.passes.pipeline import pipeline as make
 
+    named = pipeline if isinstance(pipeline, str) else "target"
     for name, value, kind in (
-        ("pipeline", pipeline, PipelineName),
+        ("pipeline", named, PipelineName),
         ("flavour", flavour, Flavour),
         ("guards", guards, GuardKind),
         ("effort", effort, EffortName),

@@ -104,8 +104,9 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--pipeline",
     type=click.Choice(get_args(PipelineName)),
-    help="The passes for --stage: TVM's default pipeline, or the target's own, which fuses operators.  "
-    "Without it a GPU's own and else the default one.",
+    default="default",
+    help="The passes for --stage: the pipeline that relax.build runs, or the target's own, which fuses "
+    "operators.  On a GPU they are the same.",
 )
 @click.option(
     "--trust", is_flag=True, help="Run all code of the scripts. Never use it for code that you have not read."

@@ -29,7 +29,8 @@ def module_options(command: Command) -> Command:
             "--pipeline",
             type=click.Choice(("default", "target")),
             default="default",
-            help="TVM's default pipeline, or the target's own pipeline, which fuses operators.",
+            help="The pipeline that relax.build runs, or the target's own, which fuses operators.  On a GPU "
+            "they are the same.",
         ),
         click.option(
             "--trust",
@@ -46,9 +47,10 @@ def planner_options(command: Command) -> Command:
         click.option(
             "--flavour",
             type=click.Choice(get_args(Flavour)),
-            default="arena",
+            default="auto",
             show_default=True,
-            help="arena: tensors lie at offsets of one arena; storages: tensors share whole storages.",
+            help="arena: tensors lie at offsets of one arena; storages: tensors share whole storages; auto: "
+            "an arena, or storages where the target's kernels could not run with an arena.",
         ),
         click.option(
             "--guards",

@@ -28,7 +28,8 @@ class Buffer:
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
     works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  `steps` are
-    the first and the last step that touch it; None where there is no program.  Buffers of equal device, scope
+    the first and the last step that touch it; None where there is no program.  `grounded`: it must lie at the
+    start of a storage.  Buffers of equal device, scope
     and `defined_by` share an arena: see `Arena`.
     """
 
@@ -44,6 +45,7 @@ class Buffer:
     callee: str | None = None
     defined_by: Var | None = None
     steps: tuple[int, int] | None = None
+    grounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.candidates import find_buffers
@@ -28,19 +30,21 @@ def plan_program(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     analyses: Mapping[str, FunctionAnalysis] | None = None,
+    grounded: Collection[Var] | None = None,
 ) -> dict[str, Plan]:
     """Return a proved plan for each function of `program`, by name; callees are planned first.
 
     `analyses` are those of `program`, made where they are not given.  A plan has one arena per device and
     memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come; declared
     bounds steer where buffers are stacked, and no proof relies on them.  Where `options` ask for a
-    certificate it is written once all plans are proved.  Raises PlanRefusedError for what cannot be proved,
-    and OSError where the certificate cannot be written.
+    certificate it is written once all plans are proved.  `grounded` are the allocations that must lie at the
+    start of a storage, and so must what callees work in; None where a tensor may lie anywhere.  Raises
+    PlanRefusedError for what cannot be proved, and OSError where the certificate cannot be written.
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
     for name in analyses:
-        plans[name] = _plan_function(name, program, analyses, plans, prover, options)
+        plans[name] = _plan_function(name, program, analyses, plans, prover, options, grounded)
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, certify(plans, analyses, prover))
@@ -62,10 +66,13 @@ def _plan_function(
     plans: Mapping[str, Plan],
     prover: Prover,
     options: PlanOptions,
+    grounded: Collection[Var] | None,
 ) -> Plan:
     """Return a proved plan for the function `name`; `plans` are those of the functions that it calls."""
     sizes = Sizes(known_symbols(analyses[name].cfg), prover)
     buffers, unplanned = find_buffers(program, analyses, name, sizes, plans)
+    if grounded is not None:
+        buffers = tuple(replace(b, grounded=b.callee is not None or b.var in grounded) for b in buffers)
     faults: tuple[PlanFault, ...] = ()
     for arenas, representative in _layouts(program.functions[name], buffers, options, sizes.domain, prover):
         plan = Plan(
@@ -89,26 +96,21 @@ def _layouts(
     """Yield arenas with the binding that they were stacked at: the tightest layout first, then larger ones
     that are easier to prove.
     """
-    groups = _by_arena(buffers)
-    if options.flavour == "storages":
-        for budget in (PROVER_BUDGET, 0):
-            arenas = (storage_arenas(group, domain, prover, prover_budget=budget) for group in groups)
-            yield tuple(arena for group in arenas for arena in group), {}
-        return
+    whole = [*_by_arena(b for b in buffers if b.grounded or options.flavour == "storages")]
+    groups = [*_by_arena(b for b in buffers if not b.grounded and options.flavour != "storages")]
     ranges = _ranges(function, buffers)
     found = [search(group, ranges, SearchBudget.of(options.effort, seed=options.seed)) for group in groups]
     representative = {name: value for one in reversed(found) for name, value in one.representative.items()}
     for budget, first in ((PROVER_BUDGET, 0), (0, 0), (0, -1)):
-        yield (
-            tuple(
-                assemble(group, one.regimes[first:], domain, prover, prover_budget=budget)
-                for group, one in zip(groups, found, strict=True)
-            ),
-            representative,
+        stacked = (
+            assemble(group, one.regimes[first:], domain, prover, prover_budget=budget)
+            for group, one in zip(groups, found, strict=True)
         )
+        slots = (storage_arenas(group, domain, prover, prover_budget=budget) for group in whole)
+        yield (*stacked, *chain.from_iterable(slots)), representative
 
 
-def _by_arena(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
+def _by_arena(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
     """Group the buffers that share an arena: those of one device and scope, reserved at one program point."""
     groups: dict[tuple[int, str, Var | None], list[Buffer]] = {}
     for buffer in buffers:

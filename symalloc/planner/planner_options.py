@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from symalloc.analysis.donation import Donation
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
-Flavour: TypeAlias = Literal["arena", "storages"]
+Flavour: TypeAlias = Literal["auto", "arena", "storages"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 
 
@@ -17,8 +17,9 @@ GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 class PlanOptions:
     """The options of the planner: one record for the command line, Python, the pipeline and the pass.
 
-    `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one arena
-    with tensors at symbolic offsets, or "storages", one storage per slot and every tensor at offset 0.
+    `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one
+    "arena" with tensors at symbolic offsets; "storages", one storage per slot and every tensor at offset 0;
+    or "auto", the arena where the target's kernels can run it.
     `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
     own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2.
     `alias`: which inputs the caller donates, each for an output to be written into its memory.
@@ -26,7 +27,7 @@ class PlanOptions:
 
     effort: EffortName = "quick"
     seed: int = 0
-    flavour: Flavour = "arena"
+    flavour: Flavour = "auto"
     guards: GuardKind = "assert"
     certificate: Path | None = None
     alias: tuple[Donation, ...] = ()

@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT = 300.0  # seconds for one file
 STAGES = ("auto", "as-is", "planned", "all")
 """The stages that are no passes; any other stage is the name of a pass."""
 AS_IS = "as-is"
-PipelineName: TypeAlias = Literal["default", "target"]  # TVM's pipeline of that name, or the target's own
+PipelineName: TypeAlias = Literal["default", "target"]  # what relax.build runs, or the target's own
 
 
 def is_stage(name: object) -> bool:
@@ -44,14 +44,14 @@ class ReadOptions:
     scripts need it.  `stage`: `as-is` reads a module as it stands, `planned` what TVM's passes make of it,
     `auto` both where the module holds no memory operations yet, `all` the program after every pass from
     CallTIRRewrite on; the name of a pass reads what that pass leaves.  `target` is a TVM target, `pipeline`
-    TVM's "default" one, or the "target"'s own; None for the target's own on a GPU only.  `timeout`: seconds
-    for one file.
+    the "default" one, which `relax.build` runs for it, or the "target"'s own.  `timeout`: seconds for one
+    file.
     """
 
     trust: bool = False
     stage: str = "auto"
     target: str = "llvm"
-    pipeline: PipelineName | None = None
+    pipeline: PipelineName = "default"
     timeout: float = DEFAULT_TIMEOUT
 
 

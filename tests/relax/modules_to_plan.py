@@ -240,3 +240,17 @@ class Scalars:
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         total = R.sum(R.exp(x))
         return R.add(x, total)
+
+
+@I.ir_module
+class Sorted:
+    """What is sorted, and what comes of it, is seen by a packed function."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        c = R.sort(b)
+        d = R.multiply(c, a)
+        e = R.add(d, b)
+        return R.add(e, c)

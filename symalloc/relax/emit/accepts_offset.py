@@ -8,12 +8,15 @@ among them, and the compiler keeps the alignment of every access: code and resul
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
+import tvm
 import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import ALIGNMENT
+from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.extract.extract_kernel import buffer_accesses
 from symalloc.relax.ir_types import Node, TypeNode, VarNode
 
@@ -35,6 +38,27 @@ def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
         return frozenset()
     accesses = buffer_accesses(kernel.body)
     return frozenset(i for handle, i in candidates.items() if accesses.only_accessed(handle))
+
+
+@dataclass(slots=True)
+class OffsetKernels:
+    """The kernels of a module, each asked once for the parameters that take an offset."""
+
+    module: tvm.IRModule
+    known: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    def positions(self, kernel: str) -> frozenset[int]:
+        """The positions at which `kernel` can be made to take an offset.
+
+        Raises EmissionError where the module has no such kernel.
+        """
+        if kernel not in self.known:
+            if kernel not in self.module:
+                raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
+            function = self.module[kernel]
+            is_kernel = isinstance(function, tirx.PrimFunc)
+            self.known[kernel] = accepts_offset(function) if is_kernel else frozenset()
+        return self.known[kernel]
 
 
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:

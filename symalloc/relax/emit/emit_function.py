@@ -56,7 +56,8 @@ class EmitContext:
     `needs_zero_offset`: allocations that some user wants at offset zero.  `guards` writes checks.  `callees`
     holds, by name, the variant of a function that works in its caller's arenas.  `arenas` are the parameters
     that bring the arenas reserved at entry where such a variant is written, in the plan's order.
-    `unplanned` is the function that runs where a guard fails, None where a guard raises.
+    `unplanned` is the function that runs where a guard fails, None where a guard raises.  `addresses`: the
+    target brings a tensor to offset zero without copying it.
     """
 
     needs_zero_offset: Collection[ir.Var] = ()
@@ -64,6 +65,7 @@ class EmitContext:
     callees: Mapping[str, GlobalVar] = field(default_factory=dict)
     arenas: Sequence[VarNode] = ()
     unplanned: GlobalVar | None = None
+    addresses: bool = True
 
 
 def emit_function(
@@ -258,12 +260,20 @@ class _FunctionWriter(BindingRewriter):
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
         placed = self.arenas[index].place(offset, shape, dtype, device, value.ty)
-        if var not in self.context.needs_zero_offset or placement.offset.as_constant == 0:
+        if var not in self.context.needs_zero_offset:
             return [*written, relax.VarBinding(binding.var, placed)]
-        return [*written, *self.at_zero_offset(binding.var, placed)]
+        return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]
 
-    def at_zero_offset(self, var: VarNode, placed: Node) -> Iterator[relax.VarBinding]:
-        """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer."""
+    def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:
+        """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer.
+
+        Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
+        """
+        if offset.as_constant == 0:
+            yield relax.VarBinding(var, placed)
+            return
+        if not self.context.addresses:
+            raise EmissionError(f"`{var.name}` must start its storage on this target, and does not")
         away = relax.VarBinding(relax.Var(f"{var.name}_placed", placed.ty), placed)
         yield away
         yield relax.VarBinding(var, self.builder.normalize(memory.ensure_zero_offset(away.var)))
@@ -273,13 +283,15 @@ class _FunctionWriter(BindingRewriter):
     ) -> list[relax.Binding]:
         """A call of `variant` with a tensor of each arena that it works in."""
         written: list[relax.Binding] = []
+        brought: list[VarNode] = []
         for index, placement in places:
             extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
             type_ = relax.TensorType(extent, "uint8")
             device = relax.prim_value(self.plan.arenas[index].device)
             placed = self.arenas[index].place(self.prims(placement.offset), extent, _BYTE, device, type_)
-            written += self.at_zero_offset(relax.Var(f"{placement.buffer.callee}_arena", type_), placed)
-        brought = [b.var for b in written[1::2]]
+            arena = relax.Var(f"{placement.buffer.callee}_arena", type_)
+            written += self.at_zero_offset(arena, placed, placement.offset)
+            brought.append(arena)
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import GlobalVar
 from tvm.relax.utils import copy_with_new_vars
 
@@ -14,8 +14,8 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.ir import Var
-from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
-from symalloc.relax.emit.emit_function import EmissionError, EmitContext, emit_function
+from symalloc.relax.emit.accepts_offset import OffsetKernels, with_offsets
+from symalloc.relax.emit.emit_function import EmitContext, emit_function
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.offset_uses import offset_uses
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
@@ -29,15 +29,15 @@ def emit_module(
     plans: Mapping[str, Plan],
     *,
     guards: GuardKind = "assert",
-    shift: bool = True,
+    addresses: bool = True,
 ) -> tvm.IRModule:
     """`module` with `plans` written into it; `plans` holds callees before their callers.
 
-    `analyses` are those of the program that was extracted from `module`, with handles.  Without `shift` every
-    tensor that does not start its storage is brought to offset zero: for targets whose kernels have not been
-    seen to take an offset.
+    `analyses` are those of the program that was extracted from `module`, with handles.  `addresses`: the
+    target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
+    elsewhere.
     """
-    emitter = _ModuleWriter(module=module, analyses=analyses, plans=plans, kind=guards, shift=shift)
+    emitter = _ModuleWriter(module=module, analyses=analyses, plans=plans, kind=guards, addresses=addresses)
     for name, plan in plans.items():
         if any(arena.placements for arena in plan.arenas):
             emitter.function(name, plan)
@@ -46,24 +46,25 @@ def emit_module(
 
 @dataclass(slots=True, kw_only=True)
 class _ModuleWriter:
-    """`offset_parameters` are the positions at which kernels will be given tensors at an offset, `accepted`
-    those at which they could be.
+    """`offset_parameters` are the positions at which kernels will be given tensors at an offset, `kernels`
+    tells where they could be.
     """
 
     module: tvm.IRModule
     analyses: Mapping[str, FunctionAnalysis]
     plans: Mapping[str, Plan]
     kind: GuardKind
-    shift: bool
+    addresses: bool
     guards: GuardWriter = field(init=False)
     written: tvm.IRModule = field(init=False)
+    kernels: OffsetKernels = field(init=False)
     globals: dict[str, GlobalVar] = field(init=False)
     callees: dict[str, GlobalVar] = field(default_factory=dict)
-    accepted: dict[str, frozenset[int]] = field(default_factory=dict)
     offset_parameters: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.globals = {v.name_hint: v for v in self.module.get_global_vars()}
+        self.kernels = OffsetKernels(self.module)
         self.guards = GuardWriter(kind=self.kind, taken=set(self.globals))
         self.written = self.module.clone()
 
@@ -84,7 +85,7 @@ class _ModuleWriter:
         return frozenset(p.buffer.callee for p in placements if p.buffer.callee is not None)
 
     def context(self, name: str, plan: Plan, function: relax.Function) -> EmitContext:
-        found = offset_uses(self.analyses[name], self.accepts_offset, _away(plan))
+        found = offset_uses(self.analyses[name], self.kernels.positions, _away(plan))
         for kernel, positions in found.offset_parameters.items():
             self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
         fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
@@ -93,19 +94,8 @@ class _ModuleWriter:
             guards=self.guards,
             callees=self.callees,
             unplanned=self.unplanned(name, plan, function) if fallback else None,
+            addresses=self.addresses,
         )
-
-    def accepts_offset(self, kernel: str) -> frozenset[int]:
-        """The positions at which `kernel` can be made to take an offset."""
-        if not self.shift:
-            return frozenset()
-        if kernel not in self.globals:
-            raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
-        if kernel not in self.accepted:
-            function = self.module[self.globals[kernel]]
-            is_kernel = isinstance(function, tirx.PrimFunc)
-            self.accepted[kernel] = accepts_offset(function) if is_kernel else frozenset()
-        return self.accepted[kernel]
 
     def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
         """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""

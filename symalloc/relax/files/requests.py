@@ -16,7 +16,8 @@ from symalloc.program.reading import PipelineName
 class PlanRequest:
     """A module in the file `path`: the one called `module` where there are several.
 
-    `trust`: a script may run whatever it holds.  `pipeline`: TVM's "default" one, or the target's own.
+    `trust`: a script may run whatever it holds.  `pipeline`: the "default" one, which `relax.build`
+    runs, or the target's own.
     """
 
     path: Path

@@ -14,15 +14,16 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.collector import no_collections
-from symalloc.program.ir import Function, Origin, Program
+from symalloc.program.ir import Function, Origin, Program, Var
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
+from symalloc.relax.emit.accepts_offset import OffsetKernels
 from symalloc.relax.emit.emit_module import emit_module
+from symalloc.relax.emit.offset_uses import offset_uses
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
+from symalloc.relax.passes.device_memory import device_memory
 from symalloc.relax.passes.inline_calls import inline_calls
-
-_SHIFTING = frozenset({"llvm", "c"})
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
 
@@ -48,29 +49,33 @@ def plan_lowered(
     """Plans every Relax function of a module as CallTIRRewrite leaves it.
 
     `target` is what the module is built for, by default the one whose scope this is called in, else the
-    CPU.  Raises PlanRefusedError where a plan, or that an input can carry an output, cannot be proved.
+    CPU.  Raises PlanRefusedError where a plan, or that an input can carry an output, cannot be proved, and
+    FlavourError where the target cannot run the flavour asked for.
     """
     prover = prover or Prover()
+    memory = device_memory(module, target or tvm.target.Target.current(allow_none=True))
+    options = replace(options, flavour=memory.flavour(options.flavour))
     module = inline_calls(module)
     program = _seen(module)
     if options.alias:
         module = donate(module, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
     analyses = analyse(program)
-    plans = plan_program(program, prover, options=options, analyses=analyses)
-    planned = emit_module(
-        module,
-        analyses,
-        plans,
-        guards=options.guards,
-        shift=_takes_offsets(target or tvm.target.Target.current(allow_none=True)),
-    )
+    anywhere = memory.addresses or options.flavour == "storages"
+    grounded = None if anywhere else _grounded(module, analyses)
+    plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
+    planned = emit_module(module, analyses, plans, guards=options.guards, addresses=memory.addresses)
     return PlannedModule(module=planned, plans=plans, program=program, analyses=analyses)
 
 
-def _takes_offsets(target: tvm.target.Target | None) -> bool:
-    """Return whether kernels may get tensors at an offset: seen to run on the CPU, not tried elsewhere."""
-    return target is None or target.kind.name in _SHIFTING
+def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[Var]:
+    """The tensors that something other than a kernel looks at, or a kernel that can take no offset."""
+    kernels = OffsetKernels(module)
+    uses = (
+        offset_uses(a, kernels.positions, [instruction.var for _, instruction in a.cfg.instructions])
+        for a in analyses.values()
+    )
+    return frozenset(var for found in uses for var in found.needs_zero_offset)
 
 
 def _seen(module: tvm.IRModule) -> Program:

@@ -17,14 +17,14 @@ from tvm.ir.instrument import PassInstrument, pass_instrument
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
+from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, tvm_pipeline
 from symalloc.relax.tvm_error import error_text
 
-PLANNER = "StaticPlanBlockMemory"
 FINAL = "KillAfterLastUse"
 ALLOCATED = "CallTIRRewrite"
 # FoldConstant compiles kernels of the module and runs them; a linter must not
 _EXECUTES = frozenset({"FoldConstant"})
-_WRAPPERS = frozenset({"sequential", "_pipeline"})
+_WRAPPERS = frozenset({UNNAMED, OPAQUE})
 _MEMORY_OPERATIONS = MEMORY_OPERATORS.keys() - {
     "relax.builtin.alloc_tensor",
     "relax.memory.ensure_zero_offset",
@@ -96,19 +96,18 @@ def lower(
     keep: Callable[[Lowered], None],
     entering: Callable[[str], None] = lambda _: None,
     trust: bool = False,
-    pipeline: PipelineName | None = None,
+    pipeline: PipelineName = "default",
 ) -> None:
     """Run TVM's pipeline for `target` on `mod`, and `keep` it after every pass that is wanted.
 
     `keep` is called while the pipeline runs, so that what came before a crash is not lost; `entering` is told
-    the name of each pass before it runs.  `pipeline`: None for what `relax.build` would take for a CPU, and
-    the target's own for a GPU.  Raises PassFailedError, and UnknownPassError where there is no such pass.
+    the name of each pass before it runs.  `pipeline` is that of `tvm_pipeline`.  Raises PassFailedError, and
+    UnknownPassError where there is no such pass.
     """
     keeper = _Keeper(wanted, keep, entering, skip=frozenset() if trust else _EXECUTES)
     try:
         chosen = tvm.target.Target(target)
-        own = "gpu" in chosen.keys if pipeline is None else pipeline == "target"
-        passes = relax.get_default_pipeline(chosen) if own else relax.get_pipeline("default")
+        passes = tvm_pipeline(chosen, pipeline)
         with chosen, tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)]):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises

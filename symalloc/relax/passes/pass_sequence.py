@@ -1,0 +1,124 @@
+"""The passes that a pipeline of TVM's runs, as a list.
+
+Most of TVM's pipelines are Python functions that build their passes when they are called.  So a pipeline is
+called with every pass that Python code runs recorded, not run: what is in it is found, for any target.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir.transform import Pass, PassContext, Sequential
+
+from symalloc.program.reading import PipelineName
+
+PLANNER = "StaticPlanBlockMemory"
+OPAQUE = "_pipeline"  # the name of the functions that TVM's pipelines are
+UNNAMED = "sequential"  # of a Sequential that was given no other name
+
+_recording = threading.Lock()
+
+
+class NoPlannerError(Exception):
+    """A pipeline runs no pass that plans memory: there is no place for ours."""
+
+
+tvm_ffi.register_error(NoPlannerError)  # or it leaves TVM's pass runner as a RuntimeError
+
+
+def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> Pass:
+    """TVM's own pipeline: "default" is what `relax.build` runs for `target`, "target" the target's own, which
+    fuses operators.
+
+    They differ on a CPU only.  Where TVM has no pipeline for a target, both are its general one.
+    """
+    if name == "target" or "gpu" in target.keys:
+        try:
+            return relax.get_default_pipeline(target)
+        except (ValueError, AttributeError):  # those that relax.build takes for "there is none"
+            pass
+    return relax.get_pipeline("default")
+
+
+def passes_of(pipeline: Pass, module: tvm.IRModule, target: tvm.target.Target) -> list[Pass]:
+    """The passes that `pipeline` runs on `module` for `target`, in order, each plain Sequential taken apart.
+
+    `module` stays as it is: a pipeline that looks at what its own passes made sees what went in.
+    """
+    with target:
+        if isinstance(pipeline, Sequential):
+            return [*_flat(pipeline, module)]
+        return [part for one in _recorded(pipeline, module) for part in _flat(one, module)]
+
+
+def around_planner(passes: Sequence[Pass]) -> tuple[list[Pass], list[Pass]]:
+    """The passes in front of the first that plans memory, and those behind it; raises NoPlannerError."""
+    names = [str(one.info.name) for one in passes]
+    if PLANNER not in names:
+        ran = ", ".join(names) or "nothing"
+        raise NoPlannerError(f"the pipeline has no {PLANNER}, whose place is ours; it runs {ran}")
+    place = names.index(PLANNER)
+    behind = zip(passes[place + 1 :], names[place + 1 :], strict=True)
+    return list(passes[:place]), [one for one, name in behind if name != PLANNER]
+
+
+def _flat(one: Pass, module: tvm.IRModule) -> Iterator[Pass]:
+    if isinstance(one, Sequential) and _is_opened(one):
+        parts: Sequence[Pass] = list(one.passes)
+    elif str(one.info.name) == OPAQUE:
+        parts = _recorded(one, module)
+    else:
+        yield one
+        return
+    for part in parts:
+        yield from _flat(part, module)
+
+
+def _is_opened(one: Sequential) -> bool:
+    """Return whether a sequence is a mere list of passes, or holds the planner: some passes, such as FuseTIR,
+    are sequences themselves.
+    """
+    return one.info.name == UNNAMED or _holds_planner(one)
+
+
+def _holds_planner(one: Pass) -> bool:
+    inner = one.passes if isinstance(one, Sequential) else ()
+    return one.info.name == PLANNER or any(map(_holds_planner, inner))
+
+
+def _recorded(pipeline: Pass, module: tvm.IRModule) -> list[Pass]:
+    """The passes that the function behind `pipeline` calls, none of which runs.
+
+    Instruments of the context that is current are not told of this.
+    """
+    now = PassContext.current()
+    bare = PassContext(now.opt_level, now.required_pass, now.disabled_pass, config=dict(now.config))
+    run = Pass.__call__
+    with _calls_recorded() as found, bare:
+        run(pipeline, module)
+    return found
+
+
+@contextmanager
+def _calls_recorded() -> Iterator[list[Pass]]:
+    """Within, passes that this thread calls do nothing and are in the list that is given."""
+    found: list[Pass] = []
+    run, here = Pass.__call__, threading.get_ident()
+
+    def record(called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        if threading.get_ident() != here:
+            return run(called, module)
+        found.append(called)
+        return module
+
+    with _recording:
+        Pass.__call__ = record
+        try:
+            yield found
+        finally:
+            Pass.__call__ = run

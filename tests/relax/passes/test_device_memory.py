@@ -1,0 +1,50 @@
+"""What a target's devices can do with memory, and the flavour that follows from it."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm.relax.global_info import VDevice
+from tvm.target import Target
+
+from symalloc.errors import RunError
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.relax.passes.device_memory import DeviceMemory, device_memory
+from symalloc.relax.passes.plan_pass import plan_lowered
+from tests.relax.emit.test_emit_function import lowered
+
+EMPTY = tvm.IRModule()
+
+
+@pytest.mark.parametrize(
+    ("target", "addresses", "shared"),
+    [
+        (None, True, True),
+        ("llvm", True, True),
+        ("c", True, True),
+        ("cuda", True, True),
+        ("opencl", False, True),
+        ("metal", False, True),
+        ("vulkan", False, True),
+        ("webgpu", False, False),
+    ],
+)
+def test_what_holds_for_a_target(target: str | None, addresses: bool, shared: bool) -> None:
+    chosen = None if target is None else Target(target)
+    assert device_memory(EMPTY, chosen) == DeviceMemory(addresses=addresses, shared=shared)
+
+
+def test_every_device_of_the_module_counts() -> None:
+    devices = [VDevice("llvm"), VDevice("webgpu")]
+    module = tvm.IRModule({}, global_infos={"vdevice": devices})
+    assert device_memory(module, Target("llvm")) == DeviceMemory(addresses=False, shared=False)
+
+
+def test_a_kernel_that_binds_whole_buffers_gets_storages() -> None:
+    module = lowered("Chain")
+    planned = plan_lowered(module, target=Target("webgpu"))
+    arenas = planned.plans["main"].arenas
+    assert all(p.offset.as_constant == 0 for arena in arenas for p in arena.placements)
+    assert sum(len(arena.placements) for arena in arenas) > 1
+    with pytest.raises(RunError, match="WebGPU binds whole buffers; choose the flavour storages"):
+        plan_lowered(module, options=PlanOptions(flavour="arena"), target=Target("webgpu"))
