@@ -16,7 +16,7 @@ from symalloc.program.kernel_access import BufferLayout
 from symalloc.program.types import DType
 from symalloc.relax.extract.covers import constant_extent, covered
 from symalloc.relax.extract.kernel_accesses import kernel_accesses
-from symalloc.relax.extract.kernel_scope import LEAVING_CALLS
+from symalloc.relax.extract.kernel_exits import LEAVING_CALLS
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.type_conversion import to_dtype

@@ -12,6 +12,7 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.ir_types import PrimNode
+from symalloc.size.bits import masked
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
@@ -230,19 +231,18 @@ def _shift_right(form: TirForm, node: PrimNode) -> Expr:
     return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
 
 
-def _bitwise_and(form: TirForm, node: PrimNode) -> Expr:
-    """`x & (2**k - 1)` is `x % 2**k`, and `x & -(2**k)` is `x - x % 2**k`, in two's complement."""
-    left, right = form.expr(node.a), form.expr(node.b)
-    if left.as_constant is not None:
-        left, right = right, left
-    mask, value = right.as_constant, left.as_constant
-    if mask is not None and value is not None:
-        return constant(value & mask)
-    if mask is not None and mask >= 0 and mask & (mask + 1) == 0:
-        return mod(left, mask + 1)
-    if mask is not None and mask < 0 and -mask & (-mask - 1) == 0:
-        return left - mod(left, -mask)
-    raise NotASizeError("a bitwise and with other than a mask of low or of high bits")
+def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
+    """The rule for an operation with a constant mask: `combine(value, mask, value & mask)`."""
+
+    def rule(form: TirForm, node: PrimNode) -> Expr:
+        left, right = form.expr(node.a), form.expr(node.b)
+        value, mask = (right, left.as_constant) if right.as_constant is None else (left, right.as_constant)
+        both = None if mask is None else masked(value, mask)
+        if mask is None or both is None:
+            raise NotASizeError("a bitwise operation with other than a simple constant")
+        return combine(value, mask, both)
+
+    return rule
 
 
 def _select(form: TirForm, node: PrimNode) -> Expr:
@@ -301,7 +301,9 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, PrimNode], Expr]] = {
     prim.Mod: _remainder,
     prim.LShift: _shift_left,
     prim.RShift: _shift_right,
-    prim.BitwiseAnd: _bitwise_and,
+    prim.BitwiseAnd: _bitwise(lambda value, mask, both: both),
+    prim.BitwiseOr: _bitwise(lambda value, mask, both: value + mask - both),
+    prim.BitwiseXor: _bitwise(lambda value, mask, both: value + mask - both * 2),
     prim.Select: _select,
     prim.Cast: _cast,
     prim.Let: TirForm.let,

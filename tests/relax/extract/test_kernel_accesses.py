@@ -120,19 +120,19 @@ def test_statements(program: Read, body: str, expected: list[str]) -> None:
         ),
         (
             "for i in range(n):\n    b[i] = 1.0\n    if i >= 64:\n        break\n    b[i] = 0.0\nb[5] = 2.0",
-            ["store 1[i] where i < n ?", "store 1[i] where i < n, i <= 63", "store 1[5]"],
+            ["store 1[i] where i < n, i <= 64", "store 1[i] where i < n, i <= 63", "store 1[5]"],
         ),
         (
             "for i in range(n):\n    if i == 64:\n        break\n    b[i] = 0.0",
-            ["store 1[i] where i < n, i != 64 ?"],
+            ["store 1[i] where i < n, i <= 63"],
         ),
         (
             "for i in range(n):\n    if i < 8:\n        break\n    b[i] = 0.0",
-            ["store 1[i] where i < n, i >= 8 ?"],
+            ["store 1[i] where i < n, i >= 8, i <= 0"],
         ),
         (
             "for i in range(n):\n    if i >= 8:\n        if i >= 64:\n            continue\n    b[i] = 0.0",
-            ["store 1[i] where i < n ?"],
+            ["store 1[i] where i < n, (i >= 8 and i <= 63) or i <= 7"],
         ),
         (
             "for i in range(n):\n    if i >= 8:\n        return 0\n    b[i] = 0.0",
@@ -140,7 +140,7 @@ def test_statements(program: Read, body: str, expected: list[str]) -> None:
         ),
         (
             "for i in range(n):\n    if c[i] > 0:\n        continue\n    b[i] = 0.0",
-            ["load 2[i] where i < n ?", "store 1[i] where i < n ?"],
+            ["load 2[i] where i < n", "store 1[i] where i < n ?"],
         ),
         (
             "for i in range(n):\n    for j in range(8):\n        if j > i:\n            break\n"

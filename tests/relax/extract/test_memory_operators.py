@@ -155,13 +155,13 @@ def test_what_has_no_exact_form_is_said(program: Read) -> None:
             @R.function(pure=False)
             def main(x: R.Tensor(("m",), "float32"), s: R.Object) -> R.Object:
                 m = T.int64()
-                a = R.memory.alloc_tensor(s, R.prim_value(m ^ 3), R.shape([m]), R.dtype("float32"))
+                a = R.memory.alloc_tensor(s, R.prim_value(m ^ m), R.shape([m]), R.dtype("float32"))
                 return a
             """
         )
     )[0]
     assert isinstance(found, m.NotUnderstood)
-    assert "BitwiseXor" in found.what
+    assert "a bitwise operation" in found.what
     assert "relax.memory.alloc_tensor" in found.what
     assert any(isinstance(r, m.Var) and r.name == "s" for r in found.reads)
 

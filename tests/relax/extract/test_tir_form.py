@@ -102,13 +102,19 @@ def test_truncating_division_by_a_symbol(numerator: int, denominator: int) -> No
     assert remainder == numerator - denominator * quotient
 
 
-@given(st.integers(-(2**40), 2**40), st.sampled_from([0, 1, 7, 63, -1, -8, -64]))
+@given(st.integers(-(2**40), 2**40), st.sampled_from([0, 1, 5, 7, 63, 0b1011010, -1, -3, -8, -64]))
 @settings(max_examples=tries(30, 600))
-def test_masks_of_low_and_of_high_bits(number: int, mask: int) -> None:
-    """TVM folds no bitwise and, so that the value is Python's."""
+def test_bitwise_operations_with_constants(number: int, mask: int) -> None:
+    """TVM folds none of these, so that the value is Python's."""
     variable, literal = VARS["a"], prim.IntImm("int64", mask)
-    for node in (prim.BitwiseAnd(variable, literal), prim.BitwiseAnd(literal, variable)):
-        assert TirForm(resolve).expr(node).evaluate({"a": number}) == number & mask
+    expected = {
+        prim.BitwiseAnd: number & mask,
+        prim.BitwiseOr: number | mask,
+        prim.BitwiseXor: number ^ mask,
+    }
+    for operation, value in expected.items():
+        for node in (operation(variable, literal), operation(literal, variable)):
+            assert TirForm(resolve).expr(node).evaluate({"a": number}) == value
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1, 31, 62, 63]))
@@ -230,6 +236,7 @@ def test_casts_that_keep_the_value() -> None:
         prim.LShift(VARS["a"], VARS["b"]),
         prim.BitwiseOr(VARS["a"], VARS["b"]),
         prim.BitwiseAnd(VARS["a"], VARS["b"]),
+        prim.BitwiseXor(VARS["a"], prim.IntImm("int64", 0b1010101010)),
         prim.LT(VARS["a"], VARS["b"]),
         tirx.Var("f", "float32"),
         tirx.Var("h", "handle"),

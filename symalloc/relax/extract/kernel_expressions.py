@@ -1,0 +1,215 @@
+"""Loads and stores in the expressions of a kernel's body, and what it hands to callees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+import tvm_ffi
+from tvm import ir
+from tvm.ir.prim import expr as prim
+
+from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.program.tvm_functions import packed_function
+from symalloc.relax.extract.buffer_places import BufferPlaces
+from symalloc.relax.extract.kernel_scope import KernelScope
+from symalloc.relax.extract.kernel_values import KernelValues
+from symalloc.relax.ir_types import Node, elements
+from symalloc.size.expr import Expr, constant, symbol
+
+AccessKind: TypeAlias = Literal["load", "store"]
+_BOTH: tuple[AccessKind, ...] = ("load", "store")
+_CONTRACTS: Mapping[int, tuple[AccessKind, ...]] = {1: ("load",), 2: ("store",)}
+"""The kinds of accesses by the mask of `tvm_access_ptr`."""
+
+
+class KernelExpressions:
+    """Notes the accesses of expressions in `found`, in the order of their execution."""
+
+    def __init__(self, params: Node, values: KernelValues) -> None:
+        self.values = values
+        self.places = BufferPlaces(params, values.expr_or_none)
+        self.found: list[KernelAccess] = []
+
+    def read(self, node: Node, scope: KernelScope) -> None:
+        """Note the loads of an expression."""
+        kind = type(node)
+        if kind in _LITERALS:
+            return
+        note = _EXPRESSIONS.get(kind)
+        if note is not None:
+            note(self, node, scope)
+        elif issubclass(kind, (prim.BinaryOpExpr, prim.CmpExpr)):
+            self.read(node.a, scope)
+            self.read(node.b, scope)
+        else:
+            self.anything(node, scope)
+
+    # -- what is handed on ---------------------------------------------------------------------------------
+
+    def mention(self, node: Node, scope: KernelScope) -> None:
+        """A variable: one that is a buffer is handed to somebody here."""
+        if self.places.has(node):
+            self._handed(self.places.parameter(node), scope, _BOTH)
+
+    def _handed(
+        self, parameter: int, scope: KernelScope, kinds: tuple[AccessKind, ...], *, exact: bool = False
+    ) -> None:
+        """Note that a callee may do `kinds` to any element, or does so to some if it is `exact`."""
+        if self.places.is_own(parameter):
+            return
+        self.found += (
+            KernelAccess(
+                parameter=parameter,
+                kind=kind,
+                indices=self.places.no_indices(parameter),
+                domain=scope.domain,
+                exact=exact and scope.exact,
+                loops=scope.loops,
+                handed=True,
+            )
+            for kind in kinds
+        )
+
+    def anything(self, node: Node, scope: KernelScope) -> None:
+        """Take a construct that is not known to do anything to what it mentions."""
+        for parameter in self._mentioned(node):
+            self._handed(parameter, scope, _BOTH)
+
+    def _mentioned(self, node: Node) -> tuple[int, ...]:
+        """The parameters that a node speaks of."""
+        seen: dict[int, None] = {}
+
+        def visit(var: Node) -> None:
+            if self.places.has(var):
+                seen[self.places.parameter(var)] = None
+
+        tvm_ffi.structural_walk(node, ((ir.Var, visit),), order="pre")
+        return tuple(seen)
+
+    def call(self, node: Node, scope: KernelScope) -> None:
+        name = getattr(node.op, "name", None)
+        arguments = elements(node.args)
+        if name == "prim.if_then_else":
+            self._chosen(arguments[0], arguments[1], arguments[2], scope)
+        elif name == "tirx.tvm_access_ptr":
+            self._pointer(arguments, scope)
+        elif name == "tirx.tvm_call_packed":
+            self._packed(arguments, scope)
+        else:
+            for argument in arguments:
+                taken = name == "tirx.address_of" and type(argument) is ir.TensorLoad
+                self.read(argument.source if taken else argument, scope)
+
+    def _pointer(self, arguments: list[Node], scope: KernelScope) -> None:
+        """A pointer with a mask that says what its holder does through it."""
+        mask = arguments[4].value if len(arguments) > 4 and type(arguments[4]) is prim.IntImm else 0
+        for parameter in self._mentioned(arguments[1]):
+            self._handed(parameter, scope, _CONTRACTS.get(mask, _BOTH))
+        for argument in arguments[2:4]:
+            self.read(argument, scope)
+
+    def _packed(self, arguments: list[Node], scope: KernelScope) -> None:
+        """A call of a packed function, whose effects are known, or it may do anything to its arguments."""
+        known = packed_function(arguments[0].value) if type(arguments[0]) is ir.StringImm else None
+        for number, argument in enumerate(arguments[1:]):
+            kinds = _BOTH
+            if known is not None and (known.writes or known.reads_only):
+                kinds = ("store",) if number in known.fills else () if number in known.writes else ("load",)
+            if kinds is _BOTH or type(argument) is not ir.Call:
+                self.read(argument, scope)
+                continue
+            for parameter in self._mentioned(argument):
+                self._handed(parameter, scope, kinds or _BOTH, exact=kinds == ("load",))
+
+    # -- what is loaded on a condition ---------------------------------------------------------------------
+
+    def select(self, node: Node, scope: KernelScope) -> None:
+        """TVM makes a select that loads an if_then_else, so that it loads from one side only."""
+        self._chosen(node.condition, node.true_value, node.false_value, scope)
+
+    def _chosen(self, test: Node, then: Node, otherwise: Node, scope: KernelScope) -> None:
+        self.read(test, scope)
+        self._guarded(then, test, True, scope)
+        self._guarded(otherwise, test, False, scope)
+
+    def _guarded(self, node: Node, test: Node, holds: bool, scope: KernelScope) -> None:
+        if type(node) not in _LITERALS:
+            self.read(node, scope.where(*self.values.guard(test, holds)))
+
+    def both(self, node: Node, scope: KernelScope) -> None:
+        """The right side of `and` and of `or` matters only where the left side leaves it open."""
+        self.read(node.a, scope)
+        self._guarded(node.b, node.a, type(node) is prim.And, scope)
+
+    def let(self, node: Node, scope: KernelScope) -> None:
+        self.read(node.value, scope)
+        self.values.let(node.var, node.value)
+        self.read(node.body, scope)
+
+    def ramp(self, node: Node, scope: KernelScope) -> None:
+        self.read(node.base, scope)
+        self.read(node.stride, scope)
+
+    def wrapped(self, node: Node, scope: KernelScope) -> None:
+        self.read(node.value, scope)
+
+    def negated(self, node: Node, scope: KernelScope) -> None:
+        self.read(node.a, scope)
+
+    # -- accesses ------------------------------------------------------------------------------------------
+
+    def load(self, node: Node, scope: KernelScope) -> None:
+        for index in elements(node.indices):
+            self.read(index, scope)
+        self.access("load", node.source, node, scope)
+
+    def access(self, kind: AccessKind, buffer: Node, node: Node, scope: KernelScope) -> None:
+        """Note a load or a store of a known buffer."""
+        if not self.places.has(buffer):
+            return
+        if getattr(node, "predicate", None) is not None:
+            scope = scope._replace(exact=False)
+        indices = []
+        for index in elements(node.indices):
+            if type(index) is prim.Ramp:
+                scope, value = self._lanes(index, scope)
+            else:
+                value = self.values.expr_or_none(index)
+            indices.append(value)
+        self.found.append(
+            KernelAccess(
+                parameter=self.places.parameter(buffer),
+                kind=kind,
+                indices=self.places.indices(buffer, tuple(indices)),
+                domain=scope.domain,
+                exact=scope.exact,
+                loops=scope.loops,
+            )
+        )
+
+    def _lanes(self, ramp: Node, scope: KernelScope) -> tuple[KernelScope, Expr | None]:
+        """The lanes of a vector as a loop of their own."""
+        lanes = ramp.lanes if isinstance(ramp.lanes, int) else getattr(ramp.lanes, "value", None)
+        base, stride = self.values.expr_or_none(ramp.base), self.values.expr_or_none(ramp.stride)
+        passes = None if lanes is None else constant(lanes)
+        loop = KernelLoop(symbol=self.values.symbols.counter("lane"), passes=passes, parallel=True)
+        value = None if base is None or stride is None else base + stride * symbol(loop.symbol)
+        return scope.inside(loop), value
+
+
+_LITERALS = frozenset({prim.IntImm, prim.FloatImm, ir.StringImm})
+
+_EXPRESSIONS: Mapping[type, Callable[[KernelExpressions, Node, KernelScope], None]] = {
+    ir.Var: KernelExpressions.mention,
+    ir.TensorLoad: KernelExpressions.load,
+    ir.Call: KernelExpressions.call,
+    prim.Select: KernelExpressions.select,
+    prim.And: KernelExpressions.both,
+    prim.Or: KernelExpressions.both,
+    prim.Not: KernelExpressions.negated,
+    prim.Let: KernelExpressions.let,
+    prim.Cast: KernelExpressions.wrapped,
+    prim.Broadcast: KernelExpressions.wrapped,
+    prim.Ramp: KernelExpressions.ramp,
+}
