@@ -1,22 +1,23 @@
 """Gaps: the bytes of a tensor that are read although nothing wrote them, where parts of it were written.
 
 Parts are held against what is read along one dimension, where all are parts of one tensor of one shape, or as
-ranges of bytes from the start of the memory, where each is one.
+ranges of bytes from the start of the memory, where each is one; element by element where they are no boxes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernel_coverage import Elements
 from symalloc.analysis.ranges import Range, WrittenRange, left_out
 from symalloc.analysis.region_maker import sum_of
 from symalloc.analysis.regions import Region
+from symalloc.analysis.stored_elements import element_index
 from symalloc.program.types import TensorType
 from symalloc.size.choice import select
-from symalloc.size.condition import Condition, conjunction, ge, le
-from symalloc.size.expr import ONE, ZERO, Expr, constant, product
+from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt
+from symalloc.size.expr import ONE, ZERO, Expr, constant, product, symbol
 
 
 class Stretch(NamedTuple):
@@ -41,6 +42,11 @@ class Stretch(NamedTuple):
         return elements is not None and bool(elements.runs) and elements._replace(runs=()).is_whole
 
     @property
+    def is_scattered(self) -> bool:
+        """True if it is no box of elements."""
+        return self.elements is not None and self.elements.is_scattered
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """The dimensions of which it is a part only."""
         ranges = () if self.elements is None else self.elements.ranges
@@ -56,31 +62,58 @@ class Stretch(NamedTuple):
         return tuple(c for c in (*self.elements.conditions, *runs) if c.as_bool is not True)
 
 
+class AtElements(NamedTuple):
+    """The elements of a tensor of `shape` that a gap is looked for at, those where `conditions` hold.
+
+    All is over `element_index`.  `exact` unless there may be a gap at other elements, too.
+    """
+
+    shape: tuple[Expr, ...]
+    conditions: tuple[Condition, ...]
+    exact: bool
+
+
 class Gap(NamedTuple):
     """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words.
 
-    `idle`: there is one only where some loop of a kernel that fills all is not run at all.
+    `idle`: there is one only where some loop of a kernel that fills all is not run at all.  `elements`: the
+    gap is that at each of these, if they are no range.  `by_data`: it hangs on the elements of a buffer.
     """
 
     lacking: Expr
     written: str = ""
     idle: bool = False
+    elements: AtElements | None = None
+    by_data: bool = False
 
 
 Apart: TypeAlias = Callable[[Range, Range], bool]
 """Return True if two ranges are proved to have nothing in common."""
 
 
-def gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart = lambda _, __: False) -> Gap | None:
-    """The gap that `parts` leave in `wanted`; None where that is not known.
+def gaps(wanted: Stretch, parts: Sequence[Stretch], apart: Apart = lambda _, __: False) -> Iterator[Gap]:
+    """The gaps that `parts` leave in `wanted`, as far as they are known.
 
-    `apart` is asked where there are too many parts for all of them to matter.
+    Where the place of what is written hangs on data, one is what it leaves wherever that is, the other what
+    is left without it.  `apart` is asked where there are too many parts for all of them to matter.
     """
     found = _gap(wanted, parts, apart)
-    if found is None:
-        return None
+    if found is not None:
+        yield _if_wanted(found, wanted, parts)
+    if any(_is_by_data(part) for part in parts):
+        others = [part for part in parts if not _is_by_data(part)]
+        without = _gap(wanted, others, apart)
+        if without is not None:
+            yield _if_wanted(without, wanted, others)._replace(by_data=True)
+
+
+def _is_by_data(part: Stretch) -> bool:
+    return part.elements is not None and part.elements.by_data
+
+
+def _if_wanted(found: Gap, wanted: Stretch, parts: Sequence[Stretch]) -> Gap:
     lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
-    return Gap(lacking, found.written, any(part.is_all_if_run for part in parts))
+    return found._replace(lacking=lacking, idle=any(part.is_all_if_run for part in parts))
 
 
 def _gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
@@ -90,6 +123,8 @@ def _gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
         return Gap(_nbytes(wanted))
     if wanted.elements is not None and not wanted.elements.exact:
         return None
+    if any(part.is_scattered for part in parts):
+        return _at_elements(wanted, parts)
     return _along_axis(wanted, parts) or _in_bytes(wanted, parts, apart)
 
 
@@ -141,6 +176,44 @@ def _range(stretch: Stretch, axis: int, extent: Expr) -> Range:
 def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
     conditions = () if part.elements is None else part.elements.conditions
     return WrittenRange(*_range(part, axis, extent), conjunction(conditions))
+
+
+# -- element by element --------------------------------------------------------------------------------------
+
+
+def _at_elements(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+    kind = next(part.type for part in parts if part.is_scattered)
+    if kind is None or kind.shape is None:
+        return None
+    shape = kind.shape
+    if any(one.region is not wanted.region for one in parts):
+        return None
+    if any(one.type is not None and one.type.shape != shape for one in (wanted, *parts) if not one.is_whole):
+        return None
+    conditions = tuple(lt(element_index(axis), extent) for axis, extent in enumerate(shape))
+    exact = all(part.elements is None or part.elements.exact for part in parts)
+    written = disjunction(_elements(part) for part in parts)
+    among = AtElements(shape, (*conditions, *_elements(wanted).conjuncts), exact)
+    return Gap(select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among)
+
+
+def _elements(stretch: Stretch) -> Condition:
+    """The condition that an element is one of a stretch."""
+    if stretch.elements is None:
+        return TRUE
+    inside = [
+        condition
+        for axis, found in enumerate(stretch.elements.ranges)
+        if found is not None
+        for condition in (le(found.begin, element_index(axis)), lt(element_index(axis), found.end))
+    ]
+    return conjunction((*stretch.elements.conditions, *inside, stretch.elements.where))
+
+
+def _elements_in_words(where: Condition, rank: int) -> str:
+    names = [f"i{axis}" for axis in range(rank)]
+    plain = {element_index(axis).as_symbol or "": symbol(name) for axis, name in enumerate(names)}
+    return f"the elements [{', '.join(names)}] where {where.substitute(plain)}"
 
 
 # -- in bytes ------------------------------------------------------------------------------------------------

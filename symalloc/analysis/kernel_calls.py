@@ -181,7 +181,7 @@ class KernelCalls:
             runs = tuple(c for c in known.runs if not self.is_plain(c))
             pairs = zip(known.ranges, shape, strict=True)
             ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
-            yield Elements(ranges, guards, runs, known.exact)
+            yield known._replace(ranges=ranges, guards=guards, runs=runs)
 
     def is_plain(self, condition: Condition) -> bool:
         """True for a condition that plainly holds wherever no extent is 0."""

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from symalloc.analysis.kernel_bounds import scalars_of
 from symalloc.analysis.ranges import Range
+from symalloc.analysis.stored_elements import element_index, stored_elements
 from symalloc.program import ir
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import Condition, Relation, ge
+from symalloc.size.condition import TRUE, Condition, Relation, ge
 from symalloc.size.expr import ZERO, Expr, symbol
 
 
@@ -24,13 +26,16 @@ class Elements(NamedTuple):
 
     `ranges` holds an entry for each dimension: None for all of it.  `runs` hold where loops that do not count
     elements of it (those of a sum) are run at all.  `exact`: these elements and no others; otherwise some of
-    them.
+    them.  `where` holds at each of them, over `element_index` of each dimension, where they are no box.
+    `by_data`: which of those they are hangs on the elements of a buffer.
     """
 
     ranges: tuple[Range | None, ...]
     guards: tuple[Condition, ...] = ()
     runs: tuple[Condition, ...] = ()
     exact: bool = True
+    where: Condition = TRUE
+    by_data: bool = False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -40,20 +45,27 @@ class Elements(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """True if it is all of the parameter, whatever the shapes."""
-        return not self.conditions and not any(self.ranges)
+        return not self.conditions and not any(self.ranges) and not self.is_scattered
+
+    @property
+    def is_scattered(self) -> bool:
+        """True if they are no box."""
+        return self.by_data or self.where.as_bool is not True
 
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols of all bounds and conditions."""
         bounds = (bound for one in self.ranges if one is not None for bound in one)
-        return frozenset().union(*(e.symbols for e in bounds), *(c.symbols for c in self.conditions))
+        spoken = self.where.symbols - {element_index(axis).as_symbol for axis in range(len(self.ranges))}
+        return spoken.union(*(e.symbols for e in bounds), *(c.symbols for c in self.conditions))
 
     def substitute(self, values: Mapping[str, Expr]) -> Elements:
         """The elements with symbols replaced."""
         ranges = (r and Range(r.begin.substitute(values), r.end.substitute(values)) for r in self.ranges)
         guards = tuple(c.substitute(values) for c in self.guards)
         runs = tuple(c.substitute(values) for c in self.runs)
-        return Elements(tuple(ranges), guards, runs, self.exact)
+        where = self.where.substitute(values)
+        return self._replace(ranges=tuple(ranges), guards=guards, runs=runs, where=where)
 
 
 class ParameterCoverage(NamedTuple):
@@ -76,11 +88,12 @@ def kernel_coverage(kernel: ir.Kernel) -> Mapping[int, ParameterCoverage]:
     if not any(access.kind == "store" for access in kernel.accesses):
         buffers = (i for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer))
         return dict.fromkeys(buffers, ParameterCoverage((), surely=False, writes=None))
+    scalars = scalars_of(kernel)
     found: dict[int, list[tuple[int, KernelAccess]]] = {}
     for number, access in enumerate(kernel.accesses):
         found.setdefault(access.parameter, []).append((number, access))
     return {
-        position: _coverage(parameter, found.get(position, []))
+        position: _coverage(parameter, found.get(position, []), scalars)
         for position, parameter in enumerate(kernel.parameters)
         if isinstance(parameter, ir.KernelBuffer)
     }
@@ -90,11 +103,13 @@ _MOST_READS = 4
 """The number of boxes that are kept of what a kernel reads of one parameter."""
 
 
-def _coverage(parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAccess]]) -> ParameterCoverage:
+def _coverage(
+    parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAccess]], scalars: frozenset[str]
+) -> ParameterCoverage:
     stores = [(number, access) for number, access in accesses if access.kind == "store"]
     first = stores[0][0] if stores else None
     loads = [a for n, a in accesses if a.kind == "load" and (first is None or n < first)]
-    if loads and stores and accesses[len(loads) - 1][0] + 1 == first and _is_anything(loads[-1]):
+    if loads and stores and accesses[len(loads) - 1][0] + 1 == first and loads[-1].handed:
         loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
     loads = [fresh for load in loads if (fresh := _before_stores(load, [a for _, a in stores])) is not None]
     surely = [load for load in loads if load.exact]
@@ -102,7 +117,8 @@ def _coverage(parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAc
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
-    return ParameterCoverage(reads, bool(surely), _written(parameter, [access for _, access in stores]))
+    written = _written(parameter, [access for _, access in stores], scalars)
+    return ParameterCoverage(reads, bool(surely), written)
 
 
 def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:
@@ -145,16 +161,29 @@ def may_load(kernel: ir.Kernel, position: int) -> tuple[Elements, ...] | None:
     return None if any(box.is_whole for box in found) else tuple(found)
 
 
-def _is_anything(access: KernelAccess) -> bool:
-    return not access.exact and not any(index is not None for index in access.indices)
-
-
-def _written(parameter: ir.KernelBuffer, stores: Sequence[KernelAccess]) -> tuple[Elements, ...] | None:
-    """The boxes that the stores may reach; None where that may be everything."""
-    found = dict.fromkeys(_box(store, parameter.shape) for store in stores)
-    if parameter.shape is None or any(box.is_whole for box in found):
+def _written(
+    parameter: ir.KernelBuffer, stores: Sequence[KernelAccess], scalars: frozenset[str]
+) -> tuple[Elements, ...] | None:
+    """The elements that the stores may reach; None where that may be everything."""
+    if parameter.shape is None or any(store.handed for store in stores):
         return None
+    found: dict[Elements, None] = {}
+    for store in stores:
+        box = _reached(store, parameter.shape, scalars)
+        if box.is_whole:
+            return None
+        found[box] = None
     return tuple(found) if found or not parameter.writes else None
+
+
+def _reached(store: KernelAccess, shape: tuple[Expr, ...], scalars: frozenset[str]) -> Elements:
+    """The elements that a store may reach: a box, if that says it, or what its indices tell."""
+    box = _box(store, shape)
+    if box.exact or len(shape) != len(store.indices):
+        return box
+    where, exact = stored_elements(store, shape, scalars)
+    by_data = None in store.indices
+    return Elements((None,) * len(shape), exact=exact, where=where, by_data=by_data)
 
 
 # -- boxes ---------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def extremes(
 def _without(found: Extremes, counter: str, nonnegative: Callable[[Expr], bool]) -> Extremes | None:
     """The extremes with `counter` eliminated; None where its ends are not plain."""
     others = frozenset(found.counters) - {counter}
-    low, high = _factor(found.least, counter), _factor(found.greatest, counter)
+    low, high = factor_of(found.least, counter), factor_of(found.greatest, counter)
     about = [condition for condition in found.where if counter in condition.symbols]
     bounds = _Bounds.of(about, counter, others)
     if low is None or high is None or bounds is None:
@@ -105,7 +105,7 @@ def _bound(
     """The lower and the upper bound that a relation sets; None for what is no bound."""
     if not isinstance(condition, Relation) or condition.operator == "!=":
         return None
-    factor = _factor(condition.expr, counter)
+    factor = factor_of(condition.expr, counter)
     number = None if factor is None else factor.as_constant
     if not number:
         return None
@@ -119,8 +119,8 @@ def _bound(
     return lower, upper
 
 
-def _factor(expr: Expr, counter: str) -> Expr | None:
-    """The factor of `counter` in `expr`; None where `expr` is not linear in it."""
+def factor_of(expr: Expr, counter: str) -> Expr | None:
+    """The factor of the symbol `counter` in `expr`; None where `expr` is not linear in it."""
     if counter not in expr.symbols:
         return ZERO
     found = ZERO

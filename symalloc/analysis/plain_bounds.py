@@ -53,29 +53,27 @@ def is_below(
         return is_nonnegative(end - atom.denominator, scalars)
     if isinstance(atom, FloorDiv):
         return is_below(atom.numerator, end * atom.denominator, facts, scalars, depth + 1)
-    quotients = (a for a in expr.atoms if isinstance(a, FloorDiv))
-    return any(_is_below_in_rows(expr, q, end, facts, scalars, depth + 1) for q in quotients)
+    rows = (a for a in expr.atoms if isinstance(a, FloorDiv | Symbol))
+    return any(_is_below_in_rows(expr, row, end, facts, scalars, depth + 1) for row in rows)
 
 
 def _is_below_in_rows(
     expr: Expr,
-    quotient: FloorDiv,
+    atom: FloorDiv | Symbol,
     end: Expr,
     facts: Collection[Condition],
     scalars: Collection[str],
     depth: int,
 ) -> bool:
     """`row * width + column` is below `rows * width`, where the row and the column are below theirs."""
-    width, column = _taken_out(expr, quotient)
+    width, column = _taken_out(expr, atom)
     if len(width.terms) != 1 or not is_nonnegative(width, scalars):
         return False
-    rows = _divided(end, width)
-    row = Expr({((quotient, 1),): 1})
-    return (
-        rows is not None
-        and is_below(column, width, facts, scalars, depth)
-        and is_below(row, rows, facts, scalars, depth)
-    )
+    rows = divided(end, width)
+    row = Expr({((atom, 1),): 1})
+    if rows is None or (isinstance(atom, Symbol) and lt(row, rows) not in facts):
+        return False
+    return is_below(column, width, facts, scalars, depth) and is_below(row, rows, facts, scalars, depth)
 
 
 def _taken_out(expr: Expr, atom: Atom) -> tuple[Expr, Expr]:
@@ -89,7 +87,7 @@ def _taken_out(expr: Expr, atom: Atom) -> tuple[Expr, Expr]:
     return factor, rest
 
 
-def _divided(expr: Expr, width: Expr) -> Expr | None:
+def divided(expr: Expr, width: Expr) -> Expr | None:
     """`expr / width` for a `width` of one term; None where it does not come out even."""
     ((monomial, coefficient),) = width.terms.items()
     found = expr.over(monomial)

@@ -18,7 +18,7 @@ from symalloc.analysis.content import Content
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.gaps import Gap, Stretch, gap
+from symalloc.analysis.gaps import Gap, Stretch, gaps
 from symalloc.analysis.leftovers import Leftovers
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
@@ -95,8 +95,7 @@ class UnwrittenReads:
                 continue
             taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
             for wanted in self.content.reads(point, target.region):
-                found = gap(wanted, taken, self.apart)
-                if found is not None:
+                for found in gaps(wanted, taken, self.apart):
                     yield UnwrittenRead(point, target.region, free.path, found, doubtful, free.decided)
 
     def apart(self, one: Range, other: Range) -> bool:

@@ -230,8 +230,13 @@ class FunctionCheck:
         if proof.holds:  # proved now that points were looked for, too
             self.summary.count(proof)
             return
+        if site.shown_only and proof.verdict is Verdict.RUNTIME_CHECK and proof.counterexample is None:
+            self.summary.count(proof)
+            return
         if asked.passes.counters and proof.verdict is Verdict.RUNTIME_CHECK:
             proof = self.prover.at_every_shape(asked, proof)
+        if site.estimate:
+            proof = replace(proof, smallest=False, precondition=None)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
         if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)

@@ -111,12 +111,13 @@ def _in_part(
 def _ranges(parts: Iterable[Stretch]) -> Iterator[tuple[Range | None, bool]]:
     """The bytes of each part of a region, or None for all of it; True where each of them is surely accessed.
 
-    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure.
+    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure; what is no box
+    counts as all.
     """
     for part in parts:
         sure, found = _is_exact(part), bytes_of(part)
         ends = None if part.is_whole or found is not None else ends_of(part)
-        if part.is_whole:
+        if part.is_whole or part.is_scattered:
             yield None, True
         elif ends is not None:
             between, first, last = (_if_run(part, one) for one in ends)

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from symalloc.analysis.regions import Region, Target
 from symalloc.analysis.sets import contains
+from symalloc.analysis.stored_elements import element_index
 from symalloc.analysis.unwritten_reads import UnwrittenRead
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
+    Passes,
     Site,
     caller_name,
     places_of,
@@ -80,11 +82,23 @@ def _site(context: FunctionContext, found: UnwrittenRead) -> Site:
         texts=texts | ({} if later is None else {"later": caller_name(later)}),
         places=_places(region, later),
         sized=True,
+        passes=_passes(found),
+        shown_only=found.gap.elements is not None,
+        estimate=found.gap.elements is not None and not found.gap.elements.exact,
         uncertainty=_uncertainty(found, texts["reader"]),
         path=found.path,
         until=found.reader,
         dedup_key=("read", region.number),
     )
+
+
+def _passes(found: UnwrittenRead) -> Passes | None:
+    """The elements among which a gap is looked for, as if a loop counted them."""
+    among = found.gap.elements
+    if among is None:
+        return None
+    indices = (element_index(axis).as_symbol or "" for axis in range(len(among.shape)))
+    return Passes(among.conditions, tuple(zip(indices, among.shape, strict=True)))
 
 
 def _uncertainty(found: UnwrittenRead, reader: str) -> str | None:
@@ -93,6 +107,8 @@ def _uncertainty(found: UnwrittenRead, reader: str) -> str | None:
         return f"{reader} may look at no element of it"
     if found.left_by is not None:
         return f"it finds what `{found.left_by.name}` left there, another view of the same bytes"
+    if found.gap.by_data:
+        return "which elements of it are written depends on data"
     if found.gap.idle:
         return "it is written in full unless a kernel has no elements to go through"
     return None if found.decided else "there are too many paths to look at"

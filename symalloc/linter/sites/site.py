@@ -89,7 +89,8 @@ class ConstraintSite(Site):
 
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
     program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
-    `passes`: inside a kernel, whose divisors are its own affair.
+    `passes`: inside a kernel, whose divisors are its own affair.  `shown_only`: a fault where there is a
+    counterexample, and `estimate`: perhaps also at smaller sizes than the smallest one found.
 
     Once there is something to report, `resolve` completes the site, once for each set of branches on which it
     is one (none where it is none), and `lazy_texts` gives further words.
@@ -99,6 +100,8 @@ class ConstraintSite(Site):
     checked: Condition | None = None
     sized: bool = False
     passes: Passes | None = None
+    shown_only: bool = False
+    estimate: bool = False
     resolve: Callable[[ConstraintSite], Iterable[ConstraintSite]] | None = None
     lazy_texts: LazyTexts | None = None
 
