@@ -213,7 +213,7 @@ def _are_numbers(factors: dict[str, Expr]) -> bool:
 
 
 def _common(factors: Sequence[Expr], step: int) -> Expr | None:
-    """What divides all `factors`, in units of `step`."""
+    """A divisor of all `factors`, in units of `step`."""
     numbers = [factor.as_constant for factor in factors]
     if all(number is not None and number > 0 for number in numbers):
         return ZERO + gcd(*(number // step for number in numbers if number))

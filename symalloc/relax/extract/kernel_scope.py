@@ -41,7 +41,7 @@ class KernelScope(NamedTuple):
         return FALSE in self.domain
 
     def beyond(self, outer: KernelScope) -> Condition:
-        """What holds here in addition to `outer`, which this scope was made from."""
+        """The conditions that hold here in addition to `outer`, which this scope was made from."""
         return conjunction(self.domain[len(outer.domain) :])
 
     def behind(self, then: KernelScope, otherwise: KernelScope) -> KernelScope:
