@@ -51,7 +51,7 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
     is left out.
     """
-    bounds = {magnitude(part) for expr in evaluated for part in expr.parts}
+    bounds = {magnitude(part) for part in _with_parts(evaluated)}
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
@@ -61,15 +61,25 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     return tuple(Guard(condition=c, check=checks[c]) for c in prover.minimise(list(checks), domain))
 
 
+def _with_parts(exprs: Iterable[Expr]) -> dict[Expr, None]:
+    """`exprs` and all that they are made of, each once."""
+    found = dict.fromkeys(exprs)
+    pending = list(found)
+    for expr in pending:  # which grows as it is walked
+        fresh = [e for atom in expr.atoms for e in atom.operands if e not in found]
+        found.update(dict.fromkeys(fresh))
+        pending += fresh
+    return found
+
+
 def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
     """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least."""
     chosen: dict[str, Expr] = {}
     limits: dict[str, int] = {}
     for bound in sorted(bounds, key=lambda e: e.key):
         (name,) = bound.symbols
-        limit = _largest(bound, name)
-        if limit < limits.get(name, INT64_MAX + 1):
-            chosen[name], limits[name] = bound, limit
+        if name not in limits or bound.evaluate({name: limits[name]}) > INT64_MAX:
+            chosen[name], limits[name] = bound, _largest(bound, name)
     return [chosen[name] for name in sorted(chosen)]
 
 

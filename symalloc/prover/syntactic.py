@@ -8,7 +8,7 @@ evaluated up to where its growth decides.  What cannot be seen goes to the prove
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import comb, gcd, lcm
 
@@ -18,31 +18,48 @@ from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol
 
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
+EXTENTS = ((0,), (1,), (3, 200), (200, 3), (5000,))
 STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
 
 
 class SyntacticOrder:
     """Remembers which atoms are never negative over the bounds of `domain`; its assumptions are not used."""
 
-    __slots__ = ("_atoms", "_domain")
+    __slots__ = ("_atoms", "_domain", "_points", "_values")
 
     def __init__(self, domain: Domain) -> None:
         self._domain = domain
         self._atoms: dict[Atom, bool] = {}
+        self._points = tuple(_Point(domain, extents) for extents in EXTENTS)
+        self._values: dict[Expr, tuple[int | None, ...]] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
         """Return whether `low <= high` is seen to hold at every point; False says nothing."""
-        nodes = _expanded(high)[0]
-
-        def below(expr: Expr) -> bool:
-            return any(self._terms_at_most(expr.terms, node.terms) for node in nodes)
-
-        if below(low) or all(map(below, candidates(low))):
+        nodes, _, known = _expanded(high)
+        if any(self._terms_at_most(low.terms, node.terms) for node in nodes):
             return True
-        if low.is_polynomial and high.is_polynomial:
-            return self._roughly_at_most(low, high)
-        whole = any(self._roughly_at_most(low, b) for b in nodes)
-        return whole or all(any(self._roughly_at_most(a, b) for b in nodes) for a in candidates(low))
+        parts = candidates(low)
+        if all(part in known or self._below(part, nodes) for part in parts):
+            return True
+        return len(parts) > 1 and any(self._roughly_at_most(low, node) for node in nodes)
+
+    def _below(self, low: Expr, nodes: Iterable[Expr]) -> bool:
+        """Return whether one of `nodes` is seen to be at least `low`."""
+        likely = [node for node in nodes if self._may_be_at_most(low, node)]
+        return any(self._terms_at_most(low.terms, node.terms) for node in likely) or any(
+            self._roughly_at_most(low, node) for node in likely
+        )
+
+    def _may_be_at_most(self, low: Expr, high: Expr) -> bool:
+        """Return whether `low <= high` at a few points: what fails there need not be looked at."""
+        pairs = zip(self._at_points(low), self._at_points(high), strict=True)
+        return all(a is None or b is None or a <= b for a, b in pairs)
+
+    def _at_points(self, expr: Expr) -> tuple[int | None, ...]:
+        found = self._values.get(expr)
+        if found is None:
+            found = self._values[expr] = tuple(_value(expr, point) for point in self._points)
+        return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Return whether each term of `high - low` is >= 0."""
@@ -106,6 +123,27 @@ class SyntacticOrder:
         return False
 
 
+class _Point(dict[str, int]):
+    """A point of a domain: symbols get `extents` above their least values by turns, as they are met."""
+
+    def __init__(self, domain: Domain, extents: Sequence[int]) -> None:
+        super().__init__()
+        self.domain, self.extents = domain, extents
+
+    def __missing__(self, name: str) -> int:
+        extent = self.extents[len(self) % len(self.extents)]
+        value = self[name] = min(self.domain.lower_of(name) + extent, self.domain.upper_of(name))
+        return value
+
+
+def _value(expr: Expr, point: Mapping[str, int]) -> int | None:
+    """The value, or None where a divisor is zero."""
+    try:
+        return expr.evaluate(point)
+    except ZeroDivisionError:
+        return None
+
+
 def alternatives(expr: Expr) -> tuple[Expr, ...]:
     """Expressions whose maximum is `expr`: its other terms are added to each operand of a maximum in it."""
     return _expanded(expr)[1]
@@ -152,17 +190,19 @@ def _shifted(coefficients: Sequence[int], offset: int) -> list[int]:
 
 
 @lru_cache(maxsize=8192)
-def _expanded(expr: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """`expr` with the expressions that its maxima lead to, none of which exceeds it; and the last of them."""
+def _expanded(expr: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...], frozenset[Expr]]:
+    """`expr` with the expressions that its maxima lead to, none of which exceeds it; the last of them; and
+    all of them as a set.
+    """
     if expr.is_polynomial:
-        return (expr,), (expr,)
+        return (expr,), (expr,), frozenset((expr,))
     nodes, last = [expr], []
     for node in nodes:  # which grows as it is walked
         found = _spread(node) if len(nodes) <= MOST_ALTERNATIVES else ()
         nodes += found
         if not found:
             last.append(node)
-    return tuple(nodes), tuple(last)
+    return tuple(nodes), tuple(last), frozenset(nodes)
 
 
 def candidates(expr: Expr) -> tuple[Expr, ...]:

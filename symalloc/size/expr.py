@@ -12,7 +12,7 @@ towards minus infinity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import gcd
@@ -199,14 +199,6 @@ class Expr(Polynomial[Atom]):
     def discards(self) -> bool:
         """True if an atom, at some depth, is zero whatever its operands are."""
         return any(atom.discards or any(e.discards for e in atom.operands) for atom in self.atoms)
-
-    @property
-    def parts(self) -> Iterator[Expr]:
-        """The expression and every expression inside its atoms, at every depth."""
-        yield self
-        for atom in self.atoms:
-            for operand in atom.operands:
-                yield from operand.parts
 
     def substitute(self, replacement: Mapping[str, Expr]) -> Expr:
         """The expression with symbols replaced (all at once); symbols not in `replacement` stay."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate
-from symalloc.size.expr import ZERO, Atom, Expr
+from symalloc.size.expr import Atom, Expr
 
 MOST_REGIMES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
 EXTENTS = (1, 6, 64, 200, 5000)  # at which a question is tried before it is asked
@@ -36,6 +36,7 @@ class ObligationProver:
     assumed: dict[tuple[int, str], tuple[Domain, Domain]] = field(default_factory=dict)
     guarded: dict[Var | None, Domain] = field(default_factory=dict)
     points: dict[int, list[Point]] = field(default_factory=dict)
+    limits: dict[int, list[Expr]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
@@ -52,6 +53,10 @@ class ObligationProver:
         proof = self.prover.prove(obligation.claim, domain)
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
+    def sees(self, obligation: Obligation) -> bool:
+        """Return whether `obligation` is proved at little cost; where it is not, nothing is known."""
+        return self._settled(obligation.sides, self.domain_of(obligation), MOST_REGIMES)
+
     def domain_of(self, obligation: Obligation) -> Domain:
         """Return the domain over which `obligation` must hold."""
         if not obligation.guarded:
@@ -67,17 +72,18 @@ class ObligationProver:
         ((low, high),) = obligation.sides
         bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
         excess = bound[0] - bound[1] * INT64_MAX
-        return any(_follows(excess, expr) for expr in self._limits(domain)) or self._proved(
-            le(excess, 0), domain
-        )
+        known = any(_follows(excess, limit) for limit in self._limits(domain))
+        return known or self._proved(le(excess, 0), domain)
 
-    def _limits(self, domain: Domain) -> Iterator[Expr]:
+    def _limits(self, domain: Domain) -> list[Expr]:
         """The assumptions `expr <= 0` whose terms, but for the constant one, are never negative."""
-        for assumption in domain.assumptions:
-            if isinstance(assumption, Relation) and assumption.operator == "<=":
-                terms = (Expr({m: 1}) for m in assumption.expr.terms if m)
-                if all(self.order.at_most(ZERO, term) for term in terms):
-                    yield assumption.expr
+        found = self.limits.get(id(domain))
+        if found is None:
+            relations = (a for a in domain.assumptions if isinstance(a, Relation) and a.operator == "<=")
+            found = self.limits[id(domain)] = [
+                a.expr for a in relations if all(self.order.never_negative(m) for m in a.expr.terms if m)
+            ]
+        return found
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Return whether one of `sides` is proved to hold throughout, or in each case of a choice."""

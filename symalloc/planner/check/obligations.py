@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from symalloc.planner.check.piles import directly_above
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
@@ -60,10 +61,30 @@ def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
     Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
     """
     for arena in plan.arenas:
-        classes = [_class_of(p) for p in arena.placements]
-        yield from _alone(arena, classes)
-        yield from _pairs(arena.placements, classes)
-        yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
+        yield from obligations_of_each(arena, machine=machine)
+        yield from all_apart(arena)
+
+
+def obligations_of_each(arena: Arena, *, machine: bool = True) -> Iterator[Obligation]:
+    """Yield what makes the placements of `arena` right, each by itself."""
+    classes = [_class_of(p) for p in arena.placements]
+    yield from _alone(arena, classes)
+    yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
+
+
+def all_apart(arena: Arena) -> Iterator[Obligation]:
+    """Yield that any two buffers that are live together are apart."""
+    met = _live_together([p.buffer for p in arena.placements])
+    for left, right, where in _pairs(arena, met, ordered=False):
+        yield _apart(where, ((left, right), (right, left)), (left.size, right.size))
+
+
+def piled_up(arena: Arena) -> Iterator[Obligation]:
+    """Yield that each buffer ends below what lies directly on it: all are apart where this holds, and no size
+    is negative.
+    """
+    for left, right, where in _pairs(arena, directly_above(arena.placements), ordered=True):
+        yield _apart(where, ((left, right),))
 
 
 def _class_of(placement: Placement) -> _PlacementClass:
@@ -92,32 +113,38 @@ def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> I
     yield obligation("inside", "it ends behind its arena", offset + size, arena)
 
 
-def _pairs(placements: Sequence[Placement], classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
-    """One obligation for each pair of classes of which two members are live together."""
+def _pairs(
+    arena: Arena, pairs: Iterable[tuple[int, int]], *, ordered: bool
+) -> Iterator[tuple[_PlacementClass, _PlacementClass, tuple[Names, ...]]]:
+    """Yield the classes of `pairs` of placements, each pair of classes once with the names of all pairs.
+
+    Classes are `ordered` as the placements of a pair are, or else by their first ones.
+    """
     numbers: dict[_PlacementClass, int] = {}
-    index = [numbers.setdefault(kind, len(numbers)) for kind in classes]
+    index = [numbers.setdefault(_class_of(p), len(numbers)) for p in arena.placements]
     met: dict[tuple[int, int], list[Names]] = {}
-    for left, right in _live_together([p.buffer for p in placements]):
-        names = (placements[left].buffer.name, placements[right].buffer.name)
-        first, second = sorted((index[left], index[right]))
-        met.setdefault((first, second), []).append(names)
+    for left, right in pairs:
+        names = (arena.placements[left].buffer.name, arena.placements[right].buffer.name)
+        first, second = index[left], index[right]
+        met.setdefault((first, second) if ordered or first < second else (second, first), []).append(names)
     kinds = list(numbers)
-    for (left, right), where in met.items():
-        yield _apart(kinds[left], kinds[right], tuple(where))
+    yield from ((kinds[left], kinds[right], tuple(where)) for (left, right), where in met.items())
 
 
-def _apart(left: _PlacementClass, right: _PlacementClass, where: tuple[Names, ...]) -> Obligation:
-    """Two that are live together: one ends where the other begins or before, or one of them is empty."""
+def _apart(
+    where: tuple[Names, ...],
+    orders: Iterable[tuple[_PlacementClass, _PlacementClass]],
+    empty: Iterable[Expr] = (),
+) -> Obligation:
+    """Two that are live together: the first of one of `orders` ends where the second begins or before, or one
+    of the sizes `empty` is zero.
+    """
+    sides = [(low.offset + low.size, high.offset) for low, high in orders]
     return Obligation(
         kind="apart",
         problem="they overlap while both are live",
         where=where,
-        sides=(
-            (left.offset + left.size, right.offset),
-            (right.offset + right.size, left.offset),
-            (left.size, ZERO),
-            (right.size, ZERO),
-        ),
+        sides=(*sides, *((size, ZERO) for size in empty)),
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.planner.check.obligation_prover import ObligationProver
-from symalloc.planner.check.obligations import Obligation, obligations
-from symalloc.planner.memory_plan import Plan
+from symalloc.planner.check.obligations import Obligation, all_apart, obligations_of_each, piled_up
+from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
@@ -66,8 +66,15 @@ def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True
     `machine` is that of `obligations`.
     """
     judge = ObligationProver.of(plan, domain, prover)
-    asked = obligations(plan, machine=machine)
-    return tuple(fault for obligation in asked for fault in _faults(obligation, judge))
+    return tuple(fault for arena in plan.arenas for fault in _arena_faults(arena, judge, machine))
+
+
+def _arena_faults(arena: Arena, judge: ObligationProver, machine: bool) -> Iterator[PlanFault]:
+    """The faults of an arena; all pairs are looked at only where those directly on each other do not do."""
+    each = [f for o in obligations_of_each(arena, machine=machine) for f in _faults(o, judge)]
+    yield from each
+    if each or not all(judge.sees(obligation) for obligation in piled_up(arena)):
+        yield from (fault for obligation in all_apart(arena) for fault in _faults(obligation, judge))
 
 
 def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:
