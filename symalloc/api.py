@@ -12,7 +12,7 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
 from symalloc.planner.memory_report.runs import PlanKind, RunResult
-from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -94,6 +94,7 @@ def plan(
     pipeline: PipelineName = "default",
     flavour: Flavour = "auto",
     guards: GuardKind = "assert",
+    bounds: BoundsUse = "ignore",
     effort: EffortName = "quick",
     seed: int = 0,
     certificate: str | Path | None = None,
@@ -103,9 +104,11 @@ def plan(
 
     `.plans` holds the plan of each function.  `pipeline`: "default" is what `relax.build` runs, "target" the
     target's own; `flavour`: tensors at offsets of one "arena", "storages" that they share whole, or "auto",
-    the arena where the target can run it; `guards`: what checks the shapes at entry; `effort` and `seed` are
-    those of the search; `certificate`: a folder for the proof; `alias`: inputs that the caller donates, such
-    as "0=weights", each for an output to be written into its memory.  Raises SymallocError.
+    the arena where the target can run it; `guards`: what checks the shapes at entry; `bounds`: those that
+    functions declare: "ignore" them, "enforce" them by a check at entry, or "reserve" memory for them, at
+    constant offsets; `effort` and `seed` are those of the search; `certificate`: a folder for the proof;
+    `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
+    memory.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import plan_module
 
@@ -114,6 +117,7 @@ def plan(
         seed=seed,
         flavour=flavour,
         guards=guards,
+        bounds=bounds,
         certificate=None if certificate is None else Path(certificate),
         alias=tuple(map(parse_donation, _texts(alias))),
     )
@@ -132,6 +136,7 @@ def run(
     pipeline: PipelineName = "default",
     flavour: Flavour = "auto",
     guards: GuardKind = "assert",
+    bounds: BoundsUse = "ignore",
     effort: EffortName = "quick",
     plan: PlanKind = "symalloc",
     pool: InstrumentedPool | None = None,
@@ -146,7 +151,11 @@ def run(
     from symalloc.relax.run.runner import Runner
 
     options = PlanOptions(
-        effort=effort, flavour=flavour, guards=guards, alias=tuple(map(parse_donation, _texts(alias)))
+        effort=effort,
+        flavour=flavour,
+        guards=guards,
+        bounds=bounds,
+        alias=tuple(map(parse_donation, _texts(alias))),
     )
     runner = Runner(
         module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from symalloc.errors import UsageError
+from symalloc.errors import require_choice
 
 if TYPE_CHECKING:
     from tvm.ir.transform import Pass
     from tvm.target import Target
 
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
+    from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind
     from symalloc.program.reading import PipelineName
 
 PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": "target"}
@@ -30,6 +30,7 @@ def pipeline(
     pipeline: PipelineName | Pass = "default",
     flavour: Flavour = "auto",
     guards: GuardKind = "assert",
+    bounds: BoundsUse = "ignore",
     effort: EffortName = "quick",
     seed: int = 0,
     alias: str | Sequence[str] = (),
@@ -42,21 +43,16 @@ def pipeline(
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
     from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.planner_options import EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.planner.planner_options import PlanOptions
     from symalloc.program.reading import PipelineName
     from symalloc.relax.passes.pipeline import pipeline as make
 
-    named = pipeline if isinstance(pipeline, str) else "target"
-    for name, value, kind in (
-        ("pipeline", named, PipelineName),
-        ("flavour", flavour, Flavour),
-        ("guards", guards, GuardKind),
-        ("effort", effort, EffortName),
-    ):
-        if value not in get_args(kind):
-            raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+    if isinstance(pipeline, str):
+        require_choice("pipeline", pipeline, get_args(PipelineName))
     donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
-    options = PlanOptions(flavour=flavour, guards=guards, effort=effort, seed=seed, alias=donations)
+    options = PlanOptions(
+        flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed, alias=donations
+    )
     return make(target, pipeline=pipeline, options=options)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,13 @@ def test_prove_takes_sympy() -> None:
 def test_prove_imports_sympy_for_sympy_only() -> None:
     program = "import sys, symalloc; symalloc.prove('4*m <= 16'); sys.exit('sympy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["flavour", "guards", "bounds", "effort"])
+def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
+    for action in (symalloc.plan, partial(symalloc.run, binding={"n": 1})):
+        with pytest.raises(UsageError, match=f"{option} is 'asserts'; it must be one of "):
+            action(SOUND, **{option: "asserts"})
 
 
 def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "planner_options": set(),
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
-    "buffers": {"memory_plan"},
+    "enforced_bounds": {"memory_plan", "planner_options"},
+    "buffers": {"enforced_bounds", "memory_plan"},
     "overflow_guards": {"buffers", "memory_plan"},
     "exact": {"interference", "memory_plan"},
     "search": {"exact", "interference", "memory_plan", "planner_options"},
@@ -44,6 +45,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
         *(
             "buffers",
             "check",
+            "enforced_bounds",
             "overflow_guards",
             "interference",
             "layout",

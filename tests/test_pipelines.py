@@ -66,7 +66,7 @@ def test_importing_symalloc_imports_no_tvm() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("option", ["pipeline", "flavour", "guards", "effort"])
+@pytest.mark.parametrize("option", ["pipeline", "flavour", "guards", "bounds", "effort"])
 def test_a_choice_that_there_is_not_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match=f"{option} is 'none of these'; it must be one of "):
         symalloc.pipeline("llvm", **{option: "none of these"})  # type: ignore[arg-type]

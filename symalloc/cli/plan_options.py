@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from symalloc.errors import UsageError
-from symalloc.planner.planner_options import EffortName, Flavour, GuardKind
+from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind
 
 if TYPE_CHECKING:
     from symalloc.analysis.donation import Donation
@@ -41,7 +41,7 @@ def module_options(command: Command) -> Command:
 
 
 def planner_options(command: Command) -> Command:
-    """--flavour, --guards, --effort and --alias."""
+    """--flavour, --guards, --bounds, --effort and --alias."""
     return _together(
         command,
         click.option(
@@ -59,6 +59,15 @@ def planner_options(command: Command) -> Command:
             show_default=True,
             help="What happens at shapes for which the plan is not proved: an error; the function runs "
             "without the plan; an error that needs no Python; or no check.",
+        ),
+        click.option(
+            "--bounds",
+            type=click.Choice(get_args(BoundsUse)),
+            default="ignore",
+            show_default=True,
+            help="The bounds that a function declares (tir_var_upper_bound): nothing relies on them; "
+            "they are checked at entry, and proofs rely on them; or memory is reserved for them, at "
+            "constant offsets.",
         ),
         click.option(
             "--effort",

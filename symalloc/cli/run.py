@@ -94,7 +94,9 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     _require_folder(trace)
     pool = _pool_request(options.pop("pool"), options.pop("limit"), options.pop("guard"), trace is not None)
     request = request_of(file, options)
-    chosen = PlanOptions(**{name: options.pop(name) for name in ("flavour", "guards", "effort", "alias")})
+    chosen = PlanOptions(
+        **{name: options.pop(name) for name in ("flavour", "guards", "bounds", "effort", "alias")}
+    )
     compare = options.pop("compare") is not None
     report = run_file(request, at, options=chosen, pool=pool, compare=compare, **options)
     if trace is not None and report.trace is not None:

@@ -104,11 +104,13 @@ class Guard:
     """A check at function entry, or right behind the instruction that binds `defined_by`.
 
     `condition` is what must hold; `check` implies it, and nothing in it leaves 64 bits when it is evaluated.
+    `declared`: it is a bound that the function declares, on which every proof of the plan may rely.
     """
 
     condition: Condition
     check: Condition
     defined_by: Var | None = None
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from symalloc.planner.buffers.candidates import find_buffers
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
+from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET
 from symalloc.planner.layout.storage_slots import storage_arenas
@@ -69,7 +70,9 @@ def _plan_function(
     grounded: Collection[Var] | None,
 ) -> Plan:
     """Return a proved plan for the function `name`; `plans` are those of the functions that it calls."""
-    sizes = Sizes(known_symbols(analyses[name].cfg), prover)
+    known = known_symbols(analyses[name].cfg)
+    bounds = enforced(program.functions[name], known.domain, options.bounds)
+    sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
     buffers, unplanned = find_buffers(program, analyses, name, sizes, plans)
     if grounded is not None:
         buffers = tuple(replace(b, grounded=b.callee is not None or b.var in grounded) for b in buffers)
@@ -79,10 +82,10 @@ def _plan_function(
             function=name,
             arenas=arenas,
             unplanned=unplanned,
-            guards=guards(arenas, sizes.domain, prover),
+            guards=(*bound_guards(bounds), *guards(arenas, sizes.domain, prover)),
             representative=representative,
         )
-        faults = validate(plan, sizes.domain, prover)
+        faults = validate(plan, known.domain, prover)
         if not faults:
             return plan
         if any(fault.binding is not None for fault in faults):
@@ -96,8 +99,10 @@ def _layouts(
     """Yield arenas with the binding that they were stacked at: the tightest layout first, then larger ones
     that are easier to prove.
     """
-    whole = [*_by_arena(b for b in buffers if b.grounded or options.flavour == "storages")]
-    groups = [*_by_arena(b for b in buffers if not b.grounded and options.flavour != "storages")]
+    whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
+    offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
+    reserve = options.bounds == "reserve"
+    slots_of, groups = _by_arena(whole, reserve=reserve), _by_arena(offset, reserve=reserve)
     ranges = _ranges(function, buffers)
     found = [search(group, ranges, SearchBudget.of(options.effort, seed=options.seed)) for group in groups]
     representative = {name: value for one in reversed(found) for name, value in one.representative.items()}
@@ -106,15 +111,19 @@ def _layouts(
             assemble(group, one.regimes[first:], domain, prover, prover_budget=budget)
             for group, one in zip(groups, found, strict=True)
         )
-        slots = (storage_arenas(group, domain, prover, prover_budget=budget) for group in whole)
+        slots = (storage_arenas(group, domain, prover, prover_budget=budget) for group in slots_of)
         yield (*stacked, *chain.from_iterable(slots)), representative
 
 
-def _by_arena(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
-    """Group the buffers that share an arena: those of one device and scope, reserved at one program point."""
-    groups: dict[tuple[int, str, Var | None], list[Buffer]] = {}
+def _by_arena(buffers: Iterable[Buffer], *, reserve: bool) -> list[list[Buffer]]:
+    """Group the buffers that share an arena: those of one device and scope, reserved at one program point.
+
+    With `reserve` those of constant size have one of their own, which is constant, too.
+    """
+    groups: dict[tuple[int, str, Var | None, bool], list[Buffer]] = {}
     for buffer in buffers:
-        groups.setdefault((buffer.device, buffer.scope, buffer.defined_by), []).append(buffer)
+        fixed = reserve and buffer.size.as_constant is not None
+        groups.setdefault((buffer.device, buffer.scope, buffer.defined_by, fixed), []).append(buffer)
     return list(groups.values())
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from symalloc.analysis.donation import Donation
+from symalloc.errors import UsageError, require_choice
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
+BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
+
+_CHOICES: Mapping[str, Any] = {
+    "effort": EffortName,
+    "flavour": Flavour,
+    "guards": GuardKind,
+    "bounds": BoundsUse,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +31,10 @@ class PlanOptions:
     "arena" with tensors at symbolic offsets; "storages", one storage per slot and every tensor at offset 0;
     or "auto", the arena where the target's kernels can run it.
     `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
-    own asserts that need no Python, or nothing.  `certificate`: the folder for the proof as SMT-LIB2.
+    own asserts that need no Python, or nothing.  `bounds`: what becomes of bounds that a function declares:
+    they only steer the search ("ignore"); they are checked at entry, and proofs rely on them ("enforce"); and
+    arena and offsets are constants at these bounds ("reserve").  `certificate`: the folder for the proof as
+    SMT-LIB2.
     `alias`: which inputs the caller donates, each for an output to be written into its memory.
     """
 
@@ -29,5 +42,16 @@ class PlanOptions:
     seed: int = 0
     flavour: Flavour = "auto"
     guards: GuardKind = "assert"
+    bounds: BoundsUse = "ignore"
     certificate: Path | None = None
     alias: tuple[Donation, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a choice that there is not, and for choices that contradict each other."""
+        for name, kind in _CHOICES.items():
+            require_choice(name, getattr(self, name), get_args(kind))
+        if self.bounds != "ignore" and self.guards == "none":
+            raise UsageError(
+                f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '
+                "take other guards"
+            )

@@ -38,7 +38,12 @@ def _function(report: FunctionReport) -> dict[str, Any]:
         "floor": report.floor,
         "offsets": report.offsets,
         "guards": [
-            {"condition": guard.condition, "check": guard.check, "after": _name(guard.defined_by)}
+            {
+                "condition": guard.condition,
+                "check": guard.check,
+                "after": _name(guard.defined_by),
+                "declared": guard.declared,
+            }
             for guard in report.plan.guards
         ],
         "returned": [r.nbytes for r in outside.returned],

@@ -46,7 +46,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield from (line for floor in _floor(report) for line in _broken(floor, width))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
     for guard in plan.guards:
-        yield from _broken(f"  checked {_where(guard)}: {guard.condition}", width)
+        why = ", as the function declares" if guard.declared else ""
+        yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
     yield from _samples(report, width)
     yield from _buffers(report)
     yield from _outside(report)

@@ -186,6 +186,12 @@ WRONG = [
     (["plan", "model.py", "--compare", "iree"], "'iree' is not 'tvm'"),
     (["plan", "model.py", "--flavour", "heap"], "'heap' is not one of 'auto', 'arena', 'storages'"),
     (["plan", "model.py", "--guards", "maybe"], "'maybe' is not one of 'assert'"),
+    (["plan", "model.py", "--bounds", "maybe"], "'maybe' is not one of 'ignore'"),
+    (["plan", "model.py", "--bounds", "reserve", "--guards", "none"], "rests on a check at entry"),
+    (
+        ["run", "model.py", "--bounds", "enforce", "--guards", "none", "--bind", "n=1"],
+        "rests on a check at entry",
+    ),
     (["plan", "model.py", "--effort", "some"], "'some' is not one of 'quick'"),
     (["plan", "model.py", "--seed", "-1"], "-1 is not in the range x>=0"),
     (["plan", "model.py", "--target", "toaster"], "TVM cannot lower the module for the target 'toaster'"),

@@ -5,12 +5,14 @@ A symbol gets its value at entry, behind an instruction, or inside a branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from symalloc.planner.enforced_bounds import greatest, within
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
@@ -18,7 +20,7 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition, ge
-from symalloc.size.expr import ZERO, Expr, round_up
+from symalloc.size.expr import ZERO, Expr, constant, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +118,17 @@ class Sizes:
     repeat.
     """
 
-    def __init__(self, known: KnownSymbols, prover: Prover) -> None:
-        self.known, self.domain, self.prover = known, known.domain, prover
+    def __init__(
+        self,
+        known: KnownSymbols,
+        prover: Prover,
+        bounds: Sequence[DeclaredBound] = (),
+        *,
+        reserve: bool = False,
+    ) -> None:
+        """Within `bounds`, which are enforced; with `reserve` sizes are constants where these bound them."""
+        self.known, self.prover, self.reserve = known, prover, reserve
+        self.domain = within(known.domain, bounds)
         self._found: dict[Expr, Sized | str] = {}
 
     def of(self, nbytes: Expr | None) -> Sized | str:
@@ -141,7 +152,8 @@ class Sizes:
         for divisor in sorted(nbytes.divisors, key=lambda d: d.key):
             if not self._always(ge(divisor, 1)):
                 return f"its size divides by `{divisor}`, which may be zero"
-        return Sized(nbytes=nbytes, size=self._reserved(nbytes), definition=needs)
+        size = self._reserved(nbytes)
+        return Sized(nbytes=nbytes, size=size, definition=None if size.as_constant is not None else needs)
 
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
         """Return the reason why nothing can be sized by a symbol, None where it can."""
@@ -156,6 +168,9 @@ class Sizes:
     def _reserved(self, nbytes: Expr) -> Expr:
         """Return the bytes rounded up to the alignment, and none where the size could come out negative."""
         rounded = round_up(nbytes, ALIGNMENT)
+        most = greatest(nbytes, self.domain, self.prover) if self.reserve else None
+        if most is not None:
+            return constant(most)
         return rounded if self._always(ge(nbytes, 0)) else maximum(rounded, ZERO)
 
     def _always(self, condition: Condition) -> bool:

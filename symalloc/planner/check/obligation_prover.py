@@ -40,7 +40,8 @@ class ObligationProver:
 
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
-        """The judge of `plan` over `domain`."""
+        """The judge of `plan` over `domain`, where the declared bounds hold that are checked at entry."""
+        domain = domain.assuming(g.condition for g in plan.guards if g.declared)
         order = SyntacticOrder(domain)
         return cls(plan=plan, domain=domain, prover=prover, order=order, magnitudes=Magnitudes(order))
 
@@ -63,7 +64,11 @@ class ObligationProver:
             return self.domain
         found = self.guarded.get(obligation.defined_by)
         if found is None:
-            guards = (g.condition for g in self.plan.guards if g.defined_by in (None, obligation.defined_by))
+            guards = (
+                g.condition
+                for g in self.plan.guards
+                if g.defined_by in (None, obligation.defined_by) and not g.declared
+            )
             found = self.guarded[obligation.defined_by] = self.domain.assuming(guards)
         return found
 

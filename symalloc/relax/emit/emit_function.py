@@ -35,6 +35,8 @@ VIEW = "runtime.TVMTensorCreateView"
 
 RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 
+_CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
+
 _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
@@ -57,7 +59,8 @@ class EmitContext:
     holds, by name, the variant of a function that works in its caller's arenas.  `arenas` are the parameters
     that bring the arenas reserved at entry where such a variant is written, in the plan's order.
     `unplanned` is the function that runs where a guard fails, None where a guard raises.  `addresses`: the
-    target brings a tensor to offset zero without copying it.
+    target brings a tensor to offset zero without copying it.  `keeps_reshapes`: R.reshape may stand, for
+    LegalizeOps will not run again.
     """
 
     needs_zero_offset: Collection[ir.Var] = ()
@@ -66,6 +69,7 @@ class EmitContext:
     arenas: Sequence[VarNode] = ()
     unplanned: GlobalVar | None = None
     addresses: bool = True
+    keeps_reshapes: bool = False
 
 
 def emit_function(
@@ -150,10 +154,14 @@ class _FunctionWriter(BindingRewriter):
         return self.builder.normalize(relax.SeqExpr([relax.BindingBlock([result])], result.var))
 
     def guards(self, guards: Sequence[Guard]) -> Iterator[relax.VarBinding]:
-        """One check for all `guards`."""
-        call = self.context.guards.call(guards, self.plan.function, self.prims) if guards else None
-        if call is not None:
-            yield self.bind("guard", call)
+        """One check for all `guards` of a kind."""
+        for declared in (True, False):
+            some = [g for g in guards if g.declared is declared]
+            if not some:
+                continue
+            call = self.context.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
+            if call is not None:
+                yield self.bind("guard", call)
 
     def bring(self) -> None:
         """Note the arenas that a caller brings."""
@@ -225,18 +233,25 @@ class _FunctionWriter(BindingRewriter):
             case ir.MatchCast():
                 return [*self.cast(binding, instruction), binding]
             case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
-                return [self.reshape(binding)]
+                return [binding if self.context.keeps_reshapes else self.reshape(binding)]
             case ir.CallFunction(var=var, name=name) if var in self.places:
                 self.written.add(var)
                 return self.callee(binding, self.places[var], self.context.callees[name])
         return BindingRewriter.rewrite(self, binding)
 
     def reshape(self, binding: BindingNode) -> relax.VarBinding:
-        """A view as the packed call it becomes: LegalizeOps, run again, would make it a kernel without
-        offsets.
+        """A view as a packed call: LegalizeOps, run again, would make it a kernel without offsets.
+
+        It is the call that it becomes, but where CUDA graphs can capture what lies around it: they leave out
+        what is called vm.builtin.
         """
         source, shape = elements(binding.value.args)
-        call = Call(relax.ExternFunc(RESHAPE), [source, shape], ty_args=[binding.var.ty])
+        type_ = binding.var.ty
+        if any(arena.size.as_constant is None for arena in self.plan.arenas):
+            call = Call(relax.ExternFunc(RESHAPE), [source, shape], ty_args=[type_])
+        else:
+            dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
+            call = Call(_VIEW, [source, shape, dtype, relax.prim_value(0)], ty_args=[type_])
         return relax.VarBinding(binding.var, self.builder.normalize(call))
 
     def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
@@ -295,6 +310,19 @@ class _FunctionWriter(BindingRewriter):
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
+
+
+def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
+    """The argument that keeps a check of `function` out of CUDA graphs: none where nothing would capture it.
+
+    RewriteCUDAGraph takes a packed call on symbols that it may capture for a kernel.  One on a tensor that
+    changes from call to call it leaves where it stands.
+    """
+    inputs = function.attrs.get("num_input") if function.attrs else None
+    if inputs is None and not (function.attrs and _CAPTURED in function.attrs):
+        return ()
+    changing = elements(function.params)[: None if inputs is None else int(inputs)]
+    return tuple(p for p in changing if isinstance(p.ty, relax.TensorType))[:1]
 
 
 def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[int]]:

@@ -30,16 +30,24 @@ def emit_module(
     *,
     guards: GuardKind = "assert",
     addresses: bool = True,
+    keeps_reshapes: bool = False,
 ) -> tvm.IRModule:
     """`module` with `plans` written into it; `plans` holds callees before their callers.
 
     `analyses` are those of the program that was extracted from `module`, with handles.  `addresses`: the
     target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
-    elsewhere.
+    elsewhere.  `keeps_reshapes` is that of `EmitContext`.
     """
-    emitter = _ModuleWriter(module=module, analyses=analyses, plans=plans, kind=guards, addresses=addresses)
+    emitter = _ModuleWriter(
+        module=module,
+        analyses=analyses,
+        plans=plans,
+        kind=guards,
+        addresses=addresses,
+        keeps_reshapes=keeps_reshapes,
+    )
     for name, plan in plans.items():
-        if any(arena.placements for arena in plan.arenas):
+        if plan.guards or any(arena.placements for arena in plan.arenas):
             emitter.function(name, plan)
     return emitter.finished()
 
@@ -55,6 +63,7 @@ class _ModuleWriter:
     plans: Mapping[str, Plan]
     kind: GuardKind
     addresses: bool
+    keeps_reshapes: bool
     guards: GuardWriter = field(init=False)
     written: tvm.IRModule = field(init=False)
     kernels: OffsetKernels = field(init=False)
@@ -95,12 +104,14 @@ class _ModuleWriter:
             callees=self.callees,
             unplanned=self.unplanned(name, plan, function) if fallback else None,
             addresses=self.addresses,
+            keeps_reshapes=self.keeps_reshapes,
         )
 
     def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
         """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""
         bare = replace(plan, arenas=(), guards=())
-        written = emit_function(function, self.analyses[name].cfg, bare, EmitContext(guards=self.guards))
+        context = EmitContext(guards=self.guards, keeps_reshapes=self.keeps_reshapes)
+        written = emit_function(function, self.analyses[name].cfg, bare, context)
         return self.add(f"{name}_unplanned", copy_with_new_vars(written))
 
     def variant(self, name: str, function: relax.Function, plan: Plan, context: EmitContext) -> GlobalVar:

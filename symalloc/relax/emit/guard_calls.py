@@ -15,7 +15,7 @@ from tvm.ir import Call, StringImm, TupleType
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, VarNode
 from symalloc.relax.rewrite import free_name
 from symalloc.size.condition import Condition, conjunction
 
@@ -38,8 +38,13 @@ class GuardWriter:
         """All `guards` as one scalar condition."""
         return prims.condition(conjunction(g.check for g in guards))
 
-    def call(self, guards: Sequence[Guard], function: str, prims: PrimBuilder) -> Node | None:
+    def call(
+        self, guards: Sequence[Guard], function: str, prims: PrimBuilder, beside: Sequence[VarNode] = ()
+    ) -> Node | None:
         """The call that raises unless all `guards` hold; None where nothing is to be checked.
+
+        They are of one kind: declared bounds, or what 64 bits need.  The call also gets the tensors `beside`,
+        which it does not look at.
 
         A guard that stands behind a match_cast raises in a function with a fallback too: by then it has
         done some of its work.
@@ -47,8 +52,11 @@ class GuardWriter:
         if self.kind == "none":
             return None
         complaint = f"{function}: these shapes need more bytes than 64 bits count"
+        if guards[0].declared:
+            complaint = f"{function}: these shapes are outside of the bounds that it declares"
         claims = [g.condition for g in guards]
-        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+        test = conjunction(g.check for g in guards)
+        return self._raise(test, claims, complaint, function, prims, beside)
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
@@ -72,27 +80,37 @@ class GuardWriter:
         complaint: str,
         function: str,
         prims: PrimBuilder,
+        beside: Sequence[VarNode] = (),
     ) -> Node:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
         if self.kind == "native":
-            return self._kernel_call(test, names, f"{complaint}; need {wanted}", f"{function}_guard", prims)
+            message = f"{complaint}; need {wanted}"
+            return self._kernel_call(test, names, message, f"{function}_guard", prims, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
         message = f"{complaint}: got {values}; need {wanted}"
-        arguments = [prims.condition(test), StringImm(message), *(prims.variables[n] for n in names)]
+        symbols = (prims.variables[name] for name in names)
+        arguments = [prims.condition(test), StringImm(message), *symbols, *beside]
         return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
 
     def _kernel_call(
-        self, test: Condition, names: Sequence[str], message: str, symbol: str, prims: PrimBuilder
+        self,
+        test: Condition,
+        names: Sequence[str],
+        message: str,
+        symbol: str,
+        prims: PrimBuilder,
+        beside: Sequence[VarNode],
     ) -> Node:
         """Called by its symbol: a direct call of a kernel without effects would be removed as dead code."""
         symbol = self.free_name(symbol)
         params = {name: tirx.Var(name, "int64") for name in names}
         condition = PrimBuilder(dict(params)).condition(test)
         body = tirx.AssertStmt(condition, StringImm("ValueError"), [StringImm(message)])
-        kernel = tirx.PrimFunc([params[n] for n in names], body)
+        unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(beside))]
+        kernel = tirx.PrimFunc([*(params[n] for n in names), *unread], body)
         self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
-        arguments = [prims.variables[name] for name in names]
+        arguments = [*(prims.variables[name] for name in names), *beside]
         return Call(relax.ExternFunc(symbol), arguments, ty_args=[TupleType([])])
 
     def free_name(self, wanted: str) -> str:

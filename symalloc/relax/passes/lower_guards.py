@@ -49,16 +49,24 @@ def _guard(function: Node) -> Node | None:
     call = blocks[0].bindings[0].value
     if not isinstance(call, Call) or not isinstance(call.op, relax.ExternFunc):
         return None
-    return call if call.op.global_symbol == ASSERT and all(map(_is_symbol, call.args[2:])) else None
+    if call.op.global_symbol != ASSERT or _is_tensor(call.args[0]):
+        return None
+    return call if all(_is_symbol(value) or _is_tensor(value) for value in call.args[2:]) else None
 
 
 def _is_symbol(value: Node) -> bool:
     return isinstance(value, relax.Var) and isinstance(value.ty, tvm.ir.PrimType)
 
 
+def _is_tensor(value: Node) -> bool:
+    """Return whether `value` is a tensor, such as the one that keeps a check out of CUDA graphs."""
+    return isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType)
+
+
 def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
     """The kernel for an assertion, and the symbols that it is called with."""
-    condition, message, *values = guard.args
+    condition, message, *given = guard.args
+    values = [value for value in given if _is_symbol(value)]
     symbols = list(tirx.analysis.undefined_vars(condition))
     symbols += [v for v in values if not any(v.same_as(s) for s in symbols)]
     fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))

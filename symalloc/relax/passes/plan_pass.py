@@ -45,12 +45,14 @@ def plan_lowered(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     target: tvm.target.Target | None = None,
+    keeps_reshapes: bool = False,
 ) -> PlannedModule:
     """Plans every Relax function of a module as CallTIRRewrite leaves it.
 
     `target` is what the module is built for, by default the one whose scope this is called in, else the
-    CPU.  Raises PlanRefusedError where a plan, or that an input can carry an output, cannot be proved, and
-    FlavourError where the target cannot run the flavour asked for.
+    CPU.  With `keeps_reshapes` R.reshape is left as it is, which no LegalizeOps may meet again.  Raises
+    PlanRefusedError where a plan, or that an input can carry an output, cannot be proved, and FlavourError
+    where the target cannot run the flavour asked for.
     """
     prover = prover or Prover()
     memory = device_memory(module, target or tvm.target.Target.current(allow_none=True))
@@ -64,7 +66,14 @@ def plan_lowered(
     anywhere = memory.addresses or options.flavour == "storages"
     grounded = None if anywhere else _grounded(module, analyses)
     plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
-    planned = emit_module(module, analyses, plans, guards=options.guards, addresses=memory.addresses)
+    planned = emit_module(
+        module,
+        analyses,
+        plans,
+        guards=options.guards,
+        addresses=memory.addresses,
+        keeps_reshapes=keeps_reshapes,
+    )
     return PlannedModule(module=planned, plans=plans, program=program, analyses=analyses)
 
 
@@ -112,4 +121,4 @@ class PlanMemory:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
-        return plan_lowered(module, options=self.options).module
+        return plan_lowered(module, options=self.options, keeps_reshapes=True).module

@@ -1,0 +1,81 @@
+"""Modules planned within their declared bounds: run at, below and past them, and behind RewriteCUDAGraph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.errors import RunError
+from symalloc.planner.planner_options import BoundsUse, Flavour, GuardKind, PlanOptions
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.run.runner import Runner
+
+ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
+CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
+
+
+def attention(**attributes: object) -> tvm.IRModule:
+    module = load_one(ATTENTION)
+    for name, value in attributes.items():
+        module["main"] = module["main"].with_attr(name.replace("__", "."), value)
+    return module
+
+
+@pytest.mark.parametrize("flavour", ["arena", "storages"])
+@pytest.mark.parametrize("bounds", ["enforce", "reserve"])
+@pytest.mark.parametrize("guards", ["assert", "native", "fallback"])
+def test_within_the_bounds_bits_are_equal_and_past_them_the_check_decides(
+    bounds: BoundsUse, flavour: Flavour, guards: GuardKind
+) -> None:
+    options = PlanOptions(bounds=bounds, flavour=flavour, guards=guards)
+    runner = Runner(attention(), options=options)
+    assert [runner.run({"n": n}, check=True).difference for n in (0, 5, 512)] == [None] * 3
+    if guards == "fallback":
+        assert runner.run({"n": 513}, check=True).difference is None
+    else:
+        with pytest.raises(RunError, match=r"outside of the bounds that it declares.*need n <= 512"):
+            runner.run({"n": 513})
+
+
+def captured(module: tvm.IRModule) -> tuple[int, int]:
+    """The regions that RewriteCUDAGraph captures, and the kernels that are called in them."""
+    with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        rewritten = relax.transform.RewriteCUDAGraph()(module)
+    found: list[str] = []
+
+    def note(call: object) -> None:
+        if isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar):
+            found.append(call.op.name_hint)
+
+    regions = [f for v, f in rewritten.functions_items() if "cuda_graph_capture" in v.name_hint]
+    for region in regions:
+        relax.analysis.post_order_visit(region, note)
+    return len(regions), len(found)
+
+
+@pytest.mark.parametrize("keeps_reshapes", [False, True])
+@pytest.mark.parametrize("guards", ["assert", "native"])
+def test_as_much_is_captured_as_behind_the_planner_of_tvm(guards: GuardKind, keeps_reshapes: bool) -> None:
+    lowered = lower(attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"]), "llvm")
+    options = PlanOptions(bounds="reserve", guards=guards)
+    ours = plan_lowered(lowered, options=options, keeps_reshapes=keeps_reshapes).module
+    assert captured(ours) == captured(relax.transform.StaticPlanBlockMemory()(lowered)) == (1, 3)
+
+
+@pytest.mark.parametrize("guards", ["assert", "native"])
+def test_a_check_is_never_captured(guards: GuardKind) -> None:
+    lowered = lower(attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"]), "llvm")
+    ours = plan_lowered(lowered, options=PlanOptions(bounds="enforce", guards=guards)).module
+    assert captured(ours) == (0, 0), "arenas are formulas, so there is nothing that can be captured"
+
+
+def test_a_pipeline_with_graphs_turned_on_builds() -> None:
+    module = attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"])
+    with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        built = relax.build(module, "llvm", relax_pipeline=pipeline(options=PlanOptions(bounds="reserve")))
+    assert "main_cuda_graph_capture" in built.as_text()
