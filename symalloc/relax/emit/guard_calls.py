@@ -6,7 +6,7 @@ loaded.  A kernel's asserts need no Python, and their text is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax, tirx
@@ -17,7 +17,9 @@ from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode
 from symalloc.relax.rewrite import free_name
-from symalloc.size.condition import Condition, conjunction
+from symalloc.size.choice import maximum, minimum
+from symalloc.size.condition import Condition, Relation, conjunction
+from symalloc.size.expr import Expr, symbol
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
@@ -54,9 +56,17 @@ class GuardWriter:
         complaint = f"{function}: these shapes need more bytes than 64 bits count"
         if guards[0].declared:
             complaint = f"{function}: these shapes are outside of the bounds that it declares"
-        claims = [g.condition for g in guards]
-        test = conjunction(g.check for g in guards)
-        return self._raise(test, claims, complaint, function, prims, beside)
+        check = conjunction(g.check for g in guards)
+        limits = _limits(check)
+        if limits is None or self.kind == "native":
+            return self._raise(check, check.conjuncts, complaint, function, prims, beside)
+        shown = ", ".join(f"{name} = {{}} {limit.text}" for name, limit in limits.items())
+        values = [
+            value
+            for name, limit in limits.items()
+            for value in (prims.variables[name], *map(prims, limit.evaluated))
+        ]
+        return _assertion(prims.condition(check), f"{complaint}: got {shown}", [*values, *beside])
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
@@ -85,28 +95,34 @@ class GuardWriter:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
         if self.kind == "native":
-            message = f"{complaint}; need {wanted}"
-            return self._kernel_call(test, names, message, f"{function}_guard", prims, beside)
+            tests = {f"{complaint}; need {wanted}": test}
+            if test == conjunction(claims):
+                tests = {f"{complaint}; need {claim}": claim for claim in claims}
+            return self._kernel_call(tests, names, f"{function}_guard", prims, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
         message = f"{complaint}: got {values}; need {wanted}"
         symbols = (prims.variables[name] for name in names)
-        arguments = [prims.condition(test), StringImm(message), *symbols, *beside]
-        return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
+        return _assertion(prims.condition(test), message, [*symbols, *beside])
 
     def _kernel_call(
         self,
-        test: Condition,
+        tests: Mapping[str, Condition],
         names: Sequence[str],
-        message: str,
         symbol: str,
         prims: PrimBuilder,
         beside: Sequence[VarNode],
     ) -> Node:
-        """Called by its symbol: a direct call of a kernel without effects would be removed as dead code."""
+        """Raises the text of the first test that fails.  Called by its symbol: a direct call of a kernel
+        without effects would be removed as dead code.
+        """
         symbol = self.free_name(symbol)
         params = {name: tirx.Var(name, "int64") for name in names}
-        condition = PrimBuilder(dict(params)).condition(test)
-        body = tirx.AssertStmt(condition, StringImm("ValueError"), [StringImm(message)])
+        builder = PrimBuilder(dict(params))
+        asserts = [
+            tirx.AssertStmt(builder.condition(test), StringImm("ValueError"), [StringImm(message)])
+            for message, test in tests.items()
+        ]
+        body = asserts[0] if len(asserts) == 1 else tirx.SeqStmt(asserts)
         unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(beside))]
         kernel = tirx.PrimFunc([*(params[n] for n in names), *unread], body)
         self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
@@ -117,3 +133,50 @@ class GuardWriter:
         name = free_name(wanted, self.taken)
         self.taken.add(name)
         return name
+
+
+def _assertion(condition: Node, message: str, values: Sequence[Node]) -> Node:
+    arguments = [condition, StringImm(message), *values]
+    return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The bounds that a check sets one symbol: what the message says, with a `{}` for each of `evaluated`."""
+
+    text: str
+    evaluated: tuple[Expr, ...]
+
+
+def _limits(check: Condition) -> dict[str, _Limit] | None:
+    """The bounds of each symbol of `check`, given the others; None where it is no conjunction of bounds."""
+    most: dict[str, list[Expr]] = {}
+    least: dict[str, list[Expr]] = {}
+    for conjunct in check.conjuncts:
+        found = _bound(conjunct)
+        if found is None:
+            return None
+        name, upper, bound = found
+        (most if upper else least).setdefault(name, []).append(bound)
+    limits: dict[str, _Limit] = {}
+    for name in sorted(check.symbols):
+        high = [minimum(*most[name])] if name in most else []
+        low = [maximum(*least[name])] if name in least else []
+        words = [*("at least {}" for _ in low), *("at most {}" for _ in high)]
+        given = [*low, *high]
+        shown = [w.format(b) if b.as_constant is not None else w for w, b in zip(words, given, strict=True)]
+        text = f"({', '.join(shown)})" if shown else ""
+        limits[name] = _Limit(text, tuple(b for b in given if b.as_constant is None))
+    return limits or None
+
+
+def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:
+    """A symbol, whether it is bounded from above, and the bound, in which it does not occur."""
+    if not isinstance(conjunct, Relation) or conjunct.operator != "<=":
+        return None
+    for sign in (1, -1):
+        for name in sorted(conjunct.symbols):
+            rest = symbol(name) - sign * conjunct.expr
+            if name not in rest.symbols:
+                return name, sign > 0, rest
+    return None

@@ -38,9 +38,7 @@ class LowerGuards:
 
 
 def _guard(function: Node) -> Node | None:
-    """The assertion over integer symbols that is the first thing the function does; None where there is
-    none.
-    """
+    """The assertion over integers that is the first thing the function does; None where there is none."""
     if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
         return None
     blocks = function.body.blocks
@@ -51,11 +49,11 @@ def _guard(function: Node) -> Node | None:
         return None
     if call.op.global_symbol != ASSERT or _is_tensor(call.args[0]):
         return None
-    return call if all(_is_symbol(value) or _is_tensor(value) for value in call.args[2:]) else None
+    return call if all(_is_integer(value) or _is_tensor(value) for value in call.args[2:]) else None
 
 
-def _is_symbol(value: Node) -> bool:
-    return isinstance(value, relax.Var) and isinstance(value.ty, tvm.ir.PrimType)
+def _is_integer(value: Node) -> bool:
+    return isinstance(value.ty, tvm.ir.PrimType)
 
 
 def _is_tensor(value: Node) -> bool:
@@ -66,9 +64,11 @@ def _is_tensor(value: Node) -> bool:
 def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
     """The kernel for an assertion, and the symbols that it is called with."""
     condition, message, *given = guard.args
-    values = [value for value in given if _is_symbol(value)]
-    symbols = list(tirx.analysis.undefined_vars(condition))
-    symbols += [v for v in values if not any(v.same_as(s) for s in symbols)]
+    values = [value for value in given if _is_integer(value)]
+    symbols: list[Node] = []
+    for expression in (condition, *values):
+        free = tirx.analysis.undefined_vars(expression)
+        symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))
     body = tirx.IfThenElse(tirx.Not(condition), fails, None)
     return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
