@@ -34,7 +34,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
     "enforced_bounds": {"memory_plan", "planner_options"},
-    "buffers": {"enforced_bounds", "memory_plan"},
+    "buffers": {"enforced_bounds", "memory_plan", "search"},
     "overflow_guards": {"buffers", "memory_plan"},
     "exact": {"interference", "memory_plan"},
     "search": {"exact", "interference", "memory_plan", "planner_options"},

@@ -52,6 +52,9 @@ class Effect(NamedTuple):
 
 NO_EFFECT = Effect()
 
+RETURNED = "it is returned"
+"""The reason of a root that escapes in no other way than that the function returns it."""
+
 
 def find_effects(
     program: ir.Program,
@@ -290,7 +293,7 @@ def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int,
             for root in points_to.roots(effect.captures):
                 found.setdefault(root, _reason(point.instruction))
     for root in points_to.roots(points_to.regions_of(points_to.cfg.points[-1].operand)):
-        found.setdefault(root, "it is returned")
+        found.setdefault(root, RETURNED)
     return found
 
 

@@ -27,10 +27,12 @@ class Buffer:
 
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
-    works in it (`callee` names that function then); None for a buffer that comes from elsewhere.  `steps` are
-    the first and the last step that touch it; None where there is no program.  `grounded`: it must lie at the
-    start of a storage.  Buffers of equal device, scope
-    and `defined_by` share an arena: see `Arena`.
+    works in it (`callee` names that function then, `lent` the place of the arena among its `entry_arenas`);
+    None for a buffer that comes from elsewhere.  `steps` are the first and the last step that touch it; None
+    where there is no program.  `grounded`: it must lie at the start of a storage.  Buffers of equal device,
+    scope and `arena` share an arena (see `Arena`), all of whose sizes are known behind `defined_by`.
+    `returned`: it is a result of the function, and the memory of the arena is its own: the others are dead
+    before it is made.
     """
 
     id: int
@@ -46,6 +48,9 @@ class Buffer:
     defined_by: Var | None = None
     steps: tuple[int, int] | None = None
     grounded: bool = False
+    lent: int = 0
+    arena: int = 0
+    returned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,9 @@ class Placement:
 class Arena:
     """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it.
 
-    It is reserved at function entry, or right behind the instruction `defined_by`, which binds the last
-    symbol that it is sized by (a match_cast).
+    It is reserved in front of the first instruction that needs it, in the innermost block that holds all of
+    them, and released behind the last.  Its size is known at entry, or behind the instruction `defined_by`,
+    which binds the last symbol that it is sized by (a match_cast).
     """
 
     device: int = 0
@@ -84,6 +90,11 @@ class Arena:
             placements=placed,
             defined_by=first.defined_by,
         )
+
+    @property
+    def result(self) -> Buffer | None:
+        """The result whose memory this is, which outlives the call; None for an arena that does not."""
+        return next((p.buffer for p in self.placements if p.buffer.returned), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,5 +141,5 @@ class Plan:
 
     @property
     def entry_arenas(self) -> tuple[Arena, ...]:
-        """The arenas that are reserved at entry, which a caller can bring."""
-        return tuple(a for a in self.arenas if a.defined_by is None and a.placements)
+        """The arenas whose size is known at entry and that end with the call, which a caller can bring."""
+        return tuple(a for a in self.arenas if a.defined_by is None and a.placements and a.result is None)

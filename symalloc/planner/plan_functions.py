@@ -70,27 +70,56 @@ def _plan_function(
     grounded: Collection[Var] | None,
 ) -> Plan:
     """Return a proved plan for the function `name`; `plans` are those of the functions that it calls."""
+    function = program.functions[name]
     known = known_symbols(analyses[name].cfg)
-    bounds = enforced(program.functions[name], known.domain, options.bounds)
+    bounds = enforced(function, known.domain, options.bounds)
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
-    buffers, unplanned = find_buffers(program, analyses, name, sizes, plans)
-    if grounded is not None:
-        buffers = tuple(replace(b, grounded=b.callee is not None or b.var in grounded) for b in buffers)
+    whole = options.bounds == "reserve" or options.flavour == "storages"
+    barred: frozenset[Var] = frozenset()
+    while True:
+        buffers, unplanned = find_buffers(program, analyses, name, sizes, plans, barred=barred, whole=whole)
+        if grounded is not None:
+            buffers = tuple(replace(b, grounded=b.callee is not None or b.var in grounded) for b in buffers)
+        plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))
+        found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options)
+        outgrown = frozenset(_outgrown(found))
+        if not outgrown:
+            return found
+        barred |= outgrown
+
+
+def _outgrown(plan: Plan) -> Iterator[Var]:
+    """Yield the results whose memory would have to be larger than they are, for what else lies in it."""
+    for arena in plan.arenas:
+        result = arena.result
+        if result is not None and result.var is not None and arena.size != result.size:
+            yield result.var
+
+
+def _proved(
+    bare: Plan,
+    function: Function,
+    buffers: Sequence[Buffer],
+    domain: Domain,
+    bounded: Domain,
+    prover: Prover,
+    options: PlanOptions,
+) -> Plan:
+    """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas."""
     faults: tuple[PlanFault, ...] = ()
-    for arenas, representative in _layouts(program.functions[name], buffers, options, sizes.domain, prover):
-        plan = Plan(
-            function=name,
+    for arenas, representative in _layouts(function, buffers, options, bounded, prover):
+        plan = replace(
+            bare,
             arenas=arenas,
-            unplanned=unplanned,
-            guards=(*bound_guards(bounds), *guards(arenas, sizes.domain, prover)),
+            guards=(*bare.guards, *guards(arenas, bounded, prover)),
             representative=representative,
         )
-        faults = validate(plan, known.domain, prover)
+        faults = validate(plan, domain, prover)
         if not faults:
             return plan
         if any(fault.binding is not None for fault in faults):
             break
-    raise PlanRefusedError.of(name, faults)
+    raise PlanRefusedError.of(bare.function, faults)
 
 
 def _layouts(
@@ -116,14 +145,14 @@ def _layouts(
 
 
 def _by_arena(buffers: Iterable[Buffer], *, reserve: bool) -> list[list[Buffer]]:
-    """Group the buffers that share an arena: those of one device and scope, reserved at one program point.
+    """Group the buffers that share an arena.
 
     With `reserve` those of constant size have one of their own, which is constant, too.
     """
-    groups: dict[tuple[int, str, Var | None, bool], list[Buffer]] = {}
+    groups: dict[tuple[int, str, int, bool], list[Buffer]] = {}
     for buffer in buffers:
         fixed = reserve and buffer.size.as_constant is not None
-        groups.setdefault((buffer.device, buffer.scope, buffer.defined_by, fixed), []).append(buffer)
+        groups.setdefault((buffer.device, buffer.scope, buffer.arena, fixed), []).append(buffer)
     return list(groups.values())
 
 

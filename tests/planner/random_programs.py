@@ -272,9 +272,10 @@ class Frame:
     arenas: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for number, arena in enumerate(self.plan.arenas if self.plan else ()):
-            for p in arena.placements:
-                self.homes.setdefault(p.buffer.var, []).append((number, p.offset))
+        arenas = self.plan.arenas if self.plan else ()
+        placed = [(p.buffer.lent, number, p) for number, arena in enumerate(arenas) for p in arena.placements]
+        for _, number, p in sorted(placed, key=lambda one: one[:2]):
+            self.homes.setdefault(p.buffer.var, []).append((number, p.offset))
 
     def of(self, operand: Operand) -> Value:
         if isinstance(operand, TupleValue):
@@ -339,7 +340,8 @@ class Frame:
             )
             nbytes = arena.size.evaluate(self.binding)
             assert nbytes >= 0, "an arena of fewer than no bytes"
-            early = [i for i, a in enumerate(self.plan.arenas) if a.defined_by is None and a.placements]
+            entry = self.plan.entry_arenas
+            early = [i for i, a in enumerate(self.plan.arenas) if any(a is one for one in entry)]
             if self.given is not None and number in early:
                 self.arenas[number] = Tensor(self.given[early.index(number)], nbytes)
             else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import inf
 
 from symalloc.planner.interference import live_sums, undominated
-from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_memory import PlanOutcome, TvmComparison
 from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
@@ -19,7 +20,6 @@ from symalloc.planner.memory_report.sample_bindings import (
     standard,
     total,
 )
-from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Function
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
@@ -128,14 +128,12 @@ def function_report(
     function: Function,
     outside: NonArenaMemory,
     *,
-    reserved: Sequence[Expr] | None = None,
     outcome: PlanOutcome | None = None,
     comparison: TvmComparison | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
-    `reserved`: sums of arenas that are there together (see `reserved_sums`); without it all of them are.
     `outcome`: what a call holds at each moment.
     Raises SampleError for a negative extent.
     """
@@ -146,7 +144,7 @@ def function_report(
     )
     symbols = plan_symbols(plan, outside)
     shown = chosen(symbols, function, wanted) or standard(symbols, function)
-    sums = (sum((a.size for a in plan.arenas), start=ZERO),) if reserved is None else tuple(reserved)
+    sums = reserved_sums(plan)
     labelled = [(at, bound_label(at, function)) for at in shown]
     report = FunctionReport(
         plan=plan,
@@ -160,25 +158,28 @@ def function_report(
     return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
 
 
-def reserved_sums(plan: Plan, cfg: ControlFlowGraph) -> tuple[Expr, ...]:
+def reserved_sums(plan: Plan) -> tuple[Expr, ...]:
     """Return sums of bytes of arenas that are reserved together: the largest is what a call needs for them.
 
-    Late arenas need not be there beside early ones: an arena is there from its reservation to the last point
-    that touches what lies in it; an If counts with both sides.
+    An arena is there from the first point that touches what lies in it to the last; an If counts with both
+    sides.  The memory of results is left out.
     """
     spans = [
-        (
-            arena.size,
-            -1 if arena.defined_by is None else cfg.ends[arena.defined_by],
-            max(p.buffer.steps[1] if p.buffer.steps else -1 for p in arena.placements),
-        )
-        for arena in plan.arenas
-        if arena.placements
+        (arena.size, *_span(arena)) for arena in plan.arenas if arena.placements and arena.result is None
     ]
     return undominated(
         sum((size for size, begin, end in spans if begin <= point <= end), start=ZERO)
         for point in dict.fromkeys(begin for _, begin, _ in spans)
     )
+
+
+def _span(arena: Arena) -> tuple[float, float]:
+    """The first and the last program point at which an arena is there."""
+    steps = [p.buffer.steps for p in arena.placements]
+    known = [one for one in steps if one is not None]
+    if len(known) < len(steps):
+        return -inf, inf
+    return min(first for first, _ in known), max(last for _, last in known)
 
 
 def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
@@ -196,11 +197,16 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
 
 def floors(plan: Plan) -> tuple[FloorSums, ...]:
     """The floor of the planned tensors on each device and scope."""
-    buffers = sorted((p.buffer for a in plan.arenas for p in a.placements), key=_place)
+    buffers = sorted(_planned(plan), key=_place)
     return tuple(
         FloorSums(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
         for (device, scope), group in groupby(buffers, key=_place)
     )
+
+
+def _planned(plan: Plan) -> Iterator[Buffer]:
+    """The buffers of a plan that end with the call."""
+    return (p.buffer for arena in plan.arenas for p in arena.placements if not p.buffer.returned)
 
 
 def _place(buffer: Buffer) -> tuple[int, str]:
@@ -219,7 +225,7 @@ def _sample(
         label=label,
         arena=highest(reserved, at),
         floor=combined(sum, (highest(each.sums, at) for each in report.floor)),
-        unshared=total((p.buffer.size for a in plan.arenas for p in a.placements), at),
+        unshared=total((b.size for b in _planned(plan)), at),
         returned=total((r.nbytes for r in outside.returned), at),
         made=total((m.nbytes for m in outside.made), at),
         unplanned=total((u.nbytes for u in report.unplanned), at),

@@ -10,7 +10,7 @@ is left for LowerAllocTensor.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import DataType, relax
@@ -19,7 +19,8 @@ from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import GuardWriter
@@ -41,7 +42,7 @@ _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _VIEW = relax.ExternFunc(VIEW)
-_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked, ir.MakeTuple, ir.TakeField})
+_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
@@ -118,6 +119,8 @@ class _FunctionWriter(BindingRewriter):
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
     late: frozenset[ir.Var] = field(init=False)
     written: set[ir.Var] = field(default_factory=set)
+    taken_apart: frozenset[ir.Var] = field(init=False)
+    fields: dict[ir.Var, Sequence[Node]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
@@ -129,6 +132,7 @@ class _FunctionWriter(BindingRewriter):
         self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
+        self.taken_apart = _taken_apart(self.cfg)
 
     # -- the function ---------------------------------------------------------------------------------------
 
@@ -137,8 +141,7 @@ class _FunctionWriter(BindingRewriter):
         guards = [g for g in self.plan.guards if g.defined_by is None]
         if self.context.arenas:
             self.bring()
-        else:
-            self.due = first_uses(self.plan, self.cfg)
+        self.due = first_uses(self.plan, self.cfg, self.arenas)
         guarded = self.context.unplanned is None or not guards
         planned = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
         if not self.written >= {*self.places, *self.late}:
@@ -165,10 +168,9 @@ class _FunctionWriter(BindingRewriter):
 
     def bring(self) -> None:
         """Note the arenas that a caller brings."""
-        entry = (
-            i for i, arena in enumerate(self.plan.arenas) if arena.defined_by is None and arena.placements
-        )
-        brought = zip(entry, self.context.arenas, strict=True)
+        entry = self.plan.entry_arenas
+        indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
+        brought = zip(indices, self.context.arenas, strict=True)
         self.arenas.update((index, _ArenaHandle(var, brought=True)) for index, var in brought)
 
     def reserve(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
@@ -181,10 +183,8 @@ class _FunctionWriter(BindingRewriter):
             yield storage
 
     def behind(self, var: ir.Var) -> Iterator[relax.VarBinding]:
-        """The guards and arenas that stand behind `var`."""
+        """The guards that stand behind `var`."""
         yield from self.guards([g for g in self.plan.guards if g.defined_by is var])
-        late = (i for i, arena in enumerate(self.plan.arenas) if arena.defined_by is var and arena.placements)
-        yield from self.reserve(late)
 
     def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
         """`offset` as a scalar; one that several tensors have is bound where it first stands."""
@@ -232,6 +232,11 @@ class _FunctionWriter(BindingRewriter):
                 return self.allocation(binding, var)
             case ir.MatchCast():
                 return [*self.cast(binding, instruction), binding]
+            case ir.MakeTuple(var=var) if var in self.taken_apart and type(binding.value) is relax.Tuple:
+                self.fields[var] = elements(binding.value.fields)
+                return []
+            case ir.TakeField(source=source, index=index) if source in self.fields:
+                return [relax.VarBinding(binding.var, self.fields[source][index])]
             case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
                 return [binding if self.context.keeps_reshapes else self.reshape(binding)]
             case ir.CallFunction(var=var, name=name) if var in self.places:
@@ -299,7 +304,7 @@ class _FunctionWriter(BindingRewriter):
         """A call of `variant` with a tensor of each arena that it works in."""
         written: list[relax.Binding] = []
         brought: list[VarNode] = []
-        for index, placement in places:
+        for index, placement in sorted(places, key=lambda place: place[1].buffer.lent):
             extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
             type_ = relax.TensorType(extent, "uint8")
             device = relax.prim_value(self.plan.arenas[index].device)
@@ -325,30 +330,40 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     return tuple(p for p in changing if isinstance(p.ty, relax.TensorType))[:1]
 
 
-def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[int]]:
-    """The arenas of `plan` (by index) that wait for nothing, each under the outermost instruction in front of
-    which it is reserved: none is held before something lies in it.
+def first_uses(
+    plan: Plan, cfg: ControlFlowGraph, brought: Container[int] = ()
+) -> Mapping[ir.Var, Sequence[int]]:
+    """The arenas of `plan` (by index) but those that are `brought`, each under the instruction in front of
+    which it is reserved: none is held before something lies in it, nor on a path that needs none of it.
     """
-    arenas_of: dict[ir.Var, set[int]] = {}
-    for index, arena in enumerate(plan.arenas):
-        for placement in arena.placements if arena.defined_by is None else ():
-            if placement.buffer.var is not None:
-                arenas_of.setdefault(placement.buffer.var, set()).add(index)
+    nesting = BlockNesting(cfg)
     found: dict[ir.Var, list[int]] = {}
-    waiting = set().union(*arenas_of.values())
-    outermost: ir.Instruction | None = None
-    for point in cfg.points:
-        if not waiting:
-            break
-        if point.branch < 0:
-            outermost = point.instruction
-        if point.instruction is None or outermost is None or point.kind is PointKind.ELSE:
+    for index, arena in enumerate(plan.arenas):
+        members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
+        if index in brought or not members:
             continue
-        used = waiting.intersection(arenas_of.get(point.instruction.var, ()))
-        if used:
-            found[outermost.var] = sorted({*found.get(outermost.var, ()), *used})
-            waiting -= used
+        point = nesting.reservation(cfg.starts[var] for var in members).point
+        instruction = cfg.points[point].instruction
+        if instruction is not None:
+            found.setdefault(instruction.var, []).append(index)
     return found
+
+
+def _taken_apart(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
+    """The tuples of variables that nothing uses but to take fields out of them.
+
+    TVM kills no variable that nothing uses any more once it has replaced the fields by what they are: such a
+    tuple would hold memory to the end of the call.
+    """
+    made = {
+        one.var
+        for _, one in cfg.instructions
+        if isinstance(one, ir.MakeTuple) and all(type(item) is ir.Var for item in one.fields)
+    }
+    for point in cfg.points if made else ():
+        if type(point.instruction) is not ir.TakeField:
+            made.difference_update(point.uses)
+    return frozenset(made)
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:

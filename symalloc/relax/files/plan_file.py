@@ -23,7 +23,6 @@ from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     function_report,
     plan_symbols,
-    reserved_sums,
 )
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
@@ -118,7 +117,6 @@ def memory_reports(
                 plan,
                 program.functions[name],
                 around[name],
-                reserved=reserved_sums(plan, planned.analyses[name].cfg),
                 outcome=PlanOutcome(
                     planned=call_memory(emitted, analyses, name),
                     unplanned=call_memory(program, planned.analyses, name),

@@ -18,9 +18,9 @@ from tvm import relax
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import floors
+from symalloc.planner.memory_report.function_report import floors, reserved_sums
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
-from symalloc.planner.memory_report.sample_bindings import highest, total
+from symalloc.planner.memory_report.sample_bindings import highest
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
@@ -148,7 +148,7 @@ class Calls:
             binding=self.binding,
             outputs=self.outputs,
             planned=sum(len(arena.placements) for arena in arenas),
-            arena_bytes=total((arena.size for arena in arenas), self.binding),
+            arena_bytes=None if plan is None else highest(reserved_sums(plan), self.binding),
             floor_bytes=None if plan is None else _floor(plan, self.binding),
             seconds=tuple(self.seconds),
             plan=self.runner.plan_kind,

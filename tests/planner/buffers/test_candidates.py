@@ -345,12 +345,14 @@ def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> 
     body = (large, kernel(X, large.var), small, kernel(large.var, small.var), known)
     behind = (late, kernel(known.var, late.var), later, kernel(small.var, late.var, later.var))
     found, left = split(*body, *behind)
+    assert not left
     assert {name: one.defined_by for name, one in found.items()} == {
         "large": None,
+        "small": None,
         "late": known.var,
         "l": known.var,
     }
-    assert "an arena would be held" in left["small"].reason
+    assert found["small"].arena != found["large"].arena
 
 
 def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
@@ -378,9 +380,9 @@ def taking_in_a_branch(*before: Instruction, behind: tuple[Instruction, ...]) ->
 def test_no_arena_is_held_for_others_while_memory_is_taken_that_it_cannot_hold() -> None:
     early, late, later = alloc("early"), alloc("late"), alloc("later")
     behind = (late, later, kernel(early.var, late.var, later.var))
-    found, left = split(*taking_in_a_branch(early, kernel(X, early.var), behind=behind))
-    assert found.keys() == {"early"}  # it lives beside what is taken
-    assert all("an arena would be held" in left[name].reason for name in ("late", "later"))
+    found, _ = split(*taking_in_a_branch(early, kernel(X, early.var), behind=behind))
+    assert found.keys() == {"early", "late", "later"}
+    assert found["early"].arena not in (found["late"].arena, found["later"].arena)
 
 
 def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
@@ -401,8 +403,8 @@ def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> N
     program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
     empty = {"again": Plan(function="again", arenas=(), representative={})}
     found, left = found_in(program, empty)
-    assert [one.name for one in found] == ["early"]
-    assert [one.name for one in left] == ["late"]
+    assert not left
+    assert [(one.name, one.arena) for one in found] == [("early", 0), ("late", 1)]
 
 
 @pytest.mark.parametrize(
@@ -433,14 +435,13 @@ def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:
     assert str(found["b"].size) == "64*((8*n + 63) // 64)"
 
 
-@pytest.mark.parametrize(("times", "planned"), [(1, {"a"}), (30, {"a", "b"})])
-def test_what_one_path_returns_lies_beside_the_arena_on_the_other(times: int, planned: set[str]) -> None:
-    large = N * constant(16 * times)
+def test_what_one_path_returns_lies_beside_the_arena_on_the_other() -> None:
+    large = N * constant(16)
     s, a, b = alloc("s", N * constant(16)), alloc("a", large), alloc("b", large)
     grown = (a, kernel(s.var, a.var), b, kernel(a.var, b.var))
     choice = branch(grown, (), (X, s.var))
     found, left = split(s, kernel(X, s.var), choice, result=choice.var)
-    assert found.keys() == planned, "1 beside 2 is too much, 1 beside 60 is not"
+    assert found["a"].arena != found["b"].arena, "with `s` three are live in one arena, two without"
     assert left["s"].reason == "it is returned"
 
 

@@ -36,12 +36,13 @@ def instructions(block: Block) -> list[Instruction]:
     return found
 
 
-def test_one_storage_one_guard_and_one_call_a_tensor() -> None:
+def test_one_storage_an_arena_one_guard_and_one_call_a_tensor() -> None:
     module = plan_lowered(lowered("Branches"))
     body = extract(module.module, name="m").functions["main"].body
     kinds = Counter(type(i) for i in instructions(body))
-    planned = sum(len(a.placements) for a in module.plans["main"].arenas)
-    assert (kinds[AllocStorage], kinds[AllocTensor], kinds[Assert]) == (1, planned, 1)
+    arenas = module.plans["main"].arenas
+    planned = sum(len(a.placements) for a in arenas)
+    assert (kinds[AllocStorage], kinds[AllocTensor], kinds[Assert]) == (len(arenas), planned, 1)
     assert kinds[View] == 0
     assert kinds[AllocFresh] == len(module.plans["main"].unplanned)
     assert [type(i) for i in body.instructions[:3]] == [Assert, AllocStorage, AllocTensor]
@@ -49,13 +50,13 @@ def test_one_storage_one_guard_and_one_call_a_tensor() -> None:
 
 def test_offsets_and_sizes_are_those_of_the_plan() -> None:
     module = plan_lowered(lowered("Nested"))
-    (arena,) = module.plans["main"].arenas
-    found = instructions(extract(module.module, name="m").functions["main"].body)
-    (storage,) = (i for i in found if isinstance(i, AllocStorage))
+    arenas = module.plans["main"].arenas
+    found = list(instructions(extract(module.module, name="m").functions["main"].body))
+    storages = [i for i in found if isinstance(i, AllocStorage)]
     tensors = [i for i in found if isinstance(i, AllocTensor)]
-    assert storage.size == arena.size
-    assert [t.offset for t in tensors] == [p.offset for p in arena.placements]
-    assert [t.var.name for t in tensors] == [p.buffer.name for p in arena.placements]
+    assert sorted(str(s.size) for s in storages) == sorted(str(a.size) for a in arenas)
+    placed = sorted((p.buffer.name, str(p.offset)) for a in arenas for p in a.placements)
+    assert sorted((t.var.name, str(t.offset)) for t in tensors) == placed
 
 
 @pytest.mark.parametrize("target", ["llvm", "cuda"])
@@ -64,7 +65,7 @@ def test_what_a_packed_function_sees_is_brought_to_offset_zero(target: str) -> N
     found = instructions(extract(planned.module, name="m").functions["main"].body)
     settled = [i for i in found if isinstance(i, View) and i.kind == "ensure_zero_offset"]
     assert [i.var.name for i in settled] == ["alloc1", "alloc2"]
-    assert len(planned.plans["main"].arenas) == 1
+    assert planned.plans["main"].arenas
 
 
 @pytest.mark.parametrize("target", ["opencl", "metal", "vulkan"])

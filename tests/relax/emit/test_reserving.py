@@ -28,7 +28,7 @@ def arena(*members: AllocFresh, after: Var | None = None) -> Arena:
     return Arena(device=0, scope="global", size=size, placements=tuple(placed), defined_by=after)
 
 
-def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> None:
+def test_an_arena_is_reserved_in_the_innermost_block_in_front_of_its_first_tensor() -> None:
     a, b, inside, deep, late = (alloc(name) for name in ("a", "b", "inside", "deep", "late"))
     inner = If(var=Var("i", VOID), condition=None, test=TextLiteral("d"), then=block(deep), otherwise=block())
     outer = If(
@@ -44,7 +44,12 @@ def test_an_arena_waits_for_its_first_tensor_an_if_for_all_in_its_branches() -> 
         representative={},
     )
     function = Function(name="f", params=(), body=block(a, b, outer, late), result_type=VOID, symbols={})
-    assert first_uses(plan, control_flow_graph(function)) == {a.var: [1], outer.var: [0, 2]}
+    assert first_uses(plan, control_flow_graph(function)) == {
+        deep.var: [0],
+        a.var: [1],
+        outer.var: [2],
+        late.var: [3],
+    }
 
 
 def block(*instructions: AllocFresh | If) -> Block:

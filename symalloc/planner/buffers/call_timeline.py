@@ -1,0 +1,220 @@
+"""The bytes that a call takes over time on one device and scope, as arrays over sample bindings.
+
+Time is cut into *columns*: one for each moment at which something begins to live, path after path.  Between
+two of them what is taken only shrinks.  The *limit* is what the call takes at most where every tensor has
+memory of its own from its first use to its last, results from their first use to the end: on each path, at
+each binding.  A group of tensors that share an arena takes what they need at most, from where the arena is
+reserved to the last use of one of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symalloc.analysis.live_ranges import Intervals
+from symalloc.planner.buffers.path_lifetimes import PathLifetimes
+from symalloc.planner.search.grid import Grid, Values
+from symalloc.program.block_nesting import BlockNesting
+from symalloc.size.expr import Expr
+
+Columns = NDArray[np.int64]
+
+
+class Held(NamedTuple):
+    """The columns [begin, end) of one path during which memory is held."""
+
+    path: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
+    point behind which its size is known (-1 at entry).
+
+    `kept`: it is a result, which outlives the call.
+    """
+
+    number: int
+    size: Expr
+    made: int
+    known: int = -1
+    kept: bool = False
+
+
+class CallTimeline:
+    """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size."""
+
+    def __init__(
+        self, tenants: Sequence[Tenant], paths: Sequence[PathLifetimes], nesting: BlockNesting, grid: Grid
+    ) -> None:
+        self.tenants, self.nesting = tenants, nesting
+        self.bytes = _evaluated([t.size for t in tenants], grid)
+        known = [[(u.size, u.live) for u in path.unplanned if u.size is not None] for path in paths]
+        self.starts: list[list[int]] = []
+        self.steps: list[Columns] = []
+        self.offsets = [0]
+        for path in paths:
+            lives = (*(path.lives[t.number] for t in tenants), *(live for _, live in path.unplanned))
+            starts = sorted({live[0][0] for live in lives if live})
+            self.starts.append(starts)
+            self.steps.append(np.array([path.steps[start] for start in starts], dtype=np.int64))
+            self.offsets.append(self.offsets[-1] + len(starts))
+        self.held = [self._spans(path.lives[t.number] for path in paths) for t in tenants]
+        others = [(p, *one) for p, beside in enumerate(known) for one in beside]
+        self.beside = self._summed(
+            [(self._span(p, live),) for p, _, live in others],
+            _evaluated([size for _, size, _ in others], grid),
+        )
+        need = self.load(range(len(tenants))) + self.beside
+        self.limit = self._limit(need, paths)
+
+    @property
+    def paths(self) -> range:
+        """The paths by number."""
+        return range(len(self.starts))
+
+    # -- columns -------------------------------------------------------------------------------------------
+
+    def _span(self, path: int, live: Intervals) -> Held:
+        starts, offset = self.starts[path], self.offsets[path]
+        begin, end = live[0][0], live[-1][1]
+        return Held(path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
+
+    def _spans(self, lives: Iterable[Intervals]) -> tuple[Held, ...]:
+        return tuple(self._span(path, live) for path, live in enumerate(lives) if live)
+
+    def _limit(self, need: Values, paths: Sequence[PathLifetimes]) -> Values:
+        limit = need.copy()
+        for number, path in enumerate(paths):
+            begin, end = self.offsets[number], self.offsets[number + 1]
+            if begin == end:
+                continue
+            unknown = [self._span(number, u.live) for u in path.unplanned if u.size is None]
+            limit[begin:end] = need[begin:end].max(axis=0)
+            for _, first, last in unknown:  # how much more is taken there than elsewhere nobody knows
+                limit[first:last] = need[first:last]
+        return limit
+
+    def _summed(self, spans: Sequence[Iterable[Held]], sizes: Values) -> Values:
+        """The sum of `sizes`, each while it is held."""
+        changes = np.zeros((self.offsets[-1] + 1, sizes.shape[1]))
+        rows = [(row, one) for row, held in enumerate(spans) for one in held]
+        if rows:
+            numbers = [row for row, _ in rows]
+            np.add.at(changes, [one.begin for _, one in rows], sizes[numbers])
+            np.subtract.at(changes, [one.end for _, one in rows], sizes[numbers])
+        summed: Values = changes.cumsum(axis=0)[:-1]
+        return summed
+
+    def load(self, members: Iterable[int]) -> Values:
+        """The bytes of the given tenants that are live at each column."""
+        chosen = list(members)
+        return self._summed([self.held[i] for i in chosen], self.bytes[chosen])
+
+    # -- arenas --------------------------------------------------------------------------------------------
+
+    def height(self, members: Sequence[int]) -> Values:
+        """The size of an arena of the given tenants at each binding: as much as is live at one column."""
+        if len(members) == 1:
+            height: Values = self.bytes[members[0]]
+        else:
+            height = self.load(members).max(axis=0, initial=0.0)
+        return height
+
+    def reserved(self, members: Sequence[int]) -> tuple[Held, ...]:
+        """The columns for which an arena of the given tenants is there."""
+        if len(members) == 1:
+            return self.held[members[0]]
+        block, point = self.nesting.reservation(self.tenants[i].made for i in members)
+        ends: dict[int, int] = {}
+        for i in members:
+            for path, _, end in self.held[i]:
+                ends[path] = max(ends.get(path, 0), end)
+        last = max((self._step(end - 1) for end in ends.values()), default=-1)
+        found = []
+        for path in self.paths:
+            steps, offset = self.steps[path], self.offsets[path]
+            if not ((steps >= block[0]) & (steps < block[1])).any():
+                continue
+            begin = int(np.argmax(steps >= point)) if (steps >= point).any() else len(steps)
+            end = ends.get(path, offset + int((steps <= last).sum()))
+            if offset + begin < end:
+                found.append(Held(path, offset + begin, end))
+        return tuple(found)
+
+    def _step(self, column: int) -> int:
+        path = bisect_left(self.offsets, column + 1) - 1
+        return int(self.steps[path][column - self.offsets[path]])
+
+    def possible(self, members: Sequence[int]) -> bool:
+        """Return whether all sizes are known where an arena of the given tenants is reserved."""
+        known = max(self.tenants[i].known for i in members)
+        return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
+
+    def taken(self, groups: Sequence[Sequence[int]]) -> Values:
+        """The bytes that are taken at each column where each of `groups` has an arena."""
+        heights = np.array([self.height(group) for group in groups]).reshape(len(groups), self.limit.shape[1])
+        return self._summed([self.reserved(group) for group in groups], heights) + self.beside
+
+    def excess(self, groups: Sequence[Sequence[int]]) -> float:
+        """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
+        over = self.taken(groups) - self.limit
+        return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+
+
+def _evaluated(sizes: Sequence[Expr], grid: Grid) -> Values:
+    """One row for each size: its bytes at each point of the grid, never negative."""
+    kinds: dict[Expr, int] = {}
+    rows = np.array([kinds.setdefault(size, len(kinds)) for size in sizes], dtype=np.int64)
+    values: Values = np.maximum(grid.values(tuple(kinds)), 0.0)[rows]
+    return values
+
+
+def sample_grid(sizes: Iterable[Expr], lower: Mapping[str, int]) -> Grid:
+    """Return bindings of the symbols of `sizes`, at which all are defined: alike, skewed, odd, small.
+
+    `lower` holds declared lower bounds.
+    """
+    distinct = tuple(dict.fromkeys(sizes))
+    names = tuple(sorted(frozenset().union(*(size.symbols for size in distinct))))
+    points = dict.fromkeys(
+        tuple(max(extent, lower.get(name, 0)) for name, extent in zip(names, point, strict=True))
+        for point in _points(len(names))
+    )
+    grid = Grid(names=names, points=tuple(points))
+    undefined = set(np.argwhere(~np.isfinite(grid.values(distinct)))[:, 1].tolist())
+    kept = tuple(point for number, point in enumerate(grid.points) if number not in undefined)
+    return Grid(names=names, points=kept or grid.points[:1])
+
+
+LINE = (1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
+PLANE = (1, 3, 17, 64, 200, 1024)
+LEVELS = ((3, 64), (3, 1024), (200, 2), (64, 1))  # all symbols but one, and that one
+
+
+def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
+    if dimensions == 0:
+        return ((),)
+    if dimensions == 1:
+        return ((extent,) for extent in LINE)
+    if dimensions == 2:
+        return ((a, b) for a in PLANE for b in PLANE)
+    alike = [(extent,) * dimensions for extent in PLANE]
+    skewed = [
+        tuple(one if axis == other else rest for other in range(dimensions))
+        for rest, one in LEVELS
+        for axis in range(dimensions)
+    ]
+    mixed = [
+        tuple(PLANE[(3 * k + k // 6 + j * (k + 1)) % len(PLANE)] for j in range(dimensions))
+        for k in range(12)
+    ]
+    return (*alike, *skewed, *mixed)

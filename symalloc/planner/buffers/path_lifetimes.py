@@ -1,0 +1,112 @@
+"""The lifetimes of memory on each path through a function: of what may be planned, and of what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
+from symalloc.analysis.live_ranges import Intervals, LiveRange
+from symalloc.analysis.paths import enumerate_paths
+from symalloc.planner.buffers.sizing import padded_size
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
+from symalloc.size.expr import Expr
+
+_MOST_PATHS = 16
+
+
+class UnplannedRange(NamedTuple):
+    """Memory that is taken during the call, and that no plan places: `size` bytes while it is `live`.
+
+    The size of what a callee takes that calls itself is not known (None).
+    """
+
+    size: Expr | None
+    live: Intervals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLifetimes:
+    """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
+
+    `steps` gives the program point of each position.
+    """
+
+    lives: Sequence[Intervals]
+    steps: Sequence[int]
+    unplanned: Sequence[UnplannedRange] = ()
+
+
+def path_lifetimes(
+    program: Program,
+    analyses: Mapping[str, FunctionAnalysis],
+    cfg: ControlFlowGraph,
+    variables: Sequence[Var | None],
+) -> Iterator[PathLifetimes]:
+    """Yield the lifetimes of candidates, given by variable, on each path through a function, in points of it.
+
+    What is returned on one path only is memory of the call's own on the others, beside which an arena may be
+    held; and what a path needs at most says how much may be taken on any.  There are none where the function
+    does not branch, or has too many paths.
+    """
+    paths = enumerate_paths(cfg.function, most=_MOST_PATHS) if cfg.joins else None
+    for path in paths or ():
+        analysis = analyse_variant(program, path, analyses)
+        points = [
+            len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
+            for point in analysis.cfg.points
+        ]
+        yield CandidateTimes(analysis, analyses, variables).lifetimes(variables, points)
+
+
+class CandidateTimes:
+    """The live ranges `of` candidates, by variable, and of other memory that is taken during the call.
+
+    What something keeps, the function's caller for one, is live from its first use to the end.
+    """
+
+    def __init__(
+        self,
+        analysis: FunctionAnalysis,
+        analyses: Mapping[str, FunctionAnalysis],
+        variables: Collection[Var | None],
+    ) -> None:
+        self.nbytes: dict[Var | None, Expr | None] = {}
+        numbers: dict[Var, int] = {}
+        kept: set[Var] = set()
+        for point, made in analysis.cfg.instructions:
+            if isinstance(made, AllocFresh):
+                region = analysis.points_to.allocated(made.var)
+                numbers[made.var] = region.number
+                self.nbytes[made.var] = region.nbytes
+                if region.number in analysis.escapes:
+                    kept.add(made.var)
+            elif isinstance(made, CallFunction):
+                callee = analyses.get(made.name)
+                if made.var in variables or (callee is not None and callee.recursive):
+                    numbers[made.var] = len(analysis.points_to.regions) + point
+        found = analysis.live_ranges(numbers.values())
+        self.points = found.points
+        self.of: dict[Var | None, LiveRange] = {
+            var: self._held(found.of[number]) if var in kept else found.of[number]
+            for var, number in numbers.items()
+            if number in found.of
+        }
+
+    def _held(self, time: LiveRange) -> LiveRange:
+        return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
+
+    def lifetimes(self, variables: Sequence[Var | None], points: Sequence[int]) -> PathLifetimes:
+        """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map."""
+        placed = frozenset(variables)
+        return PathLifetimes(
+            lives=[self.of[var].live if var in self.of else () for var in variables],
+            steps=[points[index] for index in self.points],
+            unplanned=[
+                UnplannedRange(padded_size(self.nbytes.get(var)), time.live)
+                for var, time in self.of.items()
+                if var not in placed
+            ],
+        )

@@ -1,0 +1,109 @@
+"""Move tensors out of an arena into the memory of results, in which they end before the result is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.search.grid import Truths, Values
+
+
+def relieved(
+    memory: CallTimeline, members: Sequence[int], results: Sequence[int], hosts: Sequence[int]
+) -> list[list[int]] | None:
+    """Return groups: the results with what moved into the memory of each, then what is left of `members`.
+
+    The memory of `hosts` is taken to be held all the while.  None where what is left takes too much even so.
+    """
+    relief = _Relief(memory, members, hosts)
+    if not relief.run(results):
+        return None
+    rest = [i for i in members if i in relief.members]
+    guests = dict(zip(relief.hosts, relief.guests, strict=True))
+    return [*([host, *guests.get(host, ())] for host in results), *([rest] if rest else [])]
+
+
+class _Relief:
+    """An arena of `members` beside `hosts`; `guests` are what moved into each."""
+
+    def __init__(self, memory: CallTimeline, members: Sequence[int], hosts: Sequence[int]) -> None:
+        self.memory, self.members, self.hosts = memory, set(members), list(hosts)
+        self.guests: list[list[int]] = [[] for _ in hosts]
+        self.load = memory.load(members)
+        self.loads = [memory.load([host]) for host in hosts]
+
+    def run(self, results: Sequence[int]) -> bool:
+        """Move tensors until what is left keeps the limit; return whether it does."""
+        memory = self.memory
+        others = memory.load([r for r in results if r not in self.hosts]) + memory.beside
+        others += memory.bytes[self.hosts].sum(axis=0)
+        room = np.full(others.shape[1], np.inf)
+        for _, begin, end in memory.reserved(sorted(self.members)):
+            room = np.minimum(room, (memory.limit[begin:end] - others[begin:end]).min(axis=0, initial=np.inf))
+        if (room < 0).any():
+            return False
+        alive = self.alive()
+        over = self.over(room)
+        while over.any():
+            column = int(np.argmax(over))
+            found = self.best(alive[column], over)
+            if found is None:
+                return False
+            self.move(*found)
+            over = self.over(room)
+        return True
+
+    def over(self, room: Values) -> Truths:
+        """The columns at which what is left takes more than `room`."""
+        found: Truths = np.any(self.load > room + 0.5, axis=1)
+        return found
+
+    def alive(self) -> list[list[int]]:
+        """The members that are live at each column."""
+        found: list[list[int]] = [[] for _ in range(len(self.load))]
+        for i in sorted(self.members):
+            for _, begin, end in self.memory.held[i]:
+                for column in range(begin, end):
+                    found[column].append(i)
+        return found
+
+    def best(self, alive: Sequence[int], over: Truths) -> tuple[int, int] | None:
+        """The member to move, of those that are live at a column, and the host, by number, to move it to.
+
+        It is the one that is live at most of the columns `over` the limit; the largest of those.
+        """
+        ranked = []
+        for i in alive:
+            if i not in self.members:
+                continue
+            helps = sum(int(over[begin:end].sum()) for _, begin, end in self.memory.held[i])
+            ranked.append((helps, float(self.memory.bytes[i].sum()), -i))
+        for _, _, negated in sorted(ranked, reverse=True):
+            host = next((h for h in range(len(self.hosts)) if self.fits(-negated, h)), None)
+            if host is not None:
+                return -negated, host
+        return None
+
+    def fits(self, i: int, host: int) -> bool:
+        """Return whether there is room for a member in a host's memory, whose result comes later."""
+        memory = self.memory
+        result = self.hosts[host]
+        room, size = memory.bytes[result] + 0.5, memory.bytes[i]
+        if (size > room).any():
+            return False
+        taken = self.loads[host]
+        if any((taken[begin:end] + size > room).any() for _, begin, end in memory.held[i]):
+            return False
+        apart = {path: begin for path, begin, _ in memory.held[result]}
+        before = all(end <= apart.get(path, end) for path, _, end in memory.held[i])
+        return before and memory.possible([result, *self.guests[host], i])
+
+    def move(self, i: int, host: int) -> None:
+        """Move a member into a host's memory."""
+        self.members.remove(i)
+        self.guests[host].append(i)
+        for _, begin, end in self.memory.held[i]:
+            self.load[begin:end] -= self.memory.bytes[i]
+            self.loads[host][begin:end] += self.memory.bytes[i]
