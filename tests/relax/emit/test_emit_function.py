@@ -86,7 +86,7 @@ def test_what_starts_a_storage_is_not_written_elsewhere() -> None:
     module = lowered("Sorted")
     program = extract(module, name="m", handles=True)
     plans = plan_program(program, Prover())
-    with pytest.raises(EmissionError, match="`alloc[12]` must start its storage on this target"):
+    with pytest.raises(EmissionError, match=r"`alloc[12]` must start its storage on this target"):
         emit_module(module, analyse(program), plans, addresses=False)
 
 
