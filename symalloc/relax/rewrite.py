@@ -9,6 +9,7 @@ from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
@@ -45,6 +46,16 @@ def with_body(
 def forced_pure(function: relax.Function) -> relax.Function:
     """`function`, marked as pure where it was: TVM takes calls of packed functions in it for impure."""
     return function.with_attr("relax.force_pure", True) if function.is_pure else function
+
+
+def copied(function: relax.Function) -> relax.Function | None:
+    """`function` with variables of its own; None where TVM cannot copy it: where a type holds a call, such as
+    `if_then_else`.
+    """
+    try:
+        return copy_with_new_vars(function)
+    except tvm.error.InternalError:
+        return None
 
 
 def referenced(module: tvm.IRModule) -> frozenset[str]:

@@ -18,9 +18,20 @@ from symalloc.program.types import ScalarType, TensorType, Type, extents_of, typ
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.size.choice import maximum
+from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, ge
-from symalloc.size.expr import ZERO, Expr, constant, round_up
+from symalloc.size.expr import (
+    ONE,
+    ZERO,
+    Atom,
+    Division,
+    Expr,
+    FloorDiv,
+    constant,
+    floordiv,
+    mod,
+    round_up,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,9 @@ class KnownSymbols:
         signed = self.signed.union(name for name, where in self.later.items() if where.signed)
         return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
 
+
+MOST_BYTES = 2**47
+"""A factor in a size beyond which nothing but an empty tensor exists: sums of many still fit in 64 bits."""
 
 _NO_SIZES = (Origin.UNDEFINED, Origin.FLAG)
 
@@ -105,7 +119,8 @@ def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
 class Sized:
     """The bytes to set aside for `nbytes`: rounded up to the alignment and never negative.
 
-    They are known behind `definition`, or at entry where that is None.
+    They are known behind `definition`, or at entry where that is None.  Both are defined at every binding:
+    also where a divisor is 0, at which there is no tensor of that shape.
     """
 
     nbytes: Expr
@@ -149,11 +164,27 @@ class Sizes:
                 return f"its size depends on `{name}`, {reason}"
             if where is not None and (needs is None or needs.step < where.step):
                 needs = where
-        for divisor in sorted(nbytes.divisors, key=lambda d: d.key):
-            if not self._always(ge(divisor, 1)):
-                return f"its size divides by `{divisor}`, which may be zero"
-        size = self._reserved(nbytes)
-        return Sized(nbytes=nbytes, size=size, definition=None if size.as_constant is not None else needs)
+        if any(abs(c) > MOST_BYTES for part in nbytes.parts for c in part.terms.values()):
+            return f"its size, {nbytes} B, is beyond what can be allocated"
+        defined = nbytes.rewrite(self._defined) if nbytes.divisors else nbytes
+        size = self._reserved(defined)
+        return Sized(nbytes=defined, size=size, definition=None if size.as_constant is not None else needs)
+
+    def _defined(self, atom: Atom) -> Expr | None:
+        """Return a value defined everywhere, that of `atom` where it is defined; None where it always is.
+
+        The shape itself divides, where TVM evaluates it.
+        """
+        if atom.discards:
+            return ZERO
+        if not isinstance(atom, Division) or self._always(ge(atom.divisor, 1)):
+            return None
+        positive = _by_positive(atom, atom.numerator, atom.divisor)
+        if self._always(ge(atom.divisor, 0)):
+            return positive
+        mirrored = _by_positive(atom, -atom.numerator, -atom.divisor)
+        negative = mirrored if isinstance(atom, FloorDiv) else -mirrored
+        return select(ge(atom.divisor, 1), positive, negative)
 
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
         """Return the reason why nothing can be sized by a symbol, None where it can."""
@@ -175,6 +206,11 @@ class Sizes:
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
+
+
+def _by_positive(division: Division, numerator: Expr, divisor: Expr) -> Expr:
+    divide = floordiv if isinstance(division, FloorDiv) else mod
+    return divide(numerator, maximum(divisor, ONE))
 
 
 @lru_cache(maxsize=4096)

@@ -241,6 +241,8 @@ class _FunctionWriter(BindingRewriter):
                 return [binding if self.context.keeps_reshapes else self.reshape(binding)]
             case ir.CallFunction(var=var, name=name) if var in self.places:
                 self.written.add(var)
+                if name not in self.context.callees:
+                    return [binding]  # it has no variant
                 return self.callee(binding, self.places[var], self.context.callees[name])
         return BindingRewriter.rewrite(self, binding)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
-from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.ir import Var
@@ -19,8 +19,9 @@ from symalloc.relax.emit.emit_function import EmitContext, emit_function
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.offset_uses import offset_uses
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
+from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import Node
-from symalloc.relax.rewrite import referenced, without
+from symalloc.relax.rewrite import copied, referenced, without
 
 
 def emit_module(
@@ -82,9 +83,13 @@ class _ModuleWriter:
         variable = self.globals[name]
         function = self.module[variable]
         context = self.context(name, plan, function)
-        if name in self.lent_to:
-            self.callees[name] = self.variant(name, function, plan, context)
-        planned = emit_function(function, self.analyses[name].cfg, plan, context)
+        try:
+            variant = self.variant(name, function, plan, context) if name in self.lent_to else None
+            planned = emit_function(function, self.analyses[name].cfg, plan, context)
+        except NotASizeError as error:
+            raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
+        if variant is not None:
+            self.callees[name] = variant
         self.written.update_func(variable, planned)
 
     @property
@@ -112,10 +117,18 @@ class _ModuleWriter:
         bare = replace(plan, arenas=(), guards=())
         context = EmitContext(guards=self.guards, keeps_reshapes=self.keeps_reshapes)
         written = emit_function(function, self.analyses[name].cfg, bare, context)
-        return self.add(f"{name}_unplanned", copy_with_new_vars(written))
+        bare_copy = copied(written)
+        if bare_copy is None:
+            problem = f"TVM cannot copy `{name}` for a fallback: a type in it holds a call (if_then_else)"
+            raise PlanRefusedError(f"{problem}; choose other guards")
+        return self.add(f"{name}_unplanned", bare_copy)
 
-    def variant(self, name: str, function: relax.Function, plan: Plan, context: EmitContext) -> GlobalVar:
-        """Add the variant of a function that works in arenas which its callers bring."""
+    def variant(
+        self, name: str, function: relax.Function, plan: Plan, context: EmitContext
+    ) -> GlobalVar | None:
+        """Add the variant of a function that works in arenas which its callers bring; None where TVM cannot
+        copy the function, which then works in arenas of its own.
+        """
         cfg = self.analyses[name].cfg
         prims = PrimBuilder(dict(entry_symbols(function, cfg.function)))
         arenas = [
@@ -123,7 +136,8 @@ class _ModuleWriter:
             for i, arena in enumerate(plan.entry_arenas)
         ]
         written = emit_function(function, cfg, plan, replace(context, arenas=arenas))
-        return self.add(f"{name}_in_arena", copy_with_new_vars(written))
+        variant = copied(written)
+        return None if variant is None else self.add(f"{name}_in_arena", variant)
 
     def add(self, name: str, function: Node) -> GlobalVar:
         """Add a function that only the module itself calls."""

@@ -112,11 +112,12 @@ class _PrimTerms(Algebra[PrimNode, PrimNode]):
 
 
 def _divides(node: PrimNode) -> bool:
-    """Return whether `node` divides by other than a constant."""
+    """Return whether `node` divides by what may be 0."""
     found: list[PrimNode] = []
 
     def note(quotient: PrimNode) -> None:
-        if type(quotient.b) is not prim.IntImm:
+        operands = (quotient.b.a, quotient.b.b) if type(quotient.b) is prim.Max else (quotient.b,)
+        if not any(type(one) is prim.IntImm and one.value > 0 for one in operands):
             found.append(quotient)
 
     tvm_ffi.structural_walk(node, ((prim.FloorDiv, note), (prim.FloorMod, note)), order="pre")

@@ -38,6 +38,7 @@ from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.read.json import load_module
+from symalloc.relax.tvm_error import run_error
 
 Form: TypeAlias = Literal["json", "script"]
 
@@ -149,7 +150,8 @@ def _planned(
 ) -> PlannedModule:
     """The rest gets a storage each at once: StaticPlanBlockMemory must find nothing to plan wrongly."""
     planned = plan_or_refuse(lowered, target, options, prover)
-    return replace(planned, module=transform.LowerAllocTensor()(planned.module))
+    with run_error("TVM cannot lower the planned module"):
+        return replace(planned, module=transform.LowerAllocTensor()(planned.module))
 
 
 # -- the planned module as a file ----------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import tvm
 import tvm_ffi
 from tvm import ir, relax
-from tvm.relax.utils import copy_with_new_vars
+from tvm.ir.prim import expr as prim
 
 from symalloc.analysis.call_graph import callees_first, recursive
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in
-from symalloc.relax.rewrite import BindingRewriter, referenced, with_body, without
+from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_body, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -37,7 +37,8 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     """`module`, without dataflow blocks, with calls of its Relax functions replaced by what they do.
 
     What stays a call: recursion; a callee that the budget is too small for or that has attributes of other
-    passes; arguments whose types are not exactly what the callee wants.  Private functions that nothing
+    passes; arguments whose types are not exactly what the callee wants; within an If a callee that divides by
+    what may be 0, for TVM evaluates every shape of a function at its entry.  Private functions that nothing
     refers to any more are left out.
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
@@ -57,16 +58,23 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
 @dataclass(slots=True, kw_only=True)
 class _Inliner(BindingRewriter):
     """`kept` names functions whose calls stay; `functions` holds those done already in their new form;
-    `left` is what remains of the budget, in bindings.
+    `left` is what remains of the budget, in bindings; `depth` counts the Ifs around a binding.
     """
 
     functions: Mapping[str, relax.Function]
     kept: frozenset[str]
     left: int
     sizes: dict[str, int] = field(default_factory=dict)
+    depth: int = 0
 
     def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         return block if isinstance(block, relax.DataflowBlock) else BindingRewriter.block(self, block)
+
+    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        self.depth += 1
+        written = BindingRewriter.branch(self, seq)
+        self.depth -= 1
+        return written
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         inlined = self.inlined(binding.value) if isinstance(binding, relax.VarBinding) else None
@@ -83,8 +91,10 @@ class _Inliner(BindingRewriter):
         symbols: dict[int, Node] = {}
         if not all(_fits(p.ty, a.ty, symbols) for p, a in zip(callee.params, call.args, strict=True)):
             return None
+        copy = None if self.depth and _may_trap(callee) else copied(callee)
+        if copy is None:
+            return None
         self.left -= self.size(call.op.name_hint)
-        copy = copy_with_new_vars(callee)
         return copy.bind_params(dict(zip(copy.params, call.args, strict=True))).body
 
     def callee(self, call: CallNode) -> relax.Function | None:
@@ -105,6 +115,19 @@ class _Inliner(BindingRewriter):
         if found is None:
             found = self.sizes[name] = sum(1 for _ in bindings_in(self.functions[name].body))
         return found
+
+
+def _may_trap(function: relax.Function) -> bool:
+    """Return whether a shape in `function` divides by other than a positive constant."""
+    found: list[Node] = []
+
+    def note(quotient: Node) -> None:
+        if type(quotient.b) is not prim.IntImm or quotient.b.value < 1:
+            found.append(quotient)
+
+    divisions = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
+    tvm_ffi.structural_walk(function, tuple((kind, note) for kind in divisions), order="pre")
+    return bool(found)
 
 
 def _fits(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:

@@ -72,7 +72,8 @@ def call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argum
 
     Raises RefusedError for what a pool refuses, RunError for all else that fails.
     """
-    passed = [_to_tvm(a) for a in arguments]
+    with run_error(f"TVM cannot take the arguments of `{function}`"):
+        passed = [_to_tvm(a) for a in arguments]
     started = perf_counter()
     try:
         result = machine[function](*passed)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.candidates import find_buffers
@@ -36,9 +38,10 @@ from symalloc.program.ir import (
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.prover import Prover
-from symalloc.size.expr import Expr, constant, floordiv, symbol
+from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
+from tests.scale import tries
 
-N, K = symbol("n"), symbol("k")
+N, K, S = symbol("n"), symbol("k"), symbol("s")
 FLOAT = DType("float32", 32)
 X = Var("x", TensorType(shape=(N,), dtype=FLOAT))
 VOID = OpaqueType()
@@ -311,14 +314,35 @@ def test_memory_of_two_devices_and_scopes_is_kept_apart_in_order() -> None:
 
 
 def test_sizes_must_be_known() -> None:
-    nowhere, divided = alloc("b", symbol("s")), alloc("c", floordiv(K * 0 + 64, N))
+    nowhere, huge = alloc("b", symbol("s")), alloc("c", N * 2**46)
     unknown = AllocFresh(var=Var("d", VOID), shape=None, dtype=FLOAT)
-    made = (nowhere, divided, unknown)
+    made = (nowhere, huge, unknown)
     found, left = split(*made, kernel(*(one.var for one in made)))
     assert not found
     assert "which no parameter and no match_cast binds" in left["b"].reason
-    assert "divides by `n`" in left["c"].reason
+    assert "beyond what can be allocated" in left["c"].reason
     assert left["d"].reason == "its shape is not known"
+
+
+extents = st.integers(-6, 9)
+
+
+@given(st.sampled_from([floordiv, mod]), st.sampled_from([N, S, N - 4, N * S, N - S]), extents, extents)
+@settings(max_examples=tries(40, 400))
+def test_divisors_that_may_be_zero_cost_no_place(
+    divide: Callable[[Expr, Expr], Expr], divisor: Expr, n: int, s: int
+) -> None:
+    """A scalar parameter `s` may be negative.  What is set aside is right wherever the shape is defined."""
+    extent, scalar = divide(N * 3 + 7, divisor), Var("s", ScalarType(dtype=DType("int64", 64), value=S))
+    a = alloc("a", extent)
+    main = function(a, kernel(a.var), params=(X, scalar))
+    ((buffer,), _) = found_in(Program(name="m", functions={"main": main}, kernels={}))
+    at = {"n": abs(n), "s": s}
+    room = buffer.size.evaluate(at)
+    assert room >= 0
+    assert room % 64 == 0
+    if divisor.evaluate(at) != 0:
+        assert 0 <= room - max(4 * extent.evaluate(at), 0) < 64
 
 
 def cast(*shape: Expr, source: Operand = X) -> MatchCast:

@@ -13,6 +13,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
+import symalloc
 import symalloc.relax.passes.inline_calls as subject
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
@@ -167,3 +168,43 @@ def test_a_module_without_calls_is_left_alone() -> None:
 def test_the_budget_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "MOST_BINDINGS", 0)
     assert names(inline_calls(lower(Layers, "llvm"))) == {"main", "layer", "either"}
+
+
+@I.ir_module
+class Divides:
+    """The callee divides by an extent that may be 0."""
+
+    @R.function
+    def always(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor((), "float32"):
+        cls = Divides
+        a = cls.share(x, y)
+        return a
+
+    @R.function
+    def main(
+        x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), c: R.Tensor((), "bool")
+    ) -> R.Tensor((), "float32"):
+        cls = Divides
+        if c:
+            b = cls.share(x, y)
+        else:
+            b = R.sum(x)
+        return b
+
+    @R.function(private=True)
+    def share(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor((), "float32"):
+        n, m = T.int64(), T.int64()
+        a = R.zeros(R.shape([n // m]), "float32")
+        b = R.sum(a)
+        return b
+
+
+def test_what_a_branch_divides_by_is_not_looked_at_beside_it() -> None:
+    """TVM evaluates every shape of a function at its entry: to divide by 0 there is a SIGFPE."""
+    inlined = inline_calls(lower(Divides, "llvm"))
+    assert "share" not in inlined["always"].script()
+    assert "share" in inlined["main"].script()
+    planned = symalloc.plan(Divides).module
+    machine = relax.VirtualMachine(relax.build(planned, "llvm"), tvm.cpu())
+    x, none, no = np.ones(3, "float32"), np.ones(0, "float32"), np.array(False)
+    assert machine["main"](*map(tvm.runtime.tensor, (x, none, no))).numpy() == 3
