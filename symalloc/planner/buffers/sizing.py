@@ -164,7 +164,7 @@ class Sizes:
                 return f"its size depends on `{name}`, {reason}"
             if where is not None and (needs is None or needs.step < where.step):
                 needs = where
-        if any(abs(c) > MOST_BYTES for part in nbytes.parts for c in part.terms.values()):
+        if any(abs(factor) > MOST_BYTES for factor in nbytes.terms.values()):
             return f"its size, {nbytes} B, is beyond what can be allocated"
         defined = nbytes.rewrite(self._defined) if nbytes.divisors else nbytes
         size = self._reserved(defined)
