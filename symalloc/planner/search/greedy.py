@@ -7,6 +7,7 @@ Inference (2020); first fit by size, area or begin are the classics of dynamic s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
 from typing import TypeAlias
 
 from symalloc.planner.exact.solve import lowest_place, place_in_order
@@ -19,6 +20,10 @@ def _area(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
     return -sizes[i] * problem.durations[i]
 
 
+def _lasting(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
+    return -sizes[i] * sqrt(problem.durations[i])
+
+
 def _conflict(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
     return -sizes[i] * sum(sizes[j] for j in problem.neighbours[i])
 
@@ -27,15 +32,17 @@ def _conflict(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
 ORDERS: dict[str, Key] = {
     "size": lambda _, sizes, i: -sizes[i],
     "area": _area,
+    "lasting": _lasting,
     "conflict": _conflict,
     "span": lambda problem, _, i: -problem.durations[i],
     "begin": lambda problem, _, i: problem.begins[i],
 }
 # the best first: a search stops with the first that reaches the floor everywhere
 HEURISTICS = (
+    ("lasting", True),
+    ("conflict", True),
     ("size", True),
     ("area", True),
-    ("conflict", True),
     ("size", False),
     ("span", True),
     ("area", False),

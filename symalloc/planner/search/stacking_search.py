@@ -24,8 +24,9 @@ from symalloc.size.condition import Condition
 from symalloc.size.expr import constant
 
 PERFECT = 1.0 + 1e-9
-HARD_POINTS = 6  # at which the local search starts to work; the whole grid judges what it finds
-ROUNDS = 6  # of local search, each with the point added where the last one left the ratio worst
+HARD_POINTS = 2  # at which the local search starts to work; the whole grid judges what it finds
+ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
+FEW_STEPS = 16  # in the first round, twice as many in each that follows
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
 
 
@@ -120,19 +121,23 @@ class _StackingSearch:
     budget: SearchBudget
     start: float = field(default_factory=perf_counter)
     candidates: list[_ScoredOrder] = field(default_factory=list)
+    seen: set[tuple[int, ...]] = field(default_factory=set)
     steps: int = 0
+    random: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.budget.seed)
 
     def fill(self, points: Sequence[int]) -> None:
         """Fill `candidates`; stop at the first that is perfect."""
-        for order in self.greedy(points):
-            self.steps += 1
-            if self.add(order):
+        for name, best_fit in HEURISTICS[: self.budget.heuristics]:
+            if any(self.add(order) for order in self.greedy(name, best_fit, points)):
                 return
         hard = self.hard(points)
         if len(hard) == 1 and self.budget.exact_seconds and self.exact(hard[0]):
             return
         if self.budget.work:
-            self.local(hard)
+            self.improve(hard)
 
     def expired(self) -> bool:
         return perf_counter() - self.start > self.budget.seconds
@@ -145,30 +150,37 @@ class _StackingSearch:
         del self.candidates[KEPT:]
         return self.candidates[0].score.worst <= PERFECT or self.expired()
 
-    def greedy(self, points: Sequence[int]) -> Iterator[list[int]]:
-        """Yield one stacking for each heuristic at each point."""
-        for name, best_fit in HEURISTICS[: self.budget.heuristics]:
-            for point in points:
-                sizes = self.problem.sizes_at(point)
-                yield by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
+    def greedy(self, name: str, best_fit: bool, points: Sequence[int]) -> Iterator[list[int]]:
+        """Yield the stacking that a heuristic makes at each point, but those that are candidates already."""
+        for point in points:
+            sizes = self.problem.sizes_at(point)
+            order = by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
+            self.steps += 1
+            if tuple(order) not in self.seen:
+                self.seen.add(tuple(order))
+                yield order
 
-    def local(self, points: list[int]) -> None:
+    def improve(self, points: Sequence[int]) -> None:
         """Search from the best candidate at `points`, and where it leaves others worst."""
-        random = Random(self.budget.seed)
-        for _ in range(ROUNDS):
-            order, taken = improve(
-                self.problem,
-                self.candidates[0].order,
-                points,
-                target=PERFECT,
-                steps=self.budget.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1,
-                random=random,
-                expired=self.expired,
-            )
-            self.steps += taken
-            if self.add(order):
+        for number in range(ROUNDS):
+            steps = self.budget.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1
+            if self.local(points, min(steps, FEW_STEPS << number)):
                 return
             points = self.different((*points, int(self.candidates[0].values.argmax())))
+
+    def local(self, points: Sequence[int], steps: int) -> bool:
+        """Search from the best candidate at `points`; return whether the search is over."""
+        order, taken = improve(
+            self.problem,
+            self.candidates[0].order,
+            points,
+            target=PERFECT,
+            steps=steps,
+            random=self.random,
+            expired=self.expired,
+        )
+        self.steps += taken
+        return self.add(order)
 
     def exact(self, point: int) -> bool:
         """Pack exactly at `point`: where all points are alike but for the scale, it speaks for all.
