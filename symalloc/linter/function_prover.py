@@ -28,6 +28,8 @@ LARGEST_EXTENT = 2**22
 """The largest value of a symbol where inputs are taken to be ordinary."""
 LARGEST_INPUT = 2**32
 """Bytes of the largest parameter tensor where inputs are taken to be ordinary."""
+_GIVEN = frozenset({Origin.DIMENSION, Origin.CAST, Origin.SCALAR, Origin.FLAG})
+"""The origins of symbols that have a value for each input of a function."""
 _BY_SIGHT = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="constant")
 
 
@@ -66,6 +68,8 @@ class FunctionDomains:
         upper = dict.fromkeys(self.flags, 1)
         self.entry = Domain(lower=lower | self.flags, upper=upper, assumptions=(*given, *facts.entry))
         self.bounds = declared_bounds(function)
+        given_value = (n for n, origin in function.symbols.items() if origin in _GIVEN)
+        self.inputs = tuple(name for name in given_value if name not in facts.definitions)
         self._sized = self._ordinary(function)
         self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...], Passes], Domain] = {}
 
@@ -138,10 +142,10 @@ class FunctionProver:
         domain = domain_of(decided)
         proof = self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
-            return proof, False
+            return self._at_a_shape(proof), False
         inner = self.prover.prove(constraint, non_empty(domain))
         if inner.verdict is Verdict.ALWAYS_INVALID:
-            return replace(inner, witness=proof.witness, domain=domain), False
+            return self._at_a_shape(replace(inner, witness=proof.witness, domain=domain)), False
         if inner.counterexample is None:
             return replace(proof, smallest=proof.smallest and inner.holds), inner.holds
         return replace(proof, counterexample=inner.counterexample, smallest=inner.smallest), inner.holds
@@ -155,7 +159,22 @@ class FunctionProver:
         spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
         static = proof.counterexample is not None and spoken <= counters
         if static or any(self._fails_at(asked, values) for values in _corners(asked.passes)):
-            return replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None)
+            return self._at_a_shape(replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None))
+        return proof
+
+    def _at_a_shape(self, proof: Proof) -> Proof:
+        """`proof`, if it is always invalid, with a point even where no symbol of the function has a say.
+
+        All points of its domain are as good then; the one taken has small values.
+        """
+        inputs, point = self.domains.inputs, proof.counterexample or {}
+        if proof.verdict is not Verdict.ALWAYS_INVALID or not inputs or any(name in point for name in inputs):
+            return proof
+        for domain in (non_empty(domain_of(proof)), domain_of(proof)):
+            found = self.prover.complete(point, domain)
+            if found is not None:
+                nearest = {n: max(domain.lower_of(n), min(domain.upper_of(n), 0)) for n in inputs}
+                return replace(proof, counterexample={**nearest, **found}, smallest=False)
         return proof
 
     def _fails_at(self, asked: PlacedConstraint, values: Mapping[str, Expr]) -> bool:

@@ -16,16 +16,32 @@ from symalloc.size.condition import Condition, Junction, Relation, conjunction, 
 from symalloc.size.expr import Atom, Division, Expr, symbol
 
 MAX_CLASSES = 36
+MAX_SPLIT = 60_000
+"""The characters of canonical form that splitting one condition may write before it gives up."""
 Part = tuple[tuple[Condition, ...], Box]
 
 
 def split_extrema(condition: Condition, *, limit: int) -> Condition:
-    """An equivalent without choices where at most `limit` splits do it; otherwise with some left."""
+    """An equivalent without choices where at most `limit` splits do it; otherwise with some left.
+
+    Each split writes every relation once for each case of its first choice; a condition that gets too long
+    so is given up.
+    """
+    written = 0
     for _ in range(limit):
-        if first_choice(condition) is None:
+        firsts = [(relation, first_choice(relation)) for relation in condition.relations]
+        if all(first is None for _, first in firsts):
+            break
+        written += sum(_length_split(relation, first) for relation, first in firsts)
+        if written > MAX_SPLIT:
             break
         condition = _split_first(condition)
     return condition
+
+
+def _length_split(relation: Relation, first: Choice | None) -> int:
+    """About the characters that a relation takes once its first choice is split."""
+    return len(relation.key) * (1 if first is None else len(first.cases))
 
 
 def first_choice(subject: Condition | Expr) -> Choice | None:

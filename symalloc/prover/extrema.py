@@ -6,7 +6,7 @@ What is left to show then has fewer quotients and no cases, which is what the ot
 from __future__ import annotations
 
 from symalloc.prover.bounds import Box, interval
-from symalloc.prover.budget import Budget
+from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.size.choice import Max, Min
@@ -14,6 +14,7 @@ from symalloc.size.condition import Condition, Relation, ge
 from symalloc.size.expr import Expr, FloorDiv, Monomial
 
 MOST = 16  # expressions that one relation is taken apart into
+MOST_CONDITIONS = 4_000  # in the cases of all attempts together; one alone has the cases of its budget
 
 
 def holds_by_operands(claim: Condition, domain: NormalizedDomain, budget: Budget) -> bool:
@@ -21,16 +22,17 @@ def holds_by_operands(claim: Condition, domain: NormalizedDomain, budget: Budget
 
     Every divisor in it must be at least 1 at each point of the domain.
     """
-    return all(_shown(part, domain, budget) for part in claim.conjuncts)
+    together = Meter(MOST_CONDITIONS)
+    return all(_shown(part, domain, budget, together) for part in claim.conjuncts)
 
 
-def _shown(part: Condition, domain: NormalizedDomain, budget: Budget) -> bool:
+def _shown(part: Condition, domain: NormalizedDomain, budget: Budget, together: Meter) -> bool:
     if not isinstance(part, Relation) or part.operator != "<=":
         return False
     for wanted in _taken_apart(part.expr, highest=True):
         offers = (b for e in _taken_apart(wanted, highest=False) for b in (e, _rounded_away(e, domain.box)))
         asked = (b for b in offers if b is not None and b is not part.expr)
-        if not any(_at_most_zero(bound, domain, budget) for bound in asked):
+        if not any(_at_most_zero(bound, domain, budget, together) for bound in asked):
             return False
     return True
 
@@ -57,12 +59,12 @@ def _spread(expr: Expr, highest: bool) -> list[Expr]:
     return []
 
 
-def _at_most_zero(expr: Expr, domain: NormalizedDomain, budget: Budget) -> bool:
+def _at_most_zero(expr: Expr, domain: NormalizedDomain, budget: Budget, together: Meter) -> bool:
     """True if no point of the domain has `expr >= 1`."""
     if any(expr.evaluate(point) > 0 for point in domain.points):
         return False
     above = domain.reduce(ge(expr, 1))
-    return refute((*domain.facts, above), domain.box, budget) is not None
+    return refute((*domain.facts, above), domain.box, budget, together) is not None
 
 
 def _rounded_away(expr: Expr, box: Box) -> Expr | None:

@@ -26,11 +26,15 @@ LEMMA_WORK = 3_000
 LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
 
 
-def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
+def refute(
+    conditions: Iterable[Condition], box: Box, budget: Budget, together: Meter | None = None
+) -> str | None:
     """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not
     shown.
+
+    `together` counts the conditions in the cases of several attempts, which end when it does.
     """
-    attempt = _Refutation(budget)
+    attempt = _Refutation(budget, together)
     return attempt.layer if attempt.closed(tuple(conditions), box) else None
 
 
@@ -47,8 +51,8 @@ def refute_by_residues(conditions: Iterable[Condition], box: Box, budget: Budget
 class _Refutation:
     """One attempt: counts its cases and remembers the hardest layer used."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.cases = budget.cases
+    def __init__(self, budget: Budget, together: Meter | None = None) -> None:
+        self.cases, self.together = budget.cases, together
         self.meter = Meter(budget.work)
         self.rank = 0
 
@@ -62,6 +66,8 @@ class _Refutation:
 
     def closed(self, conditions: Sequence[Condition], box: Box) -> bool:
         """True if the conjunction is refuted."""
+        if self.together is not None and not self.together.spend(len(conditions)):
+            return False
         literals = _open_literals(conditions, box)
         if literals is None:
             return self.used("bounds")

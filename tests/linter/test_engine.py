@@ -17,6 +17,7 @@ from symalloc.program.ir import (
 )
 from symalloc.program.types import OpaqueType, StorageType
 from symalloc.prover.verdict import Verdict
+from symalloc.size.parse import parse_condition
 from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, Body, buffer, param, program_of
 
@@ -54,7 +55,16 @@ def test_a_tensor_that_fits_only_when_empty_never_fits() -> None:
 def test_a_fixed_tensor_on_too_small_a_storage() -> None:
     (found,) = findings(placed(15, 4), "SYM101")
     assert found.verdict is Verdict.ALWAYS_INVALID
-    assert found.counterexample is None
+    assert (found.counterexample, found.smallest) == ({"n": 1, "m": 1}, False)  # any would do
+
+
+@pytest.mark.parametrize("known", ["n % 4 == 3", "n >= 70", "n <= 0"])
+def test_what_is_wrong_at_every_shape_comes_with_a_shape_that_gets_there(known: str) -> None:
+    (found,) = findings(placed(15, 4, check_first=known), "SYM101")
+    assert found.verdict is Verdict.ALWAYS_INVALID
+    assert found.counterexample is not None
+    assert found.counterexample.keys() == {"m", "n"}
+    assert parse_condition(known).evaluate(found.counterexample)
 
 
 def test_empty_tensors_count_where_only_they_break_a_rule() -> None:

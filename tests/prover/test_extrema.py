@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.prover import extrema
+from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.extrema import holds_by_operands
+from symalloc.prover.normalize import normalize
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum, minimum
@@ -39,6 +43,14 @@ def test_a_strided_image_lies_in_its_arena(low: Expr, high: Expr) -> None:
     proof = Prover().prove(le(low, high), Domain().assuming((GUARD,)), explain=False)
     assert proof.verdict is Verdict.ALWAYS_VALID
     assert proof.decided_by == "operands"
+
+
+def test_all_attempts_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim, domain = le(ARENA, INT64_MAX), Domain().assuming((GUARD,))
+    whole = normalize(domain, claim.symbols, domain.assumptions)
+    assert holds_by_operands(claim, whole, Budget())
+    monkeypatch.setattr(extrema, "MOST_CONDITIONS", 1)
+    assert not holds_by_operands(claim, whole, Budget())
 
 
 def test_one_byte_less_is_not_shown() -> None:

@@ -1,0 +1,89 @@
+"""Choices written out case by case: the same condition, and given up where it would get too long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.prover import cases
+from symalloc.prover.cases import first_choice, split_extrema
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.condition import Condition, eq, ge, le
+from symalloc.size.expr import Expr, constant, floordiv, symbol
+from tests.scale import tries
+
+N = symbol("n")
+RANGE = range(-8, 9)
+
+
+def linear(rng: Random) -> Expr:
+    return rng.choice([-1, 1, 2, 4]) * N + rng.randint(-9, 9)
+
+
+def wide(rng: Random, count: int) -> Expr:
+    """A sum of extrema: each doubles or triples the cases."""
+    one = (rng.choice([maximum, minimum])(linear(rng), linear(rng), linear(rng)) for _ in range(count))
+    return sum(one, constant(0))
+
+
+def deep(rng: Random, count: int) -> Expr:
+    """Choices within choices, those of quotients among them."""
+
+    def around(inner: Expr, _: int) -> Expr:
+        made = (
+            maximum(inner + linear(rng), linear(rng)),
+            minimum(inner, linear(rng)),
+            select(ge(inner, linear(rng)), inner + 1, linear(rng)),
+            floordiv(inner, rng.choice([2, 3])) + linear(rng),
+        )
+        return rng.choice(made)
+
+    return reduce(around, range(count), linear(rng))
+
+
+@settings(max_examples=tries(40, nightly=2_000), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([wide, deep]), st.integers(1, 3))
+def test_cases_say_the_same(seed: int, make: Callable[[Random, int], Expr], count: int) -> None:
+    rng = Random(seed)
+    claim = le(make(rng, count), linear(rng))
+    split = split_extrema(claim, limit=16)
+    assert [claim.evaluate({"n": n}) for n in RANGE] == [split.evaluate({"n": n}) for n in RANGE]
+
+
+def test_what_gets_too_long_is_given_up() -> None:
+    claim = le(wide(Random(1), 40), 0)
+    split = split_extrema(claim, limit=40)
+    assert first_choice(split) is not None
+    assert len(split.key) < cases.MAX_SPLIT
+
+
+def test_less_is_split_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = le(wide(Random(1), 4), 0)
+    assert first_choice(split_extrema(claim, limit=16)) is None
+    monkeypatch.setattr(cases, "MAX_SPLIT", len(claim.key))
+    assert split_extrema(claim, limit=16) is claim
+
+
+@settings(max_examples=tries(4, nightly=400), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([wide, deep]))
+def test_large_formulas_get_no_wrong_verdict(seed: int, make: Callable[[Random, int], Expr]) -> None:
+    rng = Random(seed)
+    claim: Condition = rng.choice([le, eq])(make(rng, 24), rng.choice([linear(rng), constant(200)]))
+    proof = Prover().prove(claim, Domain(default_lower=RANGE[0], default_upper=RANGE[-1]))
+    values = {claim.evaluate({"n": n}) for n in RANGE}
+    wanted = {
+        Verdict.ALWAYS_VALID: {True},
+        Verdict.ALWAYS_INVALID: {False},
+        Verdict.RUNTIME_CHECK: values if proof.unknown else {True, False},
+    }
+    assert values == wanted[proof.verdict]
+    if proof.counterexample is not None:
+        assert not claim.evaluate(proof.counterexample)
