@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
@@ -11,7 +12,9 @@ from symalloc.planner.memory_report.runs import Output, PoolUse, RunReport, RunR
 
 def run_as_json(report: RunReport) -> str:
     """`{"version": 1, "runs": […], "pool": …, "tvm": …, "refused": …}`; sizes are bytes, times seconds."""
-    peers = [None] * len(report.results) if report.peer is None else report.peer.seconds
+    peers: Sequence[tuple[float, float] | None] = [None] * len(report.results)
+    if report.peer is not None:
+        peers = list(zip(report.peer.seconds, report.peer.ratios, strict=True))
     document = {
         "version": 1,
         "ok": report.ok,
@@ -25,14 +28,15 @@ def run_as_json(report: RunReport) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _run(result: RunResult, theirs: float | None) -> dict[str, object]:
+def _run(result: RunResult, theirs: tuple[float, float] | None) -> dict[str, object]:
     return {
         "function": result.function,
         "binding": dict(result.binding),
         "plan": result.plan,
         "calls": len(result.seconds),
         "seconds": round(median(result.seconds), 9),
-        "tvm_seconds": None if theirs is None else round(theirs, 9),
+        "tvm_seconds": None if theirs is None else round(theirs[0], 9),
+        "time_ratio": None if theirs is None else round(theirs[1], 4),
         "tensors_planned": result.planned,
         "arena": result.arena_bytes if result.plan == "symalloc" else None,
         "floor": result.floor_bytes,
@@ -41,6 +45,7 @@ def _run(result: RunResult, theirs: float | None) -> dict[str, object]:
         "pool": _pool(result.pool),
         "same_as_unplanned": result.difference is None if result.checked else None,
         "difference": result.difference,
+        "undetermined": result.undetermined,
     }
 
 

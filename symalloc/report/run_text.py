@@ -110,14 +110,16 @@ def _pool(pool: PoolUse | None) -> Iterator[str]:
 
 
 def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Iterator[str]:
-    ratios = [
-        median(r.seconds) / theirs for r, theirs in zip(results, peer.seconds, strict=True) if theirs > 0
-    ]
     yield f"TVM's plan on its pooled allocator: {human_bytes(peer.reserved)} reserved"
     if pool is not None and peer.reserved:
         yield f"  reserved, ours / TVM's: {pool.peak_reserved / peer.reserved:.3f}"
-    if ratios:
-        yield f"  time, ours / TVM's: {geometric_mean(ratios):.3f}"
+    turns = min((len(r.seconds) for r in results), default=0)
+    if peer.ratios:
+        yield f"  time, ours / TVM's: {geometric_mean(peer.ratios):.3f}, {_turns(turns)}"
+
+
+def _turns(count: int) -> str:
+    return f"median of {count} turns" if count > 1 else "one turn only: --repeat 25 tells more"
 
 
 def _checked(results: Sequence[RunResult]) -> Iterator[str]:
@@ -126,8 +128,14 @@ def _checked(results: Sequence[RunResult]) -> Iterator[str]:
     for result in different:
         where = f" at {at_text(result.binding)}" if len(results) > 1 else ""
         yield f"DIFFERENT from the unplanned module{where}: {result.difference}"
+    undetermined = [r for r in checked if r.undetermined is not None]
+    for result in undetermined:
+        where = f" at {at_text(result.binding)}" if len(results) > 1 else ""
+        yield f"UNDETERMINED{where}: {result.undetermined}"
+        yield "  the unplanned module computes these, too, from memory that nothing has written"
     if checked and not different:
-        yield "the same as the unplanned module, bit for bit"
+        rest = " in all other elements" if undetermined else ""
+        yield f"the same as the unplanned module{rest}, bit for bit"
 
 
 def _duration(seconds: float) -> str:

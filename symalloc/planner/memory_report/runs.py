@@ -61,10 +61,12 @@ class PoolUse:
 class Peer:
     """The same calls with TVM's plan on TVM's pooled allocator.
 
-    `seconds`: the median at each binding, in their order; `reserved`: bytes that the allocator has at last.
+    `seconds` and `ratios` hold medians at each binding, in their order: of a call, and of our time over
+    TVM's in the same turn.  `reserved`: bytes that the allocator has at last.
     """
 
     seconds: tuple[float, ...]
+    ratios: tuple[float, ...]
     reserved: int
 
 
@@ -76,7 +78,9 @@ class RunResult:
     function that was run, under its binding; None where they depend on what becomes known only later.
     `plan`: who planned.  `pool`: what these calls took of a pool, where they ran on one.
     `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
-    whether it was asked at all.  `seconds` holds the time of each repetition.
+    whether it was asked at all.  `undetermined`: elements that are computed from memory that nothing has
+    written, and in which the two differ for that; None where there are none.  `seconds` holds the time of
+    each repetition.
     """
 
     function: str
@@ -90,6 +94,7 @@ class RunResult:
     pool: PoolUse | None = None
     checked: bool = False
     difference: str | None = None
+    undetermined: str | None = None
 
     @property
     def ratio(self) -> float | None:

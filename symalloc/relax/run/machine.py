@@ -110,22 +110,53 @@ def _arrays(value: object) -> list[np.ndarray]:
 
 def difference(ours: CallResult, theirs: CallResult) -> str | None:
     """The first difference in bits, in words; None where there is none."""
-    for what, left, right in (
-        ("output", ours.outputs, theirs.outputs),
-        ("argument", ours.arguments, theirs.arguments),
-    ):
+    for what, left, right in _sides(ours, theirs):
         if len(left) != len(right):
             return f"{len(left)} {what}s against {len(right)} of the unplanned module"
         for index, (a, b) in enumerate(zip(left, right, strict=True)):
-            if a.shape != b.shape or a.dtype != b.dtype:
+            if not _alike(a, b):
                 return f"{what} {index} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
             if a.tobytes() != b.tobytes():
-                return f"{what} {index} differs in {_changed(a, b)} of {a.size} elements"
+                return f"{what} {index} differs in {int(_changed(a, b).sum())} of {a.size} elements"
     return None
 
 
-def _changed(left: np.ndarray, right: np.ndarray) -> int:
-    """The number of elements that differ in bits."""
+def undetermined(ours: CallResult, theirs: CallResult, fillings: tuple[CallResult, CallResult]) -> str | None:
+    """Where `ours` differs from `theirs`, in words, if this is nothing but elements in which the two
+    `fillings` differ as well: the same program on tensors that held other numbers.  None where it is more.
+    """
+    found: list[str] = []
+    one, other = fillings
+    for (what, left, right), (_, first, second) in zip(_sides(ours, theirs), _sides(one, other), strict=True):
+        if len({len(left), len(right), len(first), len(second)}) > 1:
+            return None
+        for index, (a, b, x, y) in enumerate(zip(left, right, first, second, strict=True)):
+            if not _alike(a, b) or not _alike(b, x) or not _alike(x, y):
+                return None
+            open_elements = _changed(x, y)
+            if (_changed(a, b) & ~open_elements).any():
+                return None
+            if open_elements.any():
+                found.append(f"{what} {index} in {int(open_elements.sum())} of {a.size} elements")
+    return ", ".join(found)
+
+
+def _sides(
+    ours: CallResult, theirs: CallResult
+) -> tuple[tuple[str, tuple[np.ndarray, ...], tuple[np.ndarray, ...]], ...]:
+    return (
+        ("output", ours.outputs, theirs.outputs),
+        ("argument", ours.arguments, theirs.arguments),
+    )
+
+
+def _alike(left: np.ndarray, right: np.ndarray) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype
+
+
+def _changed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The elements that differ in bits, as a flat array of truth values."""
     itemsize = left.dtype.itemsize
     bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
-    return int((bits[0] != bits[1]).any(axis=1).sum())
+    found: np.ndarray = (bits[0] != bits[1]).any(axis=1)
+    return found

@@ -26,8 +26,9 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.run.fill import Filling, filled
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
-from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm
+from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm, undetermined
 from symalloc.relax.run.pool_usage import PoolMeter
 
 
@@ -73,17 +74,18 @@ class Runner:
 
         With `check` the module is also run with every tensor in memory of its own, and all outputs, and
         arguments that may have been written, are compared bit for bit; those that are donated hold nothing
-        to compare.  Raises RunError; RefusedError for what the pool refuses.
+        to compare, nor do elements that the unplanned module computes from memory that nothing has written.
+        Raises RunError; RefusedError for what the pool refuses.
         """
-        calls = self.calls(binding, seed, None if self.pool is None else PoolMeter(self.pool))
+        calls = self.calls(binding, None if self.pool is None else PoolMeter(self.pool))
         for index in range(repeat):
-            calls.once(check=check and index == repeat - 1)
+            calls.once(self.arguments(binding, seed), check=check and index == repeat - 1)
         return calls.result()
 
-    def calls(self, binding: Mapping[str, int], seed: int, meter: PoolMeter | None) -> Calls:
+    def calls(self, binding: Mapping[str, int], meter: PoolMeter | None) -> Calls:
         """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
         check_binding(self._seen, binding)
-        return Calls(runner=self, binding=dict(binding), seed=seed, meter=meter)
+        return Calls(runner=self, binding=dict(binding), meter=meter)
 
     def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
         """Random arguments at `binding`; raises RunError."""
@@ -93,10 +95,18 @@ class Runner:
         """One call; raises RunError."""
         return call(self._planned, self.name, arguments)
 
-    def compared(self, found: CallResult, arguments: Sequence[Argument]) -> str | None:
-        """The difference from the unplanned module, in words; raises RunError."""
-        unplanned = call(self._unplanned, self.name, arguments)
-        return difference(found.without(self._donated), unplanned.without(self._donated))
+    def compared(self, found: CallResult, arguments: Sequence[Argument]) -> tuple[str | None, str | None]:
+        """The difference from the unplanned module, in words, and what is undetermined in that; either is
+        None where there is none.  Raises RunError.
+        """
+        unplanned = call(self._unplanned, self.name, arguments).without(self._donated)
+        kept = found.without(self._donated)
+        told = difference(kept, unplanned)
+        if told is None:
+            return None, None
+        one, other = (call(m, self.name, arguments).without(self._donated) for m in self._filled)
+        open_elements = undetermined(kept, unplanned, (one, other))
+        return (told, None) if open_elements is None else (None, open_elements)
 
     @cached_property
     def _planned(self) -> relax.VirtualMachine:
@@ -106,6 +116,13 @@ class Runner:
     def _unplanned(self) -> relax.VirtualMachine:
         # naive: what TVM's pooled allocator reserves is that of the calls that are measured
         return self._builder.machine(self._lowered, "naive")
+
+    @cached_property
+    def _filled(self) -> tuple[relax.VirtualMachine, relax.VirtualMachine]:
+        """The unplanned module twice; new tensors hold other numbers in the two."""
+        fillings: tuple[Filling, Filling] = (0, 1)
+        one, other = (self._builder.machine(filled(self._lowered, f), "naive") for f in fillings)
+        return one, other
 
     def peer(self) -> relax.VirtualMachine:
         """A machine for the same module, planned by TVM, on TVM's pooled allocator; raises RunError."""
@@ -118,16 +135,15 @@ class Calls:
 
     runner: Runner
     binding: dict[str, int]
-    seed: int
     meter: PoolMeter | None
     seconds: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
     difference: str | None = None
+    undetermined: str | None = None
 
-    def once(self, *, check: bool = False) -> tuple[Argument, ...]:
-        """One call more; the arguments that it had.  Raises RunError."""
-        arguments = self.runner.arguments(self.binding, self.seed)
+    def once(self, arguments: Sequence[Argument], *, check: bool = False) -> None:
+        """One call more.  Raises RunError."""
         with nullcontext() if self.meter is None else self.meter.call():
             found = self.runner.once(arguments)
         self.seconds.append(found.seconds)
@@ -136,8 +152,9 @@ class Calls:
         )
         if check:
             self.checked = True
-            self.difference = self.difference or self.runner.compared(found, arguments)
-        return arguments
+            different, open_elements = self.runner.compared(found, arguments)
+            self.difference = self.difference or different
+            self.undetermined = self.undetermined or open_elements
 
     def result(self) -> RunResult:
         """The figures of the calls; there must have been one."""
@@ -155,6 +172,7 @@ class Calls:
             pool=None if self.meter is None else self.meter.use,
             checked=self.checked,
             difference=self.difference,
+            undetermined=self.undetermined,
         )
 
 

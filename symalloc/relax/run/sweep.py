@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import median
 
 from symalloc.planner.memory_report.runs import Peer, PlanKind, RunReport
@@ -34,23 +35,27 @@ def sweep(
     """Calls the function once at each of `bindings`, in their order, `repeat` times over.
 
     `asked` is what the runner's pool was made from.  With `check` the last time over is compared with the
-    unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too.  What the
-    pool refuses ends the run, and is in the report.  Raises RunError.
+    unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too, in front of
+    ours and behind it by turns.  What the pool refuses ends the run, and is in the report.  Raises RunError.
     """
     pool = runner.pool
     everything = None if pool is None else PoolMeter(pool)
     traced = asked is not None and asked.trace
     meters = (None if pool is None else PoolMeter(pool, traced, larger=everything) for _ in bindings)
-    all_calls = [runner.calls(at, seed, meter) for at, meter in zip(bindings, meters, strict=True)]
+    all_calls = [runner.calls(at, meter) for at, meter in zip(bindings, meters, strict=True)]
     peer = _Peer(runner, len(bindings)) if compare else None
     refused, at = None, None
     try:
-        for index, last in _turns(len(all_calls), repeat):
-            at = all_calls[index].binding
+        for turn, index in product(range(repeat), range(len(all_calls))):
+            calls = all_calls[index]
+            at = calls.binding
             if asked is not None and asked.guard:
                 print(AT + _text(at), file=sys.stderr, flush=True)
-            arguments = all_calls[index].once(check=check and last)
-            if peer is not None:
+            arguments = runner.arguments(at, seed)
+            if peer is not None and turn % 2:
+                peer.once(index, arguments)
+            calls.once(arguments, check=check and turn == repeat - 1)
+            if peer is not None and not turn % 2:
                 peer.once(index, arguments)
     except RefusedError as error:
         refused = str(error)
@@ -58,7 +63,7 @@ def sweep(
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
         pool=everything.use if everything is not None and everything.use.calls else None,
-        peer=peer.result() if peer is not None and refused is None else None,
+        peer=peer.result(all_calls) if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
         trace=trace,
@@ -73,13 +78,6 @@ def _trace(all_calls: Sequence[Calls], pool: InstrumentedPool) -> bytes:
         if meter is not None:
             meter.lived(nbytes)
     return trace_as_json(trace)
-
-
-def _turns(count: int, repeat: int) -> Iterator[tuple[int, bool]]:
-    """The indices below `count`, `repeat` times over, with whether it is the last time."""
-    for left in reversed(range(repeat)):
-        for index in range(count):
-            yield index, left == 0
 
 
 def _text(binding: Mapping[str, int]) -> str:
@@ -97,8 +95,15 @@ class _Peer:
     def once(self, index: int, arguments: Sequence[Argument]) -> None:
         self.seconds[index].append(call(self.machine, self.name, arguments).seconds)
 
-    def result(self) -> Peer:
-        return Peer(seconds=tuple(map(median, self.seconds)), reserved=reserved_by_tvm() - self.before)
+    def result(self, ours: Sequence[Calls]) -> Peer:
+        pairs = (
+            zip(calls.seconds, theirs, strict=True) for calls, theirs in zip(ours, self.seconds, strict=True)
+        )
+        return Peer(
+            seconds=tuple(map(median, self.seconds)),
+            ratios=tuple(median(one / other for one, other in turns if other > 0) for turns in pairs),
+            reserved=reserved_by_tvm() - self.before,
+        )
 
 
 def run_file(

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
 
 import symalloc
 from symalloc.errors import RunError, SymallocError
@@ -122,6 +124,42 @@ def test_a_difference_is_seen_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_planned", wrong._planned)
     result = runner.run({"n": 3}, check=True)
     assert result.difference is not None and result.difference.startswith("output 0 differs in ")
+
+
+@I.ir_module
+class Garbage:
+    """The largest elements of n rows, which nothing writes where there are none; and a tensor beside."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((3,), "float32")):  # noqa: N805
+        a = R.add(R.max(x, axis=[0]), R.const(1.0))
+        return (a, R.multiply(y, y))
+
+
+@I.ir_module
+class Other:
+    """The same with another tensor beside."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((3,), "float32")):  # noqa: N805
+        a = R.add(R.max(x, axis=[0]), R.const(1.0))
+        return (a, R.add(y, y))
+
+
+def test_garbage_is_told_from_a_wrong_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planned side is the unplanned module on memory that holds other numbers, then a wrong one."""
+    runner, other = Runner(Garbage), Runner(Other)
+    monkeypatch.setattr(runner, "_unplanned", runner._filled[1])
+    for planned, difference, undetermined in (
+        (runner._filled[0], None, "output 0 in 4 of 4 elements"),
+        (other._filled[0], "output 0 differs in 4 of 4 elements", None),
+    ):
+        monkeypatch.setattr(runner, "_planned", planned)
+        result = runner.run({"n": 0}, check=True)
+        assert (result.difference, result.undetermined) == (difference, undetermined)
+    monkeypatch.setattr(runner, "_planned", runner._filled[0])
+    result = runner.run({"n": 2}, check=True)
+    assert (result.difference, result.undetermined) == (None, None)
 
 
 def test_nan_is_equal_to_itself() -> None:
