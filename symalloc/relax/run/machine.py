@@ -122,8 +122,8 @@ def difference(ours: CallResult, theirs: CallResult) -> str | None:
 
 
 def undetermined(ours: CallResult, theirs: CallResult, fillings: tuple[CallResult, CallResult]) -> str | None:
-    """Where `ours` differs from `theirs`, in words, if this is nothing but elements in which the two
-    `fillings` differ as well: the same program on tensors that held other numbers.  None where it is more.
+    """The elements in which the two `fillings` differ, in words: one program on tensors that held other
+    numbers.  None where `ours` differs from `theirs` in any other element.
     """
     found: list[str] = []
     one, other = fillings

@@ -26,7 +26,7 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
-from symalloc.relax.run.fill import Filling, filled
+from symalloc.relax.passes.fill_tensors import Filling, filled
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm, undetermined
 from symalloc.relax.run.pool_usage import PoolMeter
