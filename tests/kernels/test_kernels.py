@@ -107,12 +107,12 @@ def test_accesses_are_those_that_are_executed(modules: dict[int, tvm.IRModule]) 
             for sizes in list(sizes_of(kernel))[-3:]:
                 done = executed(function, sizes)
                 if done is not None:
-                    _compare(seed, kernel, sizes, done)
+                    compare(seed, kernel, sizes, done)
                     compared += 1
     assert compared >= 60
 
 
-def _compare(seed: int, kernel: Kernel, sizes: dict[str, int], done: list[Performed]) -> None:
+def compare(seed: int, kernel: Kernel, sizes: dict[str, int], done: list[Performed]) -> None:
     really = {(a.parameter, a.kind, a.indices) for a in done if a.parameter >= 0}
     may: set[tuple[Any, ...]] = set()
     for access in kernel.accesses:

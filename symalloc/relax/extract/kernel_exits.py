@@ -73,6 +73,8 @@ class LoopFrame:
         """Note a `break` that is executed at each point of `scope`."""
         assert self.scope is not None
         known = scope.exact and scope.loops == self.scope.loops
+        if scope.is_unreached:
+            return
         self.breaks.append(Break(negate(scope.beyond(self.scope)) if known else None, known))
 
     def branched(self, before: int, scope: KernelScope, otherwise: KernelScope) -> None:
