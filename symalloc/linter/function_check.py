@@ -235,6 +235,8 @@ class FunctionCheck:
             return
         if asked.passes.counters and proof.verdict is Verdict.RUNTIME_CHECK:
             proof = self.prover.at_every_shape(asked, proof)
+        elif asked.passes.conditions and proof.verdict is Verdict.ALWAYS_INVALID:
+            proof, only_empty = self.prover.at_some_shape(asked, proof)
         if site.estimate:
             proof = replace(proof, smallest=False, precondition=None)
         runtime = proof.verdict is Verdict.RUNTIME_CHECK

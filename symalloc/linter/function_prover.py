@@ -21,7 +21,7 @@ from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, negate
+from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, le, negate
 from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22
@@ -158,6 +158,8 @@ class FunctionProver:
         counters = {name for name, _ in asked.passes.counters}
         spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
         static = proof.counterexample is not None and spoken <= counters
+        if not static and not self._runs_at_every_shape(asked):
+            return proof
         if static or any(self._fails_at(asked, values) for values in _corners(asked.passes)):
             return self._at_a_shape(replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None))
         return proof
@@ -176,6 +178,37 @@ class FunctionProver:
                 nearest = {n: max(domain.lower_of(n), min(domain.upper_of(n), 0)) for n in inputs}
                 return replace(proof, counterexample={**nearest, **found}, smallest=False)
         return proof
+
+    def at_some_shape(self, asked: PlacedConstraint, proof: Proof) -> tuple[Proof, bool]:
+        """`proof`, which says that each pass fails, as one of a fault at those shapes that have such a pass,
+        and whether all of these hold empty tensors.
+
+        The same where each shape is shown to have one.
+        """
+        counted = {name for name, _ in asked.passes.counters}
+        spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
+        if spoken <= counted or (not counted and self._runs_at_every_shape(asked)):
+            return proof, False
+        passes = Passes((), asked.passes.counters, asked.passes.certain)
+        domain = self.domains.over(
+            asked.facts, calls=True, sized=asked.sized, divisors=asked.divisors, passes=passes
+        )
+        idle = negate(conjunction(asked.passes.conditions))
+        found = self.prover.prove(disjunction((idle, asked.constraint)), non_empty(domain))
+        if found.holds:
+            return replace(proof, verdict=Verdict.RUNTIME_CHECK, precondition=None), True
+        if found.counterexample is None:
+            return proof, False
+        return self.at_every_shape(asked, replace(found, precondition=None)), False
+
+    def _runs_at_every_shape(self, asked: PlacedConstraint) -> bool:
+        """True if the conditions on sizes alone under which there are passes hold unless a shape is empty."""
+        counters = {name for name, _ in asked.passes.counters}
+        needed = [c for c in asked.passes.conditions if c.symbols.isdisjoint(counters)]
+        ends = (last for _, last in asked.passes.counters if last is not None)
+        needed += (ge(last, 1) for last in ends if last.symbols.isdisjoint(counters))
+        domain = self.domains.over(asked.facts, calls=True, divisors=asked.divisors)
+        return self._ask(conjunction(needed), non_empty(domain)).holds
 
     def _fails_at(self, asked: PlacedConstraint, values: Mapping[str, Expr]) -> bool:
         """Return whether a pass is proved to be executed and to fail at every shape at which loops run."""
