@@ -15,6 +15,7 @@ from symalloc.relax.passes.plan_pass import PlanMemory
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.planned import CASES
 from tests.models.zoo import MODELS
+from tests.mutation.low_guards import with_low_guards
 from tests.mutation.views import with_views
 from tests.mutation.vm.handmade import HANDMADE, constant_weights
 from tests.mutation.vm.judging import Subject
@@ -120,6 +121,8 @@ def _made(name: str, plan: str) -> tuple[tvm.IRModule, Transformation]:
     planned = _place(PlanMemory(options) if options else transform.StaticPlanBlockMemory(), lowered)
     if plan == "views":
         planned = with_views(planned)
+    if plan == "fallback":
+        planned = with_low_guards(planned)
     if plan.startswith("late"):
         *rest, last = _rest(ours=options is not None)
         return _passes(rest)(planned), _passes([last])
