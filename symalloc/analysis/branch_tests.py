@@ -1,7 +1,8 @@
 """The tests of Ifs as conditions: tests that must come out the same way are one condition.
 
 A test that is no condition on sizes reads a value: a symbol stands for what that value is.  Two tests share
-a symbol where they read one value, under whatever name, and nothing writes its memory in between.
+a symbol where they read one value, under whatever name, and nothing writes its memory in between, or values
+that the same computation makes of the same inputs: kernels and plain operators give the same each time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ from symalloc.size.condition import FALSE, TRUE, Condition, Relation, eq, ne
 from symalloc.size.expr import symbol
 
 _NEGATIONS = frozenset({"relax.logical_not"})
+_PLAIN = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not", "abs", "negative"),
+        *("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum"),
+    )
+)
+"""Operators without attributes: equal arguments give equal results."""
+_DEEPEST = 6
+"""The number of computations, one from another, up to which equal ones are told."""
 _WORDS = frozenset({"and", "max", "min", "not", "or"})
 """The words of conditions, which no symbol is called."""
 
@@ -68,9 +80,11 @@ _NOTHING: frozenset[Hashable] = frozenset()
 NO_TESTS = BranchTests()
 
 
-def branch_tests(points_to: PointsTo, effects: Sequence[Effect]) -> BranchTests:
+def branch_tests(
+    points_to: PointsTo, effects: Sequence[Effect], kernels: Mapping[str, ir.Kernel] | None = None
+) -> BranchTests:
     """Read the tests of a function."""
-    return _TestReader(points_to, effects).run() if points_to.cfg.joins else NO_TESTS
+    return _TestReader(points_to, effects, kernels or {}).run() if points_to.cfg.joins else NO_TESTS
 
 
 class _Value(NamedTuple):
@@ -82,8 +96,12 @@ class _Value(NamedTuple):
 
 
 class _TestReader:
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
+    def __init__(
+        self, points_to: PointsTo, effects: Sequence[Effect], kernels: Mapping[str, ir.Kernel]
+    ) -> None:
         self.points_to, self.effects, self.cfg = points_to, effects, points_to.cfg
+        self.kernels = kernels
+        self.values: dict[tuple[ir.Var, int], _Value] = {}
         self.paths = path_conditions(self.cfg)
         self.symbols: dict[Hashable, str] = {}
         self.taken = {*self.cfg.function.symbols, *_WORDS}
@@ -118,17 +136,94 @@ class _TestReader:
             self.taken.add(name)
         return eq(symbol(name), 0) if value.negated else ne(symbol(name), 0)
 
-    def value(self, var: ir.Var, point: int) -> _Value:
-        """The value that `var` holds in front of `point`."""
+    def value(self, var: ir.Var, point: int, depth: int = 0) -> _Value:
+        """The value that `var` holds in front of `point`, as far as `depth` computations back."""
+        found = self.values.get((var, point))
+        if found is None:
+            found = self.values[var, point] = self._value(var, point, depth)
+        return found
+
+    def _value(self, var: ir.Var, point: int, depth: int) -> _Value:
         origin = self.origin(var)
         made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
         written = self.last_write(var, point)
         if isinstance(made, ir.CallOperator) and made.name in _NEGATIONS:
             start, opposite = self.cfg.starts[made.var], made.arguments[0]
             if written <= start and isinstance(opposite, ir.Var):
-                inner = self.value(opposite, start)
+                inner = self.value(opposite, start, depth)
                 return inner._replace(negated=not inner.negated)
-        return _Value((origin, written), _identifier(var.name))
+        writer = self.cfg.points[written].instruction if written >= 0 else None
+        if isinstance(writer, ir.CallKernel) and self.paths[written] <= self.paths[point]:
+            negated = self.negated_by(writer, var)
+            if negated is not None:
+                inner = self.value(negated, written, depth)
+                return inner._replace(negated=not inner.negated)
+            key = self.stored_by(writer, written, var, depth)
+        elif made is not None and written <= self.cfg.starts[made.var]:
+            key = self.made_by(made, depth)
+        else:
+            key = None
+        return _Value((origin, written) if key is None else key, _identifier(var.name))
+
+    def negated_by(self, call: ir.CallKernel, var: ir.Var) -> ir.Var | None:
+        """The flag whose negation a call stores in the memory of `var`, if it does nothing else."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None or kernel.negates is None or len(call.arguments) != 2:
+            return None
+        source, target = (call.arguments[i] for i in kernel.negates)
+        alike = isinstance(source, ir.Var) and isinstance(target, ir.Var) and self.is_same(target, var)
+        return source if alike and isinstance(source, ir.Var) else None
+
+    def is_same(self, one: ir.Var, other: ir.Var) -> bool:
+        """True if two variables surely hold one memory."""
+        return self.origin(one) == self.origin(other)
+
+    def stored_by(self, call: ir.CallKernel, point: int, var: ir.Var, depth: int) -> Hashable | None:
+        """What a kernel computes for the memory of `var`, and from what; None where that is not known."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None or not self.points_to.regions_of(var) & self.effects[point].must_defs:
+            return None
+        inputs: list[ir.Operand] = []
+        outputs: list[int] = []
+        for position, (parameter, argument) in enumerate(
+            zip(kernel.parameters, call.arguments, strict=False)
+        ):
+            if isinstance(parameter, ir.KernelBuffer) and parameter.writes:
+                if parameter.reads:
+                    return None
+                if isinstance(argument, ir.Var) and self.is_same(argument, var):
+                    outputs.append(position)
+            else:
+                inputs.append(argument)
+        keys = self.keys(inputs, point, depth) if len(outputs) == 1 else None
+        return None if keys is None else (call.kernel, outputs[0], keys)
+
+    def made_by(self, made: ir.Instruction, depth: int) -> Hashable | None:
+        """What an operator or kernel makes anew, and of what; None where that is not known."""
+        start = self.cfg.starts[made.var]
+        if isinstance(made, ir.CallOperator) and made.name in _PLAIN:
+            keys = self.keys(made.arguments, start, depth)
+            return None if keys is None else (made.name, keys)
+        if isinstance(made, ir.CallTIR) and len(made.outputs) == 1 and set(made.inplace) <= {None}:
+            keys = self.keys(made.inputs, start, depth)
+            return None if keys is None else (made.kernel, made.outputs, keys)
+        return None
+
+    def keys(self, operands: Sequence[ir.Operand], point: int, depth: int) -> tuple[Hashable, ...] | None:
+        """What tells the values of operands in front of `point` from others; None where nothing does."""
+        found: list[Hashable] = []
+        for operand in operands if depth < _DEEPEST else ():
+            match operand:
+                case ir.Var():
+                    value = self.value(operand, point, depth + 1)
+                    found.append((value.key, value.negated))
+                case ir.ConstantTensor(values=None):
+                    found.append(id(operand))
+                case ir.ConstantTensor() | ir.ShapeValue():
+                    found.append(operand)
+                case ir.Scalar(value=value) if value is not None:
+                    found.append(value)
+        return tuple(found) if len(found) == len(operands) else None
 
     def origin(self, var: ir.Var) -> Hashable:
         """The variable, or the field of one, or the constant, that a variable is another name of."""

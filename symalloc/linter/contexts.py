@@ -52,7 +52,7 @@ class FunctionContexts:
     ) -> FunctionContext:
         points_to, effects = analysis.points_to, analysis.effects
         function = self.program.functions[name] if expansion is None else expansion.function
-        tests = branch_tests(points_to, effects)
+        tests = branch_tests(points_to, effects, self.program.kernels)
         facts = facts_of(analysis.cfg, self.program.kernels, self.numbers, tests)
         paths = FeasiblePaths(analysis.cfg, facts, tests, self.possible(function, facts))
         return FunctionContext(

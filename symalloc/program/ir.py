@@ -268,7 +268,7 @@ class Kill(Instruction):
 
 @record()
 class Assert(Instruction):
-    """R.assert_op, a guard of ours: behind it `condition` holds (None: not understood); reads `reads`."""
+    """R.assert_op, a guard of ours: behind it `condition` holds (None: not understood); it takes `reads`."""
 
     condition: Condition | None
     reads: tuple[Operand, ...] = ()
@@ -381,6 +381,7 @@ class Kernel:
     accesses: tuple[KernelAccess, ...] = ()
     own_buffers: tuple[KernelBuffer, ...] = ()
     own_accesses: tuple[KernelAccess, ...] = ()
+    negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

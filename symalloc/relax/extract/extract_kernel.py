@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
+from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
@@ -73,7 +74,23 @@ def _read(text: _Text) -> Kernel:
         accesses=body.of_parameters,
         own_buffers=body.own,
         own_accesses=body.of_own,
+        negates=_negates(function.body, params),
     )
+
+
+def _negates(body: Node, params: list[Node]) -> tuple[int, int] | None:
+    """The numbers of two flags, if a kernel only stores the negation of the first in the second."""
+    if len(params) != 2 or any(type(p.ty) is not BufferType or len(p.ty.shape) for p in params):
+        return None
+    while type(body) is s_tir.SBlockRealize:
+        body = body.block.body
+    if type(body) is not tirx.BufferStore or type(body.value) is not prim.Not:
+        return None
+    if type(body.value.a) is not ir.TensorLoad:
+        return None
+    loaded, stored = body.value.a.source, body.buffer
+    found = [n for buffer in (loaded, stored) for n, p in enumerate(params) if buffer.same_as(p)]
+    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
 
 
 def _asserted(body: Node, form: TirForm) -> Iterator[Condition]:

@@ -40,6 +40,14 @@ class Module:
     @T.prim_func
     def flip(flag: T.Buffer((), "bool")):
         flag[()] = not flag[()]
+
+    @T.prim_func
+    def opposite(flag: T.Buffer((), "bool"), out: T.Buffer((), "bool")):
+        out[()] = not flag[()]
+
+    @T.prim_func
+    def both(one: T.Buffer((), "bool"), other: T.Buffer((), "bool"), out: T.Buffer((), "bool")):
+        out[()] = one[()] and other[()]
 """
 _V16, _N, _M = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")', 'R.Tensor(("m",), "float32")'
 _FLAG = 'R.Tensor((), "bool")'
@@ -81,6 +89,8 @@ def _if(condition: str, then: str, otherwise: str) -> str:
 _OVERWRITE = f"Module.ones(b)\nu = {_plus('b', 'x')}"
 _READ, _INSTEAD = f"z = {_plus('a', 'a')}", f"z = {_plus('x', 'x')}"
 _NOTHING = f"u = {_plus('x', 'x')}"
+_NEW_FLAG = 'R.builtin.alloc_tensor(R.shape([]), R.dtype("bool"), R.prim_value(0), R.str("global"))'
+_BOTH = "R.call_tir(Module.both, ({}, {}), out_ty=R.Tensor((), 'bool'))".format
 
 
 def _reuse(params: str, first: str, second: str, *setup: str, between: str = "", turned: bool = False) -> str:
@@ -243,6 +253,28 @@ PROGRAMS: tuple[HostileProgram, ...] = (
             "pair = (c, d)\nfirst = pair[0]\nagain = pair[0]\nsecond = R.logical_not(again)",
         ),
         (TRUE, TRUE),
+    ),
+    *(
+        _overlap(
+            f"condition-computed-{how}",
+            "two kernels compute the conditions from two flags; in the twin one does twice, from the same",
+            _reuse(_TWO_FLAGS, "p", "q", compute.format("c", "c", "d", "d")),
+            _reuse(_TWO_FLAGS, "p", "q", compute.format("c", "d", "c", "d"), turned=True),
+            (TRUE, TRUE),
+        )
+        for how, compute in {
+            "anew": f"p = {_BOTH('{}', '{}')}\nq = {_BOTH('{}', '{}')}",
+            "into-memory": f"p = {_NEW_FLAG}\nModule.both({{}}, {{}}, p)"
+            f"\nq = {_NEW_FLAG}\nModule.both({{}}, {{}}, q)",
+            "by-operators": "p = R.logical_and({}, {})\nq = R.logical_and({}, {})",
+        }.items()
+    ),
+    _overlap(
+        "condition-negated-by-a-kernel",
+        "a kernel negates another flag than the first If tests; in the twin the same",
+        _reuse(_TWO_FLAGS, "c", "f", f"f = {_NEW_FLAG}\nModule.opposite(d, f)"),
+        _reuse(_TWO_FLAGS, "c", "f", f"f = {_NEW_FLAG}\nModule.opposite(c, f)"),
+        (TRUE, FALSE),
     ),
     _overlap(
         "condition-written-between",
