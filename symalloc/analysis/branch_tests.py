@@ -179,7 +179,7 @@ class _TestReader:
         return self.origin(one) == self.origin(other)
 
     def stored_by(self, call: ir.CallKernel, point: int, var: ir.Var, depth: int) -> Hashable | None:
-        """What a kernel computes for the memory of `var`, and from what; None where that is not known."""
+        """A key for what a kernel stores in the memory of `var`: equal ones are equal values; None if unknown."""
         kernel = self.kernels.get(call.kernel)
         if kernel is None or not self.points_to.regions_of(var) & self.effects[point].must_defs:
             return None
@@ -199,7 +199,7 @@ class _TestReader:
         return None if keys is None else (call.kernel, outputs[0], keys)
 
     def made_by(self, made: ir.Instruction, depth: int) -> Hashable | None:
-        """What an operator or kernel makes anew, and of what; None where that is not known."""
+        """A key for what an operator or kernel makes anew; None where it is not known."""
         start = self.cfg.starts[made.var]
         if isinstance(made, ir.CallOperator) and made.name in _PLAIN:
             keys = self.keys(made.arguments, start, depth)
@@ -210,7 +210,7 @@ class _TestReader:
         return None
 
     def keys(self, operands: Sequence[ir.Operand], point: int, depth: int) -> tuple[Hashable, ...] | None:
-        """What tells the values of operands in front of `point` from others; None where nothing does."""
+        """Keys for the values of operands in front of `point`; None where one is not known."""
         found: list[Hashable] = []
         for operand in operands if depth < _DEEPEST else ():
             match operand:
