@@ -179,7 +179,7 @@ class _TestReader:
         return self.origin(one) == self.origin(other)
 
     def stored_by(self, call: ir.CallKernel, point: int, var: ir.Var, depth: int) -> Hashable | None:
-        """A key for what a kernel stores in the memory of `var`: equal ones are equal values; None if unknown."""
+        """A key for what a kernel stores in the memory of `var`; None where it is not known."""
         kernel = self.kernels.get(call.kernel)
         if kernel is None or not self.points_to.regions_of(var) & self.effects[point].must_defs:
             return None

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from symalloc.program.ir import Kernel, KernelBuffer
 from symalloc.program.kernel_access import KernelAccess, KernelLoop
-from symalloc.size.condition import Condition, eq, lt
+from symalloc.size.condition import Condition, conjunction, eq, lt, negate
 from symalloc.size.expr import ZERO, Expr, symbol
 
 Conditions: TypeAlias = tuple[Condition, ...]
@@ -51,19 +51,23 @@ def is_known(kernel: Kernel, position: int, kind: Literal["load", "store"]) -> b
 
 
 def clashes(
-    kernel: Kernel, bound: Mapping[str, Expr], first: KernelArgument, second: KernelArgument
+    kernel: Kernel,
+    bound: Mapping[str, Expr],
+    first: KernelArgument,
+    second: KernelArgument,
+    others: Sequence[KernelArgument] = (),
 ) -> Iterator[Conditions]:
     """Sets of conditions, over loop counters, too: where one can hold, the kernel loses content.
 
     Either one of the arguments is stored to before the other is loaded from at the same place, or both are
     stored to there.  `bound` are the values of the kernel's symbols.  An index that is not known may be any,
-    and what is done to an argument that no access names may be anything.
+    and what is done to an argument that no access names may be anything.  `others` lie in the same root.
     """
     arguments = {first.position: first, second.position: second}
     numbered = [(n, a) for n, a in enumerate(kernel.accesses) if a.parameter in arguments]
     if {a.parameter for _, a in numbered} != arguments.keys():
         yield ()
-    pairs = _Pairs(bound, arguments)
+    pairs = _Pairs(bound, arguments, {one.position: one for one in (*others, first, second)})
     for number, store in numbered:
         for later, access in numbered:
             if store.kind == "store" and access.parameter != store.parameter:
@@ -79,11 +83,12 @@ class _Pairs:
 
     bound: Mapping[str, Expr]
     arguments: Mapping[int, KernelArgument]
+    placed: Mapping[int, KernelArgument]
 
     def ordered(self, store: KernelAccess, load: KernelAccess, *, store_first: bool) -> Iterator[Conditions]:
         """The ways in which `store` may be executed before `load`; `store_first` within one pass."""
         alike: Conditions = ()
-        place = self.at_one_place(store, load)
+        place = (*self.at_one_place(store, load), *self.changes(store))
         for loop in _shared(store, load):
             before, after = (self.counter(loop, later) for later in (False, True))
             yield (*place, *alike, lt(before, after))
@@ -92,6 +97,20 @@ class _Pairs:
             alike = (*alike, eq(before, after))
         if store_first:
             yield (*place, *alike)
+
+    def changes(self, store: KernelAccess) -> Iterator[Condition]:
+        """Conditions under which `store` does not put back what it has read at the very same place."""
+        begin = self.address(store)
+        for copied in store.copies:
+            source = self.address(copied) if copied.parameter in self.placed else None
+            if source is None or begin is None:
+                continue
+            if self.placed[copied.parameter].itemsize == self.placed[store.parameter].itemsize:
+                chosen = (self.within(c, store, later=False) for c in copied.domain)
+                yield negate(conjunction((*chosen, eq(begin, source))))
+
+    def address(self, access: KernelAccess) -> Expr | None:
+        return _address(self.placed[access.parameter], self.indices(access, later=False))
 
     def at_one_place(self, store: KernelAccess, other: KernelAccess) -> Conditions:
         """Both are executed, and share a byte."""

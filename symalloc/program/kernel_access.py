@@ -40,8 +40,9 @@ class KernelAccess:
     `loops`, the loops around it from the outside in; None stands for an index that depends on data or was not
     understood.  `domain` holds at each pass that gets there: the ranges of the loops, and the guards that
     were understood.  `exact`: it is executed at every point of the domain (provided that no assertion stops
-    the kernel).  `handed`: it is what a callee does that was handed the pointer.  Two accesses follow each
-    other within each pass of the loops that they share, which is where their `loops` begin alike.
+    the kernel).  `handed`: it is what a callee does that was handed the pointer.  `copies`, of a store: loads
+    whose value it stores, each where its own domain holds.  Two accesses follow each other within each pass
+    of the loops that they share, which is where their `loops` begin alike.
     """
 
     parameter: int
@@ -51,3 +52,4 @@ class KernelAccess:
     exact: bool = True
     loops: tuple[KernelLoop, ...] = ()
     handed: bool = False
+    copies: tuple[KernelAccess, ...] = ()

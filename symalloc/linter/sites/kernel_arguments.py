@@ -168,7 +168,7 @@ def _resolved(context: FunctionContext, pair: _Pair, site: ConstraintSite) -> It
         return
     kernel = caller_name(pair.call)
     doubts = {
-        False: f"{kernel} reads each element before it overwrites it, as TVM compiles it today",
+        False: f"{kernel} reads each element before it changes it, as TVM compiles it today",
         None: f"whether {kernel} reads an element that it has overwritten is not decided",
         True: None,
     }
@@ -187,7 +187,8 @@ def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
         return None
     known = context.paths.conditions(context.paths.whole(pair.path, pair.point), pair.point)
     open_cases: list[Conditions] = []
-    found = islice(clashes(kernel, _values(pair.call, kernel), first, second), _MOST_CLASHES)
+    others = _placed_beside(context, pair)
+    found = islice(clashes(kernel, _values(pair.call, kernel), first, second, others), _MOST_CLASHES)
     for number, clash in enumerate(found, start=1):
         if number == _MOST_CLASHES:
             return None
@@ -197,6 +198,16 @@ def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
         if answer is None:
             open_cases.append((*known, *clash))
     return _at_some_size(context, open_cases) if open_cases else False
+
+
+def _placed_beside(context: FunctionContext, pair: _Pair) -> list[KernelArgument]:
+    """The arguments of the call that surely lie in the same root, too."""
+    handed = _handed(context, pair.call)
+    alone = (one for one in handed if sum(other.position == one.position for other in handed) == 1)
+    found = (
+        _argument(one) for one in alone if one.target.certain and one.region.root == pair.first.region.root
+    )
+    return [one for one in found if one is not None]
 
 
 def _at_some_size(context: FunctionContext, cases: Sequence[Conditions]) -> bool | None:

@@ -189,7 +189,7 @@ class _AccessWalk:
     def store(self, node: Node, scope: KernelScope) -> None:
         for index in (node.value, *elements(node.indices)):
             self.read(index, scope)
-        self.expressions.access("store", node.buffer, node, scope)
+        self.expressions.access("store", node.buffer, node, scope, self.expressions.copied(node.value, scope))
 
     def bound(self, node: Node, scope: KernelScope) -> None:
         if self.expressions.places.alias(node.var, node.value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import tvm_ffi
@@ -164,8 +164,46 @@ class KernelExpressions:
             self.read(index, scope)
         self.access("load", node.source, node, scope)
 
-    def access(self, kind: AccessKind, buffer: Node, node: Node, scope: KernelScope) -> None:
-        """Note a load or a store of a known buffer."""
+    def copied(self, value: Node, scope: KernelScope) -> tuple[KernelAccess, ...]:
+        """The loads that a stored value is, unchanged, each with the conditions of the choices before it."""
+        return tuple(self._copied(value, scope._replace(domain=(), exact=True)))
+
+    def _copied(self, value: Node, scope: KernelScope) -> Iterator[KernelAccess]:
+        kind = type(value)
+        if kind is ir.TensorLoad:
+            if self.places.has(value.source) and getattr(value, "predicate", None) is None:
+                yield self._plain_load(value, scope)
+            return
+        if kind is prim.Select:
+            test, then, otherwise = value.condition, value.true_value, value.false_value
+        elif kind is ir.Call and getattr(value.op, "name", None) == "prim.if_then_else":
+            test, then, otherwise = elements(value.args)
+        else:
+            return
+        for side, holds in ((then, True), (otherwise, False)):
+            within = scope.where(*self.values.guard(test, holds))
+            if within.exact:
+                yield from self._copied(side, within)
+
+    def _plain_load(self, node: Node, scope: KernelScope) -> KernelAccess:
+        indices = tuple(self.values.expr_or_none(index) for index in elements(node.indices))
+        return KernelAccess(
+            parameter=self.places.parameter(node.source),
+            kind="load",
+            indices=self.places.indices(node.source, indices),
+            domain=scope.domain,
+            loops=scope.loops,
+        )
+
+    def access(
+        self,
+        kind: AccessKind,
+        buffer: Node,
+        node: Node,
+        scope: KernelScope,
+        copies: tuple[KernelAccess, ...] = (),
+    ) -> None:
+        """Note a load or a store of a known buffer; `copies` are the loads that the stored value is."""
         if not self.places.has(buffer):
             return
         if getattr(node, "predicate", None) is not None:
@@ -185,6 +223,7 @@ class KernelExpressions:
                 domain=scope.domain,
                 exact=scope.exact,
                 loops=scope.loops,
+                copies=copies,
             )
         )
 
