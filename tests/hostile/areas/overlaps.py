@@ -17,6 +17,15 @@ _KERNELS = """
             b[i, j] = a[j, i]
 
     @T.prim_func
+    def join(first: T.handle, second: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(first, (n,), "float32")
+        b = T.match_buffer(second, (n,), "float32")
+        c = T.match_buffer(out, (n * 2,), "float32", elem_offset=T.int64(), offset_factor=16)
+        for i in range(n * 2):
+            c[i] = T.if_then_else(i >= n, b[i - n], a[i])
+
+    @T.prim_func
     def reverse(source: T.handle, out: T.handle):
         n = T.int64()
         a = T.match_buffer(source, (n,), "float32")
@@ -157,6 +166,18 @@ _SHIFTED = _module(
     "y = R.add(again, again)",
     "return y",
 )
+_JOINED = _module(
+    f"x: {_N}",
+    'R.Tensor(dtype="float32", ndim=1)',
+    _storage("n * 192"),
+    _tensor("a", "0"),
+    'c = R.memory.alloc_tensor(s, R.prim_value(<>), R.shape([n * 2]), R.dtype("float32"))',
+    "Module.double(x, a)",
+    "Module.join(x, a, c)",
+    "again = R.memory.ensure_zero_offset(c)",
+    "y = R.add(again, again)",
+    "return y",
+)
 _SUMMED = _module(f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.sums(y, <>)", "return <>")
 _GATHERED = _module(
     f'x: {_N}, p: R.Tensor(("n",), "int64")',
@@ -223,7 +244,18 @@ def _pair(text: str, bad: str, twin: str) -> tuple[str, str]:
     return text.replace("<>", bad), text.replace("<>", twin)
 
 
+_TWICE = np.concatenate([2 * _V, 4 * _V])
+
 PROGRAMS: tuple[HostileProgram, ...] = (
+    _overlap(
+        "joined-over-the-second",
+        "two tensors are joined where the second lies: its first elements are lost before they are read",
+        _JOINED.replace("<>", "0"),
+        _JOINED.replace("<>", "n * 64"),
+        (_TWICE, _TWICE),
+        _V,
+        on_line="Module.join(x, a, c)",
+    ),
     _overlap(
         "transpose",
         "a transpose over its own input",
