@@ -8,6 +8,7 @@ handing on a handle and killing one read nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.effects import Effect
@@ -41,10 +42,7 @@ NO_NEEDS = Needs()
 
 
 class Content:
-    """The content that the points of a function need memory to hold, and how much of it they fill.
-
-    `needs` holds an entry for each point.
-    """
+    """The content that the points of a function need memory to hold, and how much of it they fill."""
 
     def __init__(
         self,
@@ -55,8 +53,12 @@ class Content:
     ) -> None:
         self.points_to, self.coverages = points_to, coverages
         self._calls = KernelCalls(points_to, coverages)
-        reader = _NeedReader(program, points_to, summaries, self._calls)
-        self.needs: Sequence[Needs] = [reader.needs(point) for point in points_to.cfg.points]
+        self._reader = _NeedReader(program, points_to, summaries, self._calls)
+
+    @cached_property
+    def needs(self) -> Sequence[Needs]:
+        """An entry for each point; nothing that plans memory asks for it."""
+        return [self._reader.needs(point) for point in self.points_to.cfg.points]
 
     def reads(self, point: int, number: int) -> Sequence[Stretch]:
         """The parts of a region that a point which needs it reads."""

@@ -18,11 +18,14 @@ from typing import TypeVar
 
 from symalloc.planner.memory_plan import Arena, Guard
 from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.normalize import read_bound
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, floordiv, symbol
 from symalloc.size.polynomial import multiply
+
+MOST_COMPARED = 4  # checks up to which the prover is asked which of them follow from the others
 
 Number = TypeVar("Number", int, Fraction)
 Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
@@ -58,7 +61,30 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
     signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
-    return tuple(Guard(condition=c, check=checks[c]) for c in prover.minimise(list(checks), domain))
+    wanted = list(checks) if len(checks) <= MOST_COMPARED else _not_implied(checks, joint, domain)
+    fewest = prover.minimise(wanted, domain) if len(wanted) <= MOST_COMPARED else wanted
+    return tuple(Guard(condition=c, check=checks[c]) for c in fewest)
+
+
+def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> list[Condition]:
+    """Those of `checks` that are not seen to hold by the bounds of `domain`, or where `joint` is limited.
+
+    A symbol that is not negative is limited by the terms of `joint` in which it stands alone.
+    """
+    limits: dict[str, int] = {}
+    for name in joint.symbols:
+        alone = Expr({m: c for m, c in joint.terms.items() if not m or all(a.key == name for a, _ in m)})
+        if domain.lower_of(name) >= 0 and alone.symbols:
+            limits[name] = _largest(alone, name)
+    kept = []
+    for check in checks:
+        bound = read_bound(check)
+        greatest = None if bound is None or bound[1] is not None else bound[2]
+        if bound is None or greatest is None:
+            kept.append(check)
+        elif min(domain.upper_of(bound[0]), limits.get(bound[0], INT64_MAX)) > greatest:
+            kept.append(check)
+    return kept
 
 
 def _with_parts(exprs: Iterable[Expr]) -> dict[Expr, None]:

@@ -37,6 +37,7 @@ class ObligationProver:
     guarded: dict[Var | None, Domain] = field(default_factory=dict)
     points: dict[int, list[Point]] = field(default_factory=dict)
     limits: dict[int, list[Expr]] = field(default_factory=dict)
+    bounded: dict[tuple[int, Expr], bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
@@ -75,10 +76,15 @@ class ObligationProver:
     def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
         """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
-        bound = self.magnitudes.scaled(high if low.as_constant is not None else low)
-        excess = bound[0] - bound[1] * INT64_MAX
-        known = any(_follows(excess, limit) for limit in self._limits(domain))
-        return known or self._proved(le(excess, 0), domain)
+        value = high if low.as_constant is not None else low
+        key = (id(domain), value)
+        found = self.bounded.get(key)
+        if found is None:
+            bound, scale = self.magnitudes.scaled(value)
+            excess = bound - scale * INT64_MAX
+            known = any(_follows(excess, limit) for limit in self._limits(domain))
+            found = self.bounded[key] = known or self._proved(le(excess, 0), domain)
+        return found
 
     def _limits(self, domain: Domain) -> list[Expr]:
         """The assumptions `expr <= 0` whose terms, but for the constant one, are never negative."""

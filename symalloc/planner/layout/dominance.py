@@ -30,8 +30,8 @@ class Dominance:
     """
 
     __slots__ = (
-        *("_aligned", "_budget", "_domain", "_grid", "_monomials", "_prover", "_reached", "_values"),
-        *("order", "raised"),
+        *("_aligned", "_budget", "_domain", "_grid", "_monomials", "_names", "_prover", "_reached"),
+        *("_values", "order", "raised"),
     )
 
     def __init__(
@@ -40,9 +40,8 @@ class Dominance:
         self.order, self.raised = SyntacticOrder(domain), 0
         self._domain, self._prover, self._budget = domain, prover, prover_budget
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
-        wanted = tuple(sorted({*names, *assumed}))
-        bindings = samples(domain, wanted)
-        self._grid = Grid(names=wanted, points=tuple(tuple(b[name] for name in wanted) for b in bindings))
+        self._names = tuple(sorted({*names, *assumed}))
+        self._grid: Grid | None = None
         self._reached: dict[tuple[Expr, Expr], bool] = {}
         self._aligned: dict[tuple[Expr, int], Expr] = {}
         self._values: dict[Expr, Values] = {}
@@ -65,16 +64,25 @@ class Dominance:
         """Return the values at the sample bindings; nan where a divisor is zero."""
         found = self._values.get(expr)
         if found is None:
-            found = np.zeros(len(self._grid))
+            found = np.zeros(len(self.grid))
             for monomial, coefficient in expr.terms.items():
                 found = found + coefficient * self._monomial(monomial)
             self._values[expr] = found
         return found
 
+    @property
+    def grid(self) -> Grid:
+        """The sample bindings, made where they are first needed."""
+        if self._grid is None:
+            bindings = samples(self._domain, self._names)
+            points = tuple(tuple(b[name] for name in self._names) for b in bindings)
+            self._grid = Grid(names=self._names, points=points)
+        return self._grid
+
     def _monomial(self, monomial: Monomial) -> Values:
         found = self._monomials.get(monomial)
         if found is None:
-            found = self._monomials[monomial] = self._grid.values([Expr({monomial: 1})])[0]
+            found = self._monomials[monomial] = self.grid.values([Expr({monomial: 1})])[0]
         return found
 
     def align(self, expr: Expr, step: int) -> Expr:

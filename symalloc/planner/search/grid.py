@@ -26,7 +26,9 @@ Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]
 FINE = tuple(sorted({*(2**k for k in range(14)), *(3 * 2**k for k in range(12)), 5, 7, 127, 1000, 5000}))
 COARSE = tuple(2**k for k in range(14))
 TYPICAL = 192  # sequence models are mostly at the floor when they are packed with this extent
-MOST_POINTS = 256  # of three or more symbols together
+MOST_POINTS = 192  # of three or more symbols together
+FEW_SYMBOLS = 3
+MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
 MOST_SIZES = 128  # that are compared with each other
 
@@ -59,11 +61,12 @@ class Grid:
                 truth = condition.fold(columns)
             yield condition, truth
 
-    def nearest(self, wanted: Mapping[str, int]) -> int:
-        """The index of the point that is nearest to `wanted`, by the ratio of extents."""
-        target = np.log([max(wanted[name], 1) for name in self.names])
+    def nearest(self, wanted: Iterable[Mapping[str, int]]) -> Iterator[int]:
+        """Yield for each of `wanted` the index of the point nearest to it, by the ratio of extents."""
         logs = np.log(np.maximum(np.array(self.points, dtype=np.float64), 1.0))
-        return int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
+        for one in wanted:
+            target = np.log([max(one[name], 1) for name in self.names])
+            yield int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
 
 
 def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
@@ -78,8 +81,7 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
     points.update(dict.fromkeys(_without([ranges.get(name, (1, None))[0] for name in names], lows)))
-    for line in _lines(names, lows):
-        points.update(dict.fromkeys(_crossings(line, sizes[:MOST_SIZES])))
+    points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_SIZES])))
     return Grid(names=names, points=tuple(points))
 
 
@@ -108,18 +110,30 @@ def _without(least: Sequence[int], lows: Sequence[int]) -> Iterator[tuple[int, .
 
 
 def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:
-    """One line through the space for each symbol, the others typical; and two more where there are others."""
-    for index, name in enumerate(names):
-        for level in (TYPICAL, 1, 4096) if len(names) > 1 else (TYPICAL,):
+    """Lines through the space along each symbol, the others typical; and two more where there are few.
+
+    A line has its symbol in front of the others.
+    """
+    levels = (TYPICAL, 1, 4096) if 1 < len(names) <= FEW_SYMBOLS else (TYPICAL,)
+    for index, name in enumerate(names[:MOST_LINES]):
+        for level in levels:
             rest = [max(level, low) for low in lows]
             points = ((*rest[:index], extent, *rest[index + 1 :]) for extent in _axis(lows[index], COARSE))
             yield Grid(names=(name, *names), points=tuple((p[index], *p) for p in points))
 
 
-def _crossings(line: Grid, sizes: Sequence[Expr]) -> Iterator[tuple[int, ...]]:
-    """The two points of `line` around each place where the order of two sizes changes."""
+def _crossings(lines: Sequence[Grid], sizes: Sequence[Expr]) -> Iterator[tuple[int, ...]]:
+    """The two points of each line around each place where the order of two sizes changes."""
+    every = Grid(names=lines[0].names[1:], points=tuple(p[1:] for line in lines for p in line.points))
+    table, start = every.values(sizes), 0
+    for line in lines:
+        yield from _crossings_of(line, sizes, table[:, start : start + len(line)])
+        start += len(line)
+
+
+def _crossings_of(line: Grid, sizes: Sequence[Expr], table: Values) -> Iterator[tuple[int, ...]]:
+    """The points of a line, at which `table` holds the values of `sizes`."""
     moving, names = line.names[0], line.names[1:]
-    table = Grid(names=names, points=tuple(p[1:] for p in line.points)).values(sizes)
     above = table[:, None, :] > table[None, :, :]
     lefts, rights, steps = np.nonzero(above[:, :, 1:] != above[:, :, :-1])
     found = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,14 +74,19 @@ def representatives(problem: SearchInstance, ranges: Ranges, most: int) -> list[
     orders first; then points spread over the grid.
     """
     grid = problem.grid
-    typical = {name: _typical(*ranges.get(name, (0, None))) for name in grid.names}
+    typical = typical_binding(grid.names, ranges)
     likely = [
         typical,
         *(dict.fromkeys(grid.names, 1) | {name: typical[name]} for name in reversed(grid.names)),
     ]
     middles = [group[len(group) // 2] for group in _groups(problem)]
     spread = np.linspace(0, len(grid) - 1, most, dtype=int).tolist()
-    return list(dict.fromkeys((*map(grid.nearest, likely), *middles, *spread)))[:most]
+    return list(dict.fromkeys((*grid.nearest(likely[:most]), *middles, *spread)))[:most]
+
+
+def typical_binding(names: Iterable[str], ranges: Ranges) -> dict[str, int]:
+    """Return a typical extent for each symbol, within its declared bounds."""
+    return {name: _typical(*ranges.get(name, (0, None))) for name in names}
 
 
 def _typical(low: int, high: int | None) -> int:

@@ -12,13 +12,14 @@ from random import Random
 from time import perf_counter
 
 from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.interference import live_sets
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.regimes import Split, split
-from symalloc.planner.search.search_instance import SearchInstance, representatives
+from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
 from symalloc.planner.search.stacking import Score, Stacking, ratios
 from symalloc.size.condition import Condition
 from symalloc.size.expr import constant
@@ -99,11 +100,24 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
     """
+    if any(len(together) == len(buffers) for together in live_sets(b.live for b in buffers)):
+        return _any_order(buffers, ranges)
     problem = SearchInstance.of(buffers, ranges)
     run = _StackingSearch(problem=problem, budget=budget)
     points = representatives(problem, ranges, budget.points)
     run.fill(points)
     return run.result(points[0])
+
+
+def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
+    """Return the answer where all are live at one position: the floor is their sum, whatever the order."""
+    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
+    return SearchResult(
+        regimes=((None, Stacking.of(range(len(buffers)), buffers)),),
+        score=Score(1.0, 1.0),
+        representative=typical_binding(names, ranges),
+        steps=1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,8 @@ def test_both_sides_of_a_crossing_are_points(left: Expr, right: Expr, last: int)
 
 def test_the_nearest_point_is_found_by_ratio() -> None:
     grid = Grid(names=("n",), points=((1,), (100,), (1000,)))
-    assert [grid.nearest({"n": n}) for n in (0, 8, 12, 400, 10**6)] == [0, 0, 1, 2, 2]
+    wanted = [{"n": n} for n in (0, 8, 12, 400, 10**6)]
+    assert list(grid.nearest(wanted)) == [0, 0, 1, 2, 2]
 
 
 def test_a_symbol_that_may_be_zero_is_scored_there_too() -> None:
