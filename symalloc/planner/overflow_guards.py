@@ -76,15 +76,16 @@ def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> li
         alone = Expr({m: c for m, c in joint.terms.items() if not m or all(a.key == name for a, _ in m)})
         if domain.lower_of(name) >= 0 and alone.symbols:
             limits[name] = _largest(alone, name)
-    kept = []
-    for check in checks:
-        bound = read_bound(check)
-        greatest = None if bound is None or bound[1] is not None else bound[2]
-        if bound is None or greatest is None:
-            kept.append(check)
-        elif min(domain.upper_of(bound[0]), limits.get(bound[0], INT64_MAX)) > greatest:
-            kept.append(check)
-    return kept
+
+    def implied(check: Condition) -> bool:
+        name, least, greatest = read_bound(check) or ("", None, None)
+        return (
+            least is None
+            and greatest is not None
+            and min(domain.upper_of(name), limits.get(name, INT64_MAX)) <= greatest
+        )
+
+    return [check for check in checks if not implied(check)]
 
 
 def _with_parts(exprs: Iterable[Expr]) -> dict[Expr, None]:
