@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Truths, Values
+
+MOST_CHAINS = 8  # that lie beside each other in one result
+LASTING = 0.001  # the bonus for each column: what lasts long is better off there than among what does not
 
 
 def relieved(
@@ -44,6 +48,8 @@ class _Relief:
             room = np.minimum(room, (memory.limit[begin:end] - others[begin:end]).min(axis=0, initial=np.inf))
         if (room < 0).any():
             return False
+        if len(memory.paths) == 1:
+            self.chains(room)
         alive = self.alive()
         over = self.over(room)
         while over.any():
@@ -54,6 +60,43 @@ class _Relief:
             self.move(*found)
             over = self.over(room)
         return True
+
+    def chains(self, room: Values) -> None:
+        """Move tensors that follow each other, host by host, those that take most off what is too much."""
+        for host in range(len(self.hosts)):
+            for _ in range(MOST_CHAINS):
+                surplus = np.maximum(self.load - room, 0.0)
+                if not surplus.any():
+                    return
+                chain = self.chain(host, surplus)
+                for i in chain:
+                    self.move(i, host)
+                if not chain:
+                    break
+
+    def chain(self, host: int, surplus: Values) -> list[int]:
+        """The members one behind the other, each of which fits into a host, that take most off `surplus`.
+
+        This is the heaviest set of disjoint intervals, found from left to right.
+        """
+        share = surplus / np.maximum(surplus.max(axis=0), 1.0)
+        size = self.memory.bytes
+        intervals = []
+        for i in sorted(self.members):
+            ((_, begin, end),) = self.memory.held[i]
+            if self.fits(i, host):
+                gain = np.minimum(size[i] / np.maximum(surplus[begin:end], 1.0), 1.0) * share[begin:end]
+                lasting = LASTING * (end - begin) * (size[i] / np.maximum(size[self.hosts[host]], 1.0)).sum()
+                intervals.append((end, begin, float(gain.sum() + lasting), i))
+        intervals.sort()
+        best: list[tuple[float, list[int]]] = [(0.0, [])]
+        ends = [0]
+        for end, begin, gain, i in intervals:
+            total, before = best[bisect_right(ends, begin) - 1]
+            if total + gain > best[-1][0]:
+                best.append((total + gain, [*before, i]))
+                ends.append(end)
+        return best[-1][1]
 
     def over(self, room: Values) -> Truths:
         """The columns at which what is left takes more than `room`."""
