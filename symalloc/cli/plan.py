@@ -85,6 +85,8 @@ def plan_command(
         text = plans_as_text(planned.reports, width=terminal_width(sys.stdout))
     click.echo(text, nl=False)
     if not planned.report.ok:
+        _show(planned.report)
+    if any(d.severity is Severity.ERROR for d in planned.report):
         return _refused(planned.report, file)
     planned.write(output, chosen.certificate)
     if form == "text":
@@ -101,12 +103,16 @@ def _say_written(output: Path | None, certificate: Path | None, proved: int) -> 
         click.echo(f"wrote the proofs to {certificate}")
 
 
-def _refused(report: Report, file: Path) -> int:
-    """Shows what the linter finds in a planned module, and whose fault it is."""
+def _show(report: Report) -> None:
+    """Shows what the linter finds in a planned module."""
     from symalloc.report.text import render_text
 
     click.echo(render_text(report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False)
-    before = all(d.stage is None for d in report if d.severity is not Severity.NOTE)
+
+
+def _refused(report: Report, file: Path) -> int:
+    """Says whose fault it is that nothing is written."""
+    before = all(d.stage is None for d in report if d.severity is Severity.ERROR)
     whose = (
         f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
         if before

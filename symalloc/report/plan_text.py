@@ -9,6 +9,7 @@ from symalloc.planner.memory_plan import Arena, Guard
 from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
+from symalloc.planner.memory_report.sample_bindings import evaluated
 from symalloc.report.quantities import columns, human_bytes, percent, times
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr
@@ -215,9 +216,8 @@ def _by_size(report: FunctionReport) -> list[KernelWorkspaceUse]:
     at: Mapping[str, int] = report.samples[-1].binding if report.samples else {}
 
     def rank(use: KernelWorkspaceUse) -> tuple[bool, int]:
-        scratch = use.scratch
-        known = scratch.problem is None and scratch.peak.symbols <= at.keys()
-        return known, -scratch.peak.evaluate(at) if known else 0
+        peak = evaluated(use.scratch.peak, at) if use.scratch.problem is None else None
+        return peak is not None, -(peak or 0)
 
     return sorted(report.outside.kernels, key=rank)
 

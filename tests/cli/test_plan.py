@@ -108,3 +108,33 @@ def test_what_cannot_be_planned_is_said_in_one_line(
     status, _, err = symalloc(capsys, "plan", *arguments)
     assert status == 2
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
+
+
+QUOTIENT = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor((), "float32"):
+        n, m = T.int64(), T.int64()
+        a = R.full(R.shape([n // m, n]), R.const(1, "float32"), "float32")
+        b = R.nn.softmax(a, axis=0)
+        return R.sum(b)
+"""
+
+
+def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At `m = 0` no shape is defined.  That the sum may have nothing to add up is the module's own affair."""
+    file, output = tmp_path / "quotient.py", tmp_path / "planned.json"
+    file.write_text(QUOTIENT)
+    samples = ("--sample", "n=5,m=0", "--sample", "n=5,m=2")
+    status, out, _ = symalloc(capsys, "plan", file, *samples, "-o", output)
+    assert status == 0
+    assert output.exists()
+    (workspace,) = (line.split() for line in out.splitlines() if line.startswith("  workspace  "))
+    assert workspace[1] == "-"
+    assert workspace[2] != "-"

@@ -10,12 +10,13 @@ from math import inf
 from symalloc.planner.interference import live_sums, undominated
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_memory import PlanOutcome, TvmComparison
-from symalloc.planner.memory_report.kernel_workspace import workspace_pool_bytes
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.sample_bindings import (
     bound_label,
     chosen,
     combined,
+    evaluated,
     highest,
     standard,
     total,
@@ -219,7 +220,7 @@ def _sample(
     plan, outside, outcome = report.plan, report.outside, report.outcome
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
-    known = all(u.scratch.problem is None and u.scratch.peak.symbols <= at.keys() for u in outside.kernels)
+    known = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=label,
@@ -240,6 +241,11 @@ def _sample(
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
         refused=not all(_holds(guard.condition, at) for guard in plan.guards),
     )
+
+
+def _defined(scratch: KernelWorkspace, binding: Mapping[str, int]) -> bool:
+    """Return whether `binding` tells how much is taken at each step: it lacks no symbol, no divisor is 0."""
+    return all(size is None or evaluated(size, binding) is not None for _, size in scratch.steps)
 
 
 def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:

@@ -44,7 +44,7 @@ def kernel_scratch(
     }
     chosen = tvm.target.Target(target)
     lowered = dict(_lowered(functions, chosen))
-    return {name: _scratch(found, kernels[name]) for name, found in lowered.items()}
+    return {v.name_hint: _scratch(lowered.get(v.name_hint), kernels[v.name_hint]) for v in functions}
 
 
 # -- lowering ----------------------------------------------------------------------------------------------
@@ -80,13 +80,18 @@ def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def _scratch(lowered: Node | str, kernel: Kernel) -> KernelWorkspace:
+def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
+    """The scratch of one kernel; what stands in the way of reading it is its `problem`, whatever that is."""
+    if lowered is None:
+        return KernelWorkspace(problem="TVM's lowering leaves no function of its name")
     if isinstance(lowered, str):
         return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
     try:
         return _read(lowered, kernel)
     except NotASizeError as error:
         return KernelWorkspace(problem=str(error))
+    except Exception as error:  # what TVM's passes leave may have any form
+        return KernelWorkspace(problem=f"its lowered code is not understood: {error_text(error, most=1)}")
 
 
 def _read(function: Node, kernel: Kernel) -> KernelWorkspace:

@@ -6,19 +6,24 @@ import ctypes
 import sys
 import threading
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
+import symalloc.relax.files.kernel_scratch as subject
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
+from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from tests.relax.files.random_calls import random_calls
+from tests.scale import tries
 
 SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"
 
@@ -95,6 +100,29 @@ def test_what_is_returned_and_what_calls_make() -> None:
     assert [str(r.nbytes) for r in found.returned] == ["128", "64*n"]
     assert [len(r.allocations) for r in found.returned] == [1, 2]
     assert [(made.by, str(made.nbytes)) for made in found.made] == [("layer", "64*n"), ("layer", "128*n")]
+
+
+@pytest.mark.parametrize("pipeline", ["default", "target"])
+def test_the_workspace_of_random_calls_is_read(pipeline: PipelineName) -> None:
+    """`benchmarks/workspace_calls.py` asks for 500 of them, and runs some."""
+    read = 0
+    for call in islice(random_calls(seed=5), tries(6, 100)):
+        module = lower(call.module, "llvm", pipeline=pipeline)
+        found = scratch_of(module)
+        assert [one.problem for one in found.values() if one.problem is not None] == [], call.name
+        read += len(found)
+    assert read
+
+
+def test_what_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever TVM's passes make of a kernel: nothing of it, or what is no kernel any more."""
+    module = lowered("Mixed")
+    monkeypatch.setattr(
+        subject, "_host_functions", lambda *_: iter([("softmax", tirx.PrimFunc([], tirx.Evaluate(0)))])
+    )
+    problems = {name: one.problem or "" for name, one in scratch_of(module).items()}
+    assert "leaves no function" in problems["conv2d"]
+    assert "not understood" in problems["softmax"]
 
 
 # -- a real process ----------------------------------------------------------------------------------------
