@@ -61,6 +61,12 @@ class OffsetKernels:
         return self.known[kernel]
 
 
+def offset_parameters(kernel: tirx.PrimFunc) -> tuple[int, ...]:
+    """The positions of the parameters of `kernel` that are given at a free offset."""
+    types = [p.ty for p in kernel.params]
+    return tuple(i for i, t in enumerate(types) if type(t) is BufferType and type(t.elem_offset) is ir.Var)
+
+
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
     """`kernel` with the buffers at `positions`, of those that it accepts, at a free multiple of 64 B."""
     params = list(kernel.params)
