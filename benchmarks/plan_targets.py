@@ -15,7 +15,7 @@ run: the code is generated, on a machine without the devices.  Each model and ta
 Exit status 1 where a model cannot be planned, linted clean or built where TVM builds it.
 
     python -m benchmarks.plan_targets [MODEL ...] [--target cuda ...] [--json]
-    python -m benchmarks.plan_targets --source torch_vit --target opencl     # a kernel's code, with its offset
+    python -m benchmarks.plan_targets --source torch_vit --target opencl   # code of a kernel
 """
 
 from __future__ import annotations

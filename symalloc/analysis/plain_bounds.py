@@ -67,7 +67,7 @@ def _is_below_in_rows(
 ) -> bool:
     """`row * width + column` is below `rows * width`, where the row and the column are below theirs."""
     width, column = _taken_out(expr, atom)
-    if len(width.terms) != 1 or not is_nonnegative(width, scalars):
+    if not is_nonnegative(width, scalars):
         return False
     rows = divided(end, width)
     row = Expr({((atom, 1),): 1})
@@ -88,7 +88,9 @@ def _taken_out(expr: Expr, atom: Atom) -> tuple[Expr, Expr]:
 
 
 def divided(expr: Expr, width: Expr) -> Expr | None:
-    """`expr / width` for a `width` of one term; None where it does not come out even."""
+    """`expr / width`; None where it does not come out even, or `width` is a sum."""
+    if len(width.terms) != 1:
+        return None
     ((monomial, coefficient),) = width.terms.items()
     found = expr.over(monomial)
     if found is None or any(c % coefficient for c in found.terms.values()):

@@ -74,18 +74,23 @@ def _plan_function(
     known = known_symbols(analyses[name].cfg)
     bounds = enforced(function, known.domain, options.bounds)
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
-    whole = options.bounds == "reserve" or options.flavour == "storages"
+    whole = options.constants_apart or options.flavour == "storages"
     barred: frozenset[Var] = frozenset()
     while True:
         buffers, unplanned = find_buffers(program, analyses, name, sizes, plans, barred=barred, whole=whole)
         if grounded is not None:
-            buffers = tuple(replace(b, grounded=b.callee is not None or b.var in grounded) for b in buffers)
+            buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))
         found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options)
         outgrown = frozenset(_outgrown(found))
         if not outgrown:
             return found
         barred |= outgrown
+
+
+def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:
+    """Return whether a buffer must start a storage; a result does so in the memory that is its own."""
+    return (buffer.callee is not None or buffer.var in grounded) and not buffer.returned
 
 
 def _outgrown(plan: Plan) -> Iterator[Var]:
@@ -130,8 +135,7 @@ def _layouts(
     """
     whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
     offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
-    reserve = options.bounds == "reserve"
-    slots_of, groups = _by_arena(whole, reserve=reserve), _by_arena(offset, reserve=reserve)
+    slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
     ranges = _ranges(function, buffers)
     found = [search(group, ranges, SearchBudget.of(options.effort, seed=options.seed)) for group in groups]
     representative = {name: value for one in reversed(found) for name, value in one.representative.items()}
@@ -144,14 +148,11 @@ def _layouts(
         yield (*stacked, *chain.from_iterable(slots)), representative
 
 
-def _by_arena(buffers: Iterable[Buffer], *, reserve: bool) -> list[list[Buffer]]:
-    """Group the buffers that share an arena.
-
-    With `reserve` those of constant size have one of their own, which is constant, too.
-    """
+def _by_arena(buffers: Iterable[Buffer], *, apart: bool) -> list[list[Buffer]]:
+    """Group the buffers that share an arena; with `apart` those of constant size have one of their own."""
     groups: dict[tuple[int, str, int, bool], list[Buffer]] = {}
     for buffer in buffers:
-        fixed = reserve and buffer.size.as_constant is not None
+        fixed = apart and buffer.size.as_constant is not None
         groups.setdefault((buffer.device, buffer.scope, buffer.arena, fixed), []).append(buffer)
     return list(groups.values())
 

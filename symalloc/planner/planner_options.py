@@ -29,13 +29,13 @@ class PlanOptions:
 
     `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one
     "arena" with tensors at symbolic offsets; "storages", one storage per slot and every tensor at offset 0;
-    or "auto", the arena where the target's kernels can run it.
-    `guards`: what the check at entry becomes, an assertion, an If whose else runs unplanned, a kernel's
-    own asserts that need no Python, or nothing.  `bounds`: what becomes of bounds that a function declares:
-    they only steer the search ("ignore"); they are checked at entry, and proofs rely on them ("enforce"); and
-    arena and offsets are constants at these bounds ("reserve").  `certificate`: the folder for the proof as
-    SMT-LIB2.
-    `alias`: which inputs the caller donates, each for an output to be written into its memory.
+    or "auto", the arena where the target's kernels can run it.  `guards`: what the check at entry becomes, an
+    assertion, an If whose else runs unplanned, a kernel's own asserts that need no Python, or nothing.
+    `bounds`: what becomes of bounds that a function declares: they only steer the search ("ignore"); they are
+    checked at entry, and proofs rely on them ("enforce"); and arena and offsets are constants at these bounds
+    ("reserve").  `graphs`: kernels are captured in CUDA graphs, which takes storages of constant size.
+    `certificate`: the folder for the proof as SMT-LIB2.  `alias`: which inputs the caller donates, each for
+    an output to be written into its memory.
     """
 
     effort: EffortName = "quick"
@@ -43,8 +43,14 @@ class PlanOptions:
     flavour: Flavour = "auto"
     guards: GuardKind = "assert"
     bounds: BoundsUse = "ignore"
+    graphs: bool = False
     certificate: Path | None = None
     alias: tuple[Donation, ...] = ()
+
+    @property
+    def constants_apart(self) -> bool:
+        """True where what has a constant size has an arena of its own, which is constant, too."""
+        return self.graphs or self.bounds == "reserve"
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that there is not, and for choices that contradict each other."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from symalloc.analysis.plain_bounds import is_below, is_nonnegative
+from symalloc.analysis.plain_bounds import divided, is_below, is_nonnegative
 from symalloc.size.condition import lt
-from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
+from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, symbol
 from tests.scale import tries
 
 A, B, N, M = map(symbol, "abnm")
@@ -63,3 +63,12 @@ def test_a_fused_loop_with_a_guard() -> None:
 def test_scalars_may_be_negative() -> None:
     assert is_nonnegative(A + N, frozenset())
     assert not is_nonnegative(A + N, frozenset("n"))
+
+
+def test_quotients_come_out_even_or_not_at_all() -> None:
+    n, m = symbol("n"), symbol("m")
+    assert divided(4 * n * m + 6 * n, 2 * n) == 2 * m + 3
+    assert divided(4 * n * m + 6 * n, 4 * n) is None
+    assert divided(4 * n, m) is None
+    assert divided(n * n + n, n + 1) is None, "only a width of one term is divided by"
+    assert divided(n, ZERO) is None
