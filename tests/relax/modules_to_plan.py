@@ -254,3 +254,43 @@ class Sorted:
         d = R.multiply(c, a)
         e = R.add(d, b)
         return R.add(e, c)
+
+
+@I.ir_module
+class Weighed:
+    """The branch depends on the weights alone."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((1, 8), "float32")) -> R.Tensor(
+        ("n", 8), "float32"
+    ):
+        R.func_attr({"num_input": 1})
+        n = T.int64()
+        a = R.exp(w)
+        c = R.greater(R.sum(a), R.const(0.0, "float32"))
+        if c:
+            p = R.multiply(x, a)
+            q = R.add(p, a)
+            y = q
+        else:
+            r = R.add(x, x)
+            s = R.exp(r)
+            y = s
+        return R.multiply(y, a)
+
+
+@I.ir_module
+class Prepared:
+    """What is made of the weights has a constant size."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 1), "float32")) -> R.Tensor(
+        ("n", 8), "float32"
+    ):
+        R.func_attr({"num_input": 1})
+        a = R.exp(x)
+        t = R.permute_dims(w)
+        b = R.multiply(a, t)
+        u = R.permute_dims(w)
+        c = R.add(b, u)
+        return R.multiply(c, a)

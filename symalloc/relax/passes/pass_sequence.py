@@ -21,6 +21,7 @@ PLANNER = "StaticPlanBlockMemory"
 OPAQUE = "_pipeline"  # the name of the functions that TVM's pipelines are
 UNNAMED = "sequential"  # of a Sequential that was given no other name
 
+_GRAPHS = "relax.backend.use_cuda_graph"
 _recording = threading.Lock()
 
 
@@ -43,6 +44,11 @@ def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> P
         except (ValueError, AttributeError):  # those that relax.build takes for "there is none"
             pass
     return relax.get_pipeline("default")
+
+
+def captures_graphs() -> bool:
+    """Return whether RewriteCUDAGraph, run now, captures what it can."""
+    return bool(PassContext.current().config.get(_GRAPHS, False))
 
 
 def passes_of(pipeline: Pass, module: tvm.IRModule, target: tvm.target.Target) -> list[Pass]:

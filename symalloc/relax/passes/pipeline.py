@@ -10,9 +10,10 @@ from tvm.target import Target
 
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
+from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
-from symalloc.relax.passes.pass_sequence import around_planner, passes_of, tvm_pipeline
+from symalloc.relax.passes.pass_sequence import around_planner, captures_graphs, passes_of, tvm_pipeline
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
 
@@ -70,6 +71,8 @@ def _with_ours(passes: Sequence[Pass]) -> Iterator[Pass]:
     """TVM's finalizing passes, and ours where they belong."""
     for one in passes:
         name = one.info.name
+        if name == "RewriteCUDAGraph" and captures_graphs():
+            yield KeepConditions()
         if name == "ComputePrimValue":
             yield LowerGuards()
         yield one

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import tvm
 import tvm_ffi
-from tvm.ir.transform import PassContext
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.validate import PlanRefusedError
@@ -25,8 +24,7 @@ from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.device_memory import device_memory
 from symalloc.relax.passes.inline_calls import inline_calls
-
-_GRAPHS = "relax.backend.use_cuda_graph"
+from symalloc.relax.passes.pass_sequence import captures_graphs
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
 
@@ -60,7 +58,7 @@ def plan_lowered(
     prover = prover or Prover()
     target = target or tvm.target.Target.current(allow_none=True)
     memory = device_memory(module, target)
-    options = replace(options, flavour=memory.flavour(options.flavour), graphs=_captures(target))
+    options = replace(options, flavour=memory.flavour(options.flavour), graphs=captures_graphs())
     module = inline_calls(module)
     program = _seen(module)
     if options.alias:
@@ -79,12 +77,6 @@ def plan_lowered(
         keeps_reshapes=keeps_reshapes,
     )
     return PlannedModule(module=planned, plans=plans, program=program, analyses=analyses)
-
-
-def _captures(target: tvm.target.Target | None) -> bool:
-    """Return whether RewriteCUDAGraph, which comes later, captures what it can."""
-    turned_on = bool(PassContext.current().config.get(_GRAPHS, False))
-    return turned_on and target is not None and target.kind.name == "cuda"
 
 
 def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[Var]:
