@@ -179,7 +179,8 @@ def _written(
 def _reached(store: KernelAccess, shape: tuple[Expr, ...], scalars: frozenset[str]) -> Elements:
     """The elements that a store may reach: a box, if that says it, or what its indices tell."""
     box = _box(store, shape)
-    if box.exact or len(shape) != len(store.indices):
+    apart = box.symbols.isdisjoint(loop.symbol for loop in store.loops)
+    if (box.exact and apart) or len(shape) != len(store.indices):
         return box
     where, exact = stored_elements(store, shape, scalars)
     by_data = None in store.indices

@@ -9,7 +9,7 @@ is translated in `symalloc.relax.extract.packed`, whatever stands here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from symalloc.program.ir import Ownership
@@ -107,6 +107,10 @@ def _fills(*indices: int) -> PackedFunction:
 
 
 _PACKED_FUNCTIONS: Mapping[str, PackedFunction] = {
+    "tvm.contrib.sort.argsort": replace(_fills(1), byte_offset="ignored"),
+    "tvm.contrib.sort.argsort_nms": replace(_fills(2), byte_offset="ignored"),
+    "tvm.contrib.sort.sort": replace(_fills(1), byte_offset="ignored"),
+    "tvm.contrib.sort.topk": replace(_fills(1, 2), byte_offset="ignored"),
     "relax.run.assert_op": PackedFunction(reads_only=True, allocates=False),
     "relax.run.nonzero": _FRESH_RESPECTS,
     "relax.run.print": _PRINTS,

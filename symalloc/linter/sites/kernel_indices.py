@@ -100,7 +100,7 @@ def _site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argum
             bound.access.parameter,
             bound.axis,
             bound.index,
-            bound.extent.substitute(names),
+            (least.substitute(names), greatest.substitute(names), extent, *where),
         ),
     )
 

@@ -79,6 +79,13 @@ for block, thread in T.grid(3, 8):
     if block * 8 + thread {test}:
         b[block * 8 + thread] = T.if_then_else(block * 8 + thread < 16, a[block * 8 + thread], T.float32(9))
 """
+_NESTED = """
+for i in range(24):
+    if i >= {first}:
+        if i >= {second}:
+            continue
+    b[i] = {value}
+"""
 _ALIAS = 'd = T.decl_buffer(({size},), "float32", data=b.data)\nfor i in range({size}):\n    d[i] = {value}'
 _REDUCTION = """
 for i, k in T.grid(16, 1):
@@ -229,6 +236,24 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "the loop is left too late",
         f"for i in range(24):\n    if i > 16:\n        break\n    b[i] = {_NINE}",
         "for i in range(24):\n    if i >= 16:\n        break\n    b[i] = a[i]",
+    ),
+    _stores(
+        "break-at-one-pass",
+        "the loop is left at a pass that comes too late",
+        f"for i in range(24):\n    if i == 20:\n        break\n    b[i] = {_NINE}",
+        "for i in range(24):\n    if i == 16:\n        break\n    b[i] = a[i]",
+    ),
+    _stores(
+        "continue-in-a-nested-if",
+        "of the passes behind the end only some are left out",
+        _NESTED.format(first=16, second=18, value=_NINE),
+        _NESTED.format(first=8, second=16, value="a[i]"),
+    ),
+    _stores(
+        "neighbour-by-one-bit",
+        "pairs are swapped by the lowest bit, also that behind the end",
+        f"for i in range(17):\n    b[i ^ 1] = {_NINE}",
+        "for i in range(16):\n    b[i ^ 1] = a[i ^ 1]",
     ),
     _stores(
         "step-over-the-end",

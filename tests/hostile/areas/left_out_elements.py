@@ -1,0 +1,127 @@
+"""Kernels that leave out elements of their own output, in no box."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import numpy as np
+
+from tests.hostile.machine import Array, Machine, depends_on_storages, floats
+from tests.hostile.program import HostileProgram
+
+_MODULE = """@I.ir_module
+class Module:
+    @T.prim_func
+    def work(first: T.handle, places: T.handle, out: T.handle):
+        n = T.int64()
+        m = T.int64()
+        a = T.match_buffer(first, (n, m), "float32")
+        at = T.match_buffer(places, (n,), "int64")
+        b = T.match_buffer(out, (n, m), "float32")
+{body}
+
+    @R.function
+    def main(
+        x: R.Tensor(("n", "m"), "float32"), p: R.Tensor(("n",), "int64")
+    ) -> R.Tensor(("n", "m"), "float32"):
+        n = T.int64()
+        m = T.int64()
+        y = R.call_tir(Module.work, (x, p), out_ty=R.Tensor((n, m), "float32"))
+        z = R.add(y, x)
+        return z
+"""
+_X: Array = floats(6, 4)
+_PLACES: Array = np.array([1, 0, 3, 3, 5, 4], dtype="int64")
+
+
+def _module(body: str) -> str:
+    return _MODULE.format(body=indent(body.strip(), " " * 8))
+
+
+def _old_bytes(bad: Machine, twin: Machine) -> bool:
+    return depends_on_storages(bad, _X, _PLACES) and not depends_on_storages(twin, _X, _PLACES)
+
+
+def _left_out(name: str, what: str, bad: str, twin: str, **more: object) -> HostileProgram:
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=_module(bad),
+        twin=_module(twin),
+        rule="SYM208",
+        on_line="z = R.add(y, x)",
+        shows=_old_bytes,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_COPY = "for i, j in T.grid(n, m):\n    b[i, j] = a[i, j]\n"
+_ODD = "for i, j in T.grid(n // 2, m):\n    b[2 * i + 1, j] = a[2 * i + 1, j]\n"
+_EVEN = "for i, j in T.grid((n + 1) // 2, m):\n    b[2 * i, j] = a[2 * i, j]\n"
+_TRIANGLE = "for i, j in T.grid(n, m):\n    if i <= j:\n        b[i, j] = a[i, j]\n"
+_FUSED = "for t in range({}):\n    b[t // m, t % m] = a[t // m, t % m]\n"
+_TILED = """
+for o, t, j in T.grid({}, T.int64(4), m):
+    if o * 4 + t < n:
+        b[o * 4 + t, j] = a[o * 4 + t, j]
+"""
+_LEFT = """
+for i in range(n):
+    if i == {}:
+        break
+    for j in range(m):
+        b[i, j] = a[i, j]
+"""
+_SCATTER = "for i, j in T.grid(n, m):\n    b[at[i], j] = a[i, j]\n"
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _left_out(
+        "every-other-row",
+        "the odd rows are left as they were",
+        _EVEN,
+        _EVEN + _ODD,
+        counterexample={"m": 1, "n": 2},
+    ),
+    _left_out(
+        "triangle-without-else",
+        "what lies below the diagonal is left as it was",
+        _TRIANGLE,
+        _TRIANGLE + "    else:\n        b[i, j] = T.float32(0)\n",
+        counterexample={"m": 1, "n": 2},
+    ),
+    _left_out(
+        "growing-rows",
+        "the inner loop ends at the diagonal",
+        "for i in range(n):\n    for j in range(T.min(i + 1, m)):\n        b[i, j] = a[i, j]\n",
+        "for i in range(n):\n    for j in range(T.max(T.min(i + 1, m), m)):\n        b[i, j] = a[i, j]\n",
+        counterexample={"m": 2, "n": 1},
+    ),
+    _left_out(
+        "fused-loop-too-short",
+        "a loop over rows and columns at once leaves out the last element",
+        _FUSED.format("n * m - 1"),
+        _FUSED.format("n * m"),
+        verdict="always-invalid",
+    ),
+    _left_out(
+        "tiles-without-the-rest",
+        "rows that fill no tile of four are left as they were",
+        _TILED.format("n // 4"),
+        _TILED.format("(n + 3) // 4"),
+        counterexample={"m": 1, "n": 1},
+    ),
+    _left_out(
+        "left-at-a-row",
+        "the loop over rows is left at one in the middle",
+        _LEFT.format("2"),
+        _LEFT.format("n"),
+        counterexample={"m": 1, "n": 3},
+    ),
+    _left_out(
+        "rows-where-data-says",
+        "rows go to places that are data, and some rows get none",
+        _SCATTER,
+        _COPY + _SCATTER,
+        severity="warning",
+    ),
+)
