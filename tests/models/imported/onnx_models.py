@@ -199,3 +199,38 @@ def two_lengths() -> tvm.IRModule:
     ]
     inputs = [_value("a", ("rows", 8)), _value("b", ("columns", 8))]
     return _import(nodes, inputs, [_value("y", ("rows", "columns"))])
+
+
+@_model
+def einsum() -> tvm.IRModule:
+    nodes = [
+        helper.make_node("Einsum", ["a", "b"], ["c"], equation="bik,bjk->bij"),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    inputs = [_value("a", ("batch", "rows", 8)), _value("b", ("batch", "columns", 8))]
+    return _import(nodes, inputs, [_value("y", ("batch", "rows", "columns"))])
+
+
+@_model
+def nested_branch() -> tvm.IRModule:
+    """An If in an If; each branch makes tensors of its own."""
+
+    def side(name: str, *operators: str, nodes: Sequence[Any] = ()) -> Any:
+        chain = ["x", *(f"{name}{i}" for i in range(len(operators)))]
+        made = [helper.make_node(op, [a], [b]) for op, a, b in zip(operators, chain, chain[1:], strict=False)]
+        return helper.make_graph(
+            [*made, *nodes], name, [], [_value(nodes[0].output[0] if nodes else chain[-1], ("n", 8))]
+        )
+
+    inner = helper.make_node(
+        "If",
+        ["second"],
+        ["inner"],
+        then_branch=side("a", "Exp", "Tanh", "Abs"),
+        else_branch=side("b", "Sigmoid", "Neg"),
+    )
+    outer = helper.make_node(
+        "If", ["first"], ["y"], then_branch=side("c", nodes=[inner]), else_branch=side("d", "Relu", "Exp")
+    )
+    flags = [_value(name, (), TensorProto.BOOL) for name in ("first", "second")]
+    return _import([outer], [_value("x", ("n", 8)), *flags], [_value("y", ("n", 8))])

@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
+from tests.models.imported import torch_compositions  # noqa: F401 - enters its models
 from tests.models.imported.onnx_models import ONNX_MODELS
 from tests.models.imported.torch_models import TORCH_MODELS, CallableModule
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-__all__ = ["TORCH_MODELS", "CallableModule", "TorchModel"]
+__all__ = ["TORCH_MODELS", "CallableModule", "TorchModel", "Wrapped", "decoder", "model", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TorchModel:
 TORCH_MODELS: dict[str, Callable[[], TorchModel]] = {}
 
 
-def _model(build: Callable[[], TorchModel]) -> Callable[[], TorchModel]:
+def model(build: Callable[[], TorchModel]) -> Callable[[], TorchModel]:
     TORCH_MODELS[build.__name__] = build
     return build
 
@@ -34,7 +34,7 @@ class CallableModule(nn.Module):
     """A module whose forward takes any number of inputs."""
 
 
-class _Wrapped(CallableModule):
+class Wrapped(CallableModule):
     """`net`, called by a function that says how: a module for torch.export."""
 
     def __init__(self, net: nn.Module, call: Callable[..., Any]) -> None:
@@ -64,7 +64,7 @@ HEIGHT, WIDTH = Dim("height", min=4, max=512), Dim("width", min=4, max=512)
 # -- transformers' small configurations --------------------------------------------------------------------
 
 
-def _decoder(config: Any, name: str, **more: Any) -> TorchModel:
+def decoder(config: Any, name: str, **more: Any) -> TorchModel:
     """A decoder on token embeddings with an explicit mask, over the length of the sequence."""
     import transformers
 
@@ -77,10 +77,10 @@ def _decoder(config: Any, name: str, **more: Any) -> TorchModel:
 
     n, width = 6, config.hidden_size
     inputs = (torch.randn(1, n, width), torch.zeros(1, 1, n, n), torch.arange(n)[None])
-    return TorchModel(_Wrapped(net, call), inputs, ({1: SEQ}, {2: SEQ, 3: SEQ}, {1: SEQ}))
+    return TorchModel(Wrapped(net, call), inputs, ({1: SEQ}, {2: SEQ, 3: SEQ}, {1: SEQ}))
 
 
-_SMALL = {
+SMALL = {
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
@@ -90,69 +90,69 @@ _SMALL = {
 }
 
 
-@_model
+@model
 def llama() -> TorchModel:
     from transformers import LlamaConfig
 
-    return _decoder(LlamaConfig(**_SMALL, num_key_value_heads=2, attn_implementation="eager"), "LlamaModel")
+    return decoder(LlamaConfig(**SMALL, num_key_value_heads=2, attn_implementation="eager"), "LlamaModel")
 
 
-@_model
+@model
 def qwen2() -> TorchModel:
     from transformers import Qwen2Config
 
-    return _decoder(Qwen2Config(**_SMALL, num_key_value_heads=2, attn_implementation="eager"), "Qwen2Model")
+    return decoder(Qwen2Config(**SMALL, num_key_value_heads=2, attn_implementation="eager"), "Qwen2Model")
 
 
-@_model
+@model
 def qwen3() -> TorchModel:
     from transformers import Qwen3Config
 
-    config = Qwen3Config(**_SMALL, num_key_value_heads=2, head_dim=8, attn_implementation="eager")
-    return _decoder(config, "Qwen3Model")
+    config = Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8, attn_implementation="eager")
+    return decoder(config, "Qwen3Model")
 
 
-@_model
+@model
 def mistral() -> TorchModel:
     from transformers import MistralConfig
 
-    config = MistralConfig(**_SMALL, num_key_value_heads=2, sliding_window=None, attn_implementation="eager")
-    return _decoder(config, "MistralModel")
+    config = MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=None, attn_implementation="eager")
+    return decoder(config, "MistralModel")
 
 
-@_model
+@model
 def gemma() -> TorchModel:
     from transformers import GemmaConfig
 
-    config = GemmaConfig(**_SMALL, num_key_value_heads=1, head_dim=8, attn_implementation="eager")
-    return _decoder(config, "GemmaModel")
+    config = GemmaConfig(**SMALL, num_key_value_heads=1, head_dim=8, attn_implementation="eager")
+    return decoder(config, "GemmaModel")
 
 
-@_model
+@model
 def phi() -> TorchModel:
     from transformers import PhiConfig
 
-    return _decoder(PhiConfig(**_SMALL, attn_implementation="eager"), "PhiModel")
+    return decoder(PhiConfig(**SMALL, attn_implementation="eager"), "PhiModel")
 
 
-@_model
+@model
 def gpt2() -> TorchModel:
     from transformers import GPT2Config
 
     config = GPT2Config(
         n_embd=32, n_layer=2, n_head=4, n_positions=512, vocab_size=64, attn_implementation="eager"
     )
-    return _decoder(config, "GPT2Model")
+    return decoder(config, "GPT2Model")
 
 
-@_model
+@model
 def gpt_neox() -> TorchModel:
     from transformers import GPTNeoXConfig
 
-    return _decoder(GPTNeoXConfig(**_SMALL, attn_implementation="eager"), "GPTNeoXModel")
+    return decoder(GPTNeoXConfig(**SMALL, attn_implementation="eager"), "GPTNeoXModel")
 
 
-@_model
+@model
 def opt() -> TorchModel:
     from transformers import OPTConfig
 
@@ -160,24 +160,24 @@ def opt() -> TorchModel:
         hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64,
         max_position_embeddings=512, word_embed_proj_dim=32, attn_implementation="eager",
     )  # fmt: skip
-    return _decoder(config, "OPTModel")
+    return decoder(config, "OPTModel")
 
 
-@_model
+@model
 def bert() -> TorchModel:
     """BERT over batch and length, with an explicit additive mask."""
     from transformers import BertConfig, BertModel
 
-    net = BertModel(BertConfig(**_SMALL, attn_implementation="eager"), add_pooling_layer=False).eval()
+    net = BertModel(BertConfig(**SMALL, attn_implementation="eager"), add_pooling_layer=False).eval()
 
     def call(net: nn.Module, embeds: torch.Tensor, mask: torch.Tensor) -> Any:
         return net.encoder(embeds, attention_mask=mask).last_hidden_state
 
     inputs = (torch.randn(2, 6, 32), torch.zeros(2, 1, 1, 6))
-    return TorchModel(_Wrapped(net, call), inputs, ({0: BATCH, 1: SEQ}, {0: BATCH, 3: SEQ}))
+    return TorchModel(Wrapped(net, call), inputs, ({0: BATCH, 1: SEQ}, {0: BATCH, 3: SEQ}))
 
 
-@_model
+@model
 def t5_encoder() -> TorchModel:
     """T5's encoder over batch and length, with relative positions."""
     from transformers import T5Config, T5EncoderModel
@@ -192,10 +192,10 @@ def t5_encoder() -> TorchModel:
 
     inputs = (torch.randn(2, 6, 32), torch.zeros(2, 1, 6, 6))
     dims = ({0: BATCH, 1: SEQ}, {0: BATCH, 2: SEQ, 3: SEQ})
-    return TorchModel(_Wrapped(net, call), inputs, dims)
+    return TorchModel(Wrapped(net, call), inputs, dims)
 
 
-@_model
+@model
 def vit() -> TorchModel:
     from transformers import ViTConfig, ViTModel
 
@@ -205,10 +205,10 @@ def vit() -> TorchModel:
     )  # fmt: skip
     net = ViTModel(config, add_pooling_layer=False).eval()
     call = lambda net, image: net(image).last_hidden_state  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
 
 
-@_model
+@model
 def clip_vision() -> TorchModel:
     from transformers import CLIPVisionConfig, CLIPVisionModel
 
@@ -218,10 +218,10 @@ def clip_vision() -> TorchModel:
     )  # fmt: skip
     net = CLIPVisionModel(config).eval()
     call = lambda net, image: net(image).last_hidden_state  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
 
 
-@_model
+@model
 def whisper_encoder() -> TorchModel:
     from transformers import WhisperConfig
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
@@ -232,10 +232,10 @@ def whisper_encoder() -> TorchModel:
     )  # fmt: skip
     net = WhisperEncoder(config).eval()
     call = lambda net, mel: net(mel).last_hidden_state  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 8, 40),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 8, 40),), ({0: BATCH},))
 
 
-@_model
+@model
 def mixture_of_experts() -> TorchModel:
     """A dense mixture: every expert runs, the router weighs the two best."""
 
@@ -257,7 +257,7 @@ def mixture_of_experts() -> TorchModel:
     return TorchModel(_Experts().eval(), (torch.randn(6, 16),), ({0: SEQ},))
 
 
-@_model
+@model
 def decode_step() -> TorchModel:
     """One token of attention; returns its output and the two caches, longer by one."""
 
@@ -284,10 +284,10 @@ def _image(name: str, config: str, **sizes: Any) -> TorchModel:
 
     net = getattr(transformers, name)(getattr(transformers, config)(**sizes)).eval()
     call = lambda net, image: net(image).last_hidden_state  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 3, 64, 64),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 64, 64),), ({0: BATCH},))
 
 
-@_model
+@model
 def resnet() -> TorchModel:
     return _image(
         "ResNetModel", "ResNetConfig", embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1],
@@ -295,7 +295,7 @@ def resnet() -> TorchModel:
     )  # fmt: skip
 
 
-@_model
+@model
 def efficientnet() -> TorchModel:
     return _image(
         "EfficientNetModel", "EfficientNetConfig", width_coefficient=0.25, depth_coefficient=0.3,
@@ -303,17 +303,17 @@ def efficientnet() -> TorchModel:
     )  # fmt: skip
 
 
-@_model
+@model
 def convnext() -> TorchModel:
     return _image("ConvNextModel", "ConvNextConfig", hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 2, 1])
 
 
-@_model
+@model
 def mobilenet() -> TorchModel:
     return _image("MobileNetV2Model", "MobileNetV2Config", depth_multiplier=0.25, image_size=64)
 
 
-@_model
+@model
 def segformer() -> TorchModel:
     return _image(
         "SegformerModel", "SegformerConfig", hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4],
@@ -340,12 +340,12 @@ class _UNet(nn.Module):
         return self.out(self.fifth(torch.cat([self.up2(d), a], 1)))
 
 
-@_model
+@model
 def unet() -> TorchModel:
     return TorchModel(_UNet().eval(), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
 
 
-@_model
+@model
 def super_resolution() -> TorchModel:
     """Any height and width; pixel shuffle in the end."""
     net = nn.Sequential(
@@ -355,7 +355,7 @@ def super_resolution() -> TorchModel:
     return TorchModel(net.eval(), (torch.randn(1, 1, 12, 16),), ({2: HEIGHT, 3: WIDTH},))
 
 
-@_model
+@model
 def image_any_size() -> TorchModel:
     """Strided convolutions and pooling over batch, height and width."""
     net = nn.Sequential(
@@ -368,7 +368,7 @@ def image_any_size() -> TorchModel:
     return TorchModel(net.eval(), (torch.randn(2, 3, 24, 28),), dims)
 
 
-@_model
+@model
 def autoencoder() -> TorchModel:
     net = nn.Sequential(
         nn.Linear(48, 24),
@@ -385,7 +385,7 @@ def autoencoder() -> TorchModel:
 # -- sound and sequences ------------------------------------------------------------------------------------
 
 
-@_model
+@model
 def audio_strided() -> TorchModel:
     """1-d convolutions with odd strides and dilation, any number of samples."""
     net = nn.Sequential(
@@ -396,7 +396,7 @@ def audio_strided() -> TorchModel:
     return TorchModel(net.eval(), (torch.randn(1, 1, 400),), ({2: samples},))
 
 
-@_model
+@model
 def audio_padded() -> TorchModel:
     net = nn.Sequential(
         nn.Conv1d(2, 8, 7, stride=3, padding=3), nn.ReLU(), nn.Conv1d(8, 8, 5, stride=2, padding=1), nn.ReLU()
@@ -405,21 +405,21 @@ def audio_padded() -> TorchModel:
     return TorchModel(net.eval(), (torch.randn(2, 2, 90),), ({0: BATCH, 2: samples},))
 
 
-@_model
+@model
 def lstm() -> TorchModel:
     net = nn.LSTM(8, 16, batch_first=True).eval()
     call = lambda net, x: net(x)[0]  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
 
 
-@_model
+@model
 def gru() -> TorchModel:
     net = nn.GRU(8, 16, batch_first=True).eval()
     call = lambda net, x: net(x)[0]  # noqa: E731
-    return TorchModel(_Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
+    return TorchModel(Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
 
 
-@_model
+@model
 def attention_of_many_outputs() -> TorchModel:
     """Returns weights and intermediate values beside the result."""
 
@@ -437,7 +437,7 @@ def attention_of_many_outputs() -> TorchModel:
     return TorchModel(_Attention().eval(), (torch.randn(2, 6, 16),), ({0: BATCH, 1: SEQ},))
 
 
-@_model
+@model
 def cross_attention() -> TorchModel:
     """Two lengths."""
 
@@ -458,99 +458,99 @@ def cross_attention() -> TorchModel:
 # -- single operators that models are made of --------------------------------------------------------------
 
 
-def _operator(function: Callable[..., Any], *inputs: torch.Tensor, dims: Any = None) -> TorchModel:
+def operator(function: Callable[..., Any], *inputs: torch.Tensor, dims: Any = None) -> TorchModel:
     given = dims if dims is not None else tuple({0: SEQ} for _ in inputs)
     return TorchModel(_Function(function), inputs, given)
 
 
-@_model
+@model
 def op_cond() -> TorchModel:
     def branch(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.tanh(x) - 1, (x,))
 
-    return _operator(branch, torch.randn(6, 8))
+    return operator(branch, torch.randn(6, 8))
 
 
-@_model
+@model
 def op_topk() -> TorchModel:
-    return _operator(lambda x: torch.topk(x, 3, dim=-1), torch.randn(6, 8))
+    return operator(lambda x: torch.topk(x, 3, dim=-1), torch.randn(6, 8))
 
 
-@_model
+@model
 def op_sort() -> TorchModel:
-    return _operator(lambda x: torch.sort(x, dim=-1), torch.randn(6, 8))
+    return operator(lambda x: torch.sort(x, dim=-1), torch.randn(6, 8))
 
 
-@_model
+@model
 def op_cumsum() -> TorchModel:
-    return _operator(lambda x: torch.cumsum(torch.exp(x), dim=0), torch.randn(6, 8))
+    return operator(lambda x: torch.cumsum(torch.exp(x), dim=0), torch.randn(6, 8))
 
 
-@_model
+@model
 def op_einsum() -> TorchModel:
     dims = ({0: BATCH, 1: SEQ}, {0: BATCH, 1: PAST})
     function = lambda a, b: torch.einsum("bik,bjk->bij", a, b)  # noqa: E731
-    return _operator(function, torch.randn(2, 6, 8), torch.randn(2, 5, 8), dims=dims)
+    return operator(function, torch.randn(2, 6, 8), torch.randn(2, 5, 8), dims=dims)
 
 
-@_model
+@model
 def op_scatter() -> TorchModel:
     index = torch.randint(0, 8, (6, 3))
     function = lambda x, i, s: x.scatter(1, i, s) + 1  # noqa: E731
-    return _operator(function, torch.randn(6, 8), index, torch.randn(6, 3))
+    return operator(function, torch.randn(6, 8), index, torch.randn(6, 3))
 
 
-@_model
+@model
 def op_gather() -> TorchModel:
-    return _operator(lambda x, i: x.gather(1, i) * 2, torch.randn(6, 8), torch.randint(0, 8, (6, 3)))
+    return operator(lambda x, i: x.gather(1, i) * 2, torch.randn(6, 8), torch.randint(0, 8, (6, 3)))
 
 
-@_model
+@model
 def op_embedding() -> TorchModel:
     net = nn.Sequential(nn.Embedding(20, 8), nn.LayerNorm(8), nn.Linear(8, 4))
     return TorchModel(net.eval(), (torch.randint(0, 20, (2, 6)),), ({0: BATCH, 1: SEQ},))
 
 
-@_model
+@model
 def op_concat_slice() -> TorchModel:
     def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         joined = torch.cat([a, b], 0)
         return joined[1:] * joined[:-1]
 
-    return _operator(function, torch.randn(6, 8), torch.randn(5, 8), dims=({0: SEQ}, {0: PAST}))
+    return operator(function, torch.randn(6, 8), torch.randn(5, 8), dims=({0: SEQ}, {0: PAST}))
 
 
-@_model
+@model
 def op_pad() -> TorchModel:
-    return _operator(lambda x: nn.functional.pad(x, (1, 2, 3, 0)).relu(), torch.randn(6, 8))
+    return operator(lambda x: nn.functional.pad(x, (1, 2, 3, 0)).relu(), torch.randn(6, 8))
 
 
-@_model
+@model
 def op_resize() -> TorchModel:
     function = lambda x: nn.functional.interpolate(x, scale_factor=2, mode="nearest") + 1  # noqa: E731
-    return _operator(function, torch.randn(2, 3, 8, 8), dims=({0: BATCH},))
+    return operator(function, torch.randn(2, 3, 8, 8), dims=({0: BATCH},))
 
 
-@_model
+@model
 def op_roll_flip() -> TorchModel:
-    return _operator(lambda x: torch.flip(x, [0]) + torch.roll(x, 1, 1), torch.randn(6, 8))
+    return operator(lambda x: torch.flip(x, [0]) + torch.roll(x, 1, 1), torch.randn(6, 8))
 
 
-@_model
+@model
 def op_where_mask() -> TorchModel:
-    return _operator(lambda x: torch.where(x > 0, x, x.mean(0, keepdim=True)).tril(), torch.randn(6, 6))
+    return operator(lambda x: torch.where(x > 0, x, x.mean(0, keepdim=True)).tril(), torch.randn(6, 6))
 
 
-@_model
+@model
 def op_masked_select() -> TorchModel:
     def function(x: torch.Tensor) -> Any:
         chosen = torch.masked_select(x, x > 0)
         return chosen * 2, torch.exp(x)
 
-    return _operator(function, torch.randn(6, 8))
+    return operator(function, torch.randn(6, 8))
 
 
-@_model
+@model
 def op_halves() -> TorchModel:
     """Floor divisions and remainders of a length."""
 
@@ -558,10 +558,10 @@ def op_halves() -> TorchModel:
         n = x.shape[0]
         return x[: n // 2].sum(0) + x[n // 2 :].mean(0)
 
-    return _operator(function, torch.randn(6, 8), dims=({0: 2 * Dim("half", min=1, max=256)},))
+    return operator(function, torch.randn(6, 8), dims=({0: 2 * Dim("half", min=1, max=256)},))
 
 
-@_model
+@model
 def op_four_lengths() -> TorchModel:
     """Four symbols at once."""
     names = [Dim(name, min=1, max=256) for name in ("p", "q", "r", "s")]
@@ -571,4 +571,4 @@ def op_four_lengths() -> TorchModel:
         return torch.exp(left).sum(1), torch.sigmoid(right).sum(0), (left.sum() + right).abs()
 
     inputs = tuple(torch.randn(size, 8) for size in (3, 4, 5, 6))
-    return _operator(function, *inputs, dims=tuple({0: name} for name in names))
+    return operator(function, *inputs, dims=tuple({0: name} for name in names))
