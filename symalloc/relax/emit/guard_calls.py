@@ -6,7 +6,7 @@ loaded.  A kernel's asserts need no Python, and their text is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax, tirx
@@ -14,12 +14,13 @@ from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
+from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode
 from symalloc.relax.rewrite import free_name
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr, constant, symbol
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
@@ -171,12 +172,38 @@ def _limits(check: Condition) -> dict[str, _Limit] | None:
 
 
 def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:
-    """A symbol, whether it is bounded from above, and the bound, in which it does not occur."""
+    """A symbol, whether it is bounded from above, and the bound.
+
+    Where the symbol occurs in its own bound, `n <= 100 // n`, and is alone there, this is the largest that
+    holds.
+    """
     if not isinstance(conjunct, Relation) or conjunct.operator != "<=":
         return None
-    for sign in (1, -1):
-        for name in sorted(conjunct.symbols):
-            rest = symbol(name) - sign * conjunct.expr
-            if name not in rest.symbols:
-                return name, sign > 0, rest
-    return None
+    found = [(name, sign) for name, sign in _alone(conjunct.expr) if sign in (1, -1)]
+    for name, sign in found:
+        bound = symbol(name) - sign * conjunct.expr
+        if name not in bound.symbols:
+            return name, sign > 0, bound
+    if len(found) != 1 or found[0][1] < 0:
+        return None
+    name = found[0][0]
+    if len(conjunct.symbols) == 1:
+        return name, True, constant(_largest(conjunct, name))
+    return name, True, symbol(name) - conjunct.expr
+
+
+def _alone(expr: Expr) -> Iterator[tuple[str, int]]:
+    """The symbols that are terms of a sum by themselves, each with its coefficient."""
+    for factors, coefficient in expr.terms.items():
+        name = Expr({factors: 1}).as_symbol
+        if name is not None:
+            yield name, coefficient
+
+
+def _largest(conjunct: Condition, name: str) -> int:
+    """The largest extent for which a condition holds that larger ones do not bring back."""
+    low, high = 0, INT64_MAX
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if conjunct.evaluate({name: middle}) else (low, middle - 1)
+    return low
