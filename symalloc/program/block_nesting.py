@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
@@ -39,6 +39,12 @@ class BlockNesting:
         depth = min(_common(chain, self._chain(other)) for other in numbers)
         point = chain[depth][0] if depth < len(chain) else first
         return Reservation(self._range(chain[:depth]), point)
+
+    def around(self, point: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Yield the blocks of Ifs around a point, the outermost first: the BRANCH, and the points of each."""
+        chain = self._chain(point)
+        for depth in range(len(chain)):
+            yield chain[depth][0], self._range(chain[: depth + 1])
 
     def _range(self, chain: _Chain) -> tuple[int, int]:
         if not chain:

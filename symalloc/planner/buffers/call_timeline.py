@@ -67,6 +67,7 @@ class CallTimeline:
             self.starts.append(starts)
             self.steps.append(np.array([path.steps[start] for start in starts], dtype=np.int64))
             self.offsets.append(self.offsets[-1] + len(starts))
+        self.tested = [path.tested for path in paths]
         self.held = [self._spans(path.lives[t.number] for path in paths) for t in tenants]
         others = [(p, *one) for p, beside in enumerate(known) for one in beside]
         self.beside = self._summed(
@@ -134,25 +135,35 @@ class CallTimeline:
         if len(members) == 1:
             return self.held[members[0]]
         block, point = self.nesting.reservation(self.tenants[i].made for i in members)
-        ends: dict[int, int] = {}
-        for i in members:
-            for path, _, end in self.held[i]:
-                ends[path] = max(ends.get(path, 0), end)
-        last = max((self._step(end - 1) for end in ends.values()), default=-1)
         found = []
         for path in self.paths:
             steps, offset = self.steps[path], self.offsets[path]
-            if not ((steps >= block[0]) & (steps < block[1])).any():
+            if not _any_within(steps, block):
                 continue
-            begin = int(np.argmax(steps >= point)) if (steps >= point).any() else len(steps)
-            end = ends.get(path, offset + int((steps <= last).sum()))
-            if offset + begin < end:
-                found.append(Held(path, offset + begin, end))
+            begin = offset + int(np.searchsorted(np.maximum.accumulate(steps), point))
+            end = max(self._end(path, i) for i in members)
+            if begin < end:
+                found.append(Held(path, begin, end))
         return tuple(found)
 
-    def _step(self, column: int) -> int:
-        path = bisect_left(self.offsets, column + 1) - 1
-        return int(self.steps[path][column - self.offsets[path]])
+    def _end(self, path: int, i: int) -> int:
+        """The column up to which an arena is there for a tenant: to its last use, to the last If that it
+        decides, or to the one behind which it lies on another path.
+        """
+        tenant = self.tenants[i]
+        held = next((one for one in self.held[i] if one.path == path), None)
+        if held is None:
+            blocks = self.nesting.around(tenant.made)
+            branch = next((b for b, block in blocks if not _any_within(self.steps[path], block)), None)
+        else:
+            branch = self.tested[path].get(tenant.number)
+        until = 0 if held is None else held.end
+        return until if branch is None else max(until, self._decided(path, branch))
+
+    def _decided(self, path: int, branch: int) -> int:
+        """The column behind the first one past an If."""
+        later = int((self.steps[path] < branch).sum()) + 1
+        return min(self.offsets[path] + later, self.offsets[path + 1])
 
     def possible(self, members: Sequence[int]) -> bool:
         """Return whether all sizes are known where an arena of the given tenants is reserved."""
@@ -168,6 +179,10 @@ class CallTimeline:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
         over = self.taken(groups) - self.limit
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+
+
+def _any_within(steps: Columns, block: tuple[int, int]) -> bool:
+    return bool(((steps >= block[0]) & (steps < block[1])).any())
 
 
 def _evaluated(sizes: Sequence[Expr], grid: Grid) -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
@@ -31,12 +31,14 @@ class UnplannedRange(NamedTuple):
 class PathLifetimes:
     """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
 
-    `steps` gives the program point of each position.
+    `steps` gives the program point of each position.  `tested` holds the last If on the path that a candidate
+    decides, by number: it is there until then, in front of which memory for both sides is reserved.
     """
 
     lives: Sequence[Intervals]
     steps: Sequence[int]
     unplanned: Sequence[UnplannedRange] = ()
+    tested: Mapping[int, int] = field(default_factory=dict)
 
 
 def path_lifetimes(
@@ -52,13 +54,32 @@ def path_lifetimes(
     does not branch, or has too many paths.
     """
     paths = enumerate_paths(cfg.function, most=_MOST_PATHS) if cfg.joins else None
+    numbers = {var: number for number, var in enumerate(variables)}
+    conditions = _conditions(analyses[cfg.function.name]) if paths else {}
     for path in paths or ():
         analysis = analyse_variant(program, path, analyses)
         points = [
             len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
             for point in analysis.cfg.points
         ]
-        yield CandidateTimes(analysis, analyses, variables).lifetimes(variables, points)
+        found = CandidateTimes(analysis, analyses, variables).lifetimes(variables, points)
+        passed = sorted(conditions.keys() & set(points))
+        tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
+        yield replace(found, tested=tested)
+
+
+def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
+    """The allocations that hold the condition of each If, by the number of its BRANCH."""
+    points_to = analysis.points_to
+
+    def held_by(var: Var) -> Iterator[Var]:
+        for root in points_to.roots(points_to.regions_of(var)):
+            made = points_to.regions[root].var
+            if made is not None:
+                yield made
+
+    uses = {point: analysis.cfg.points[point].uses for point in analysis.cfg.joins}
+    return {point: frozenset(held for var in used for held in held_by(var)) for point, used in uses.items()}
 
 
 class CandidateTimes:
