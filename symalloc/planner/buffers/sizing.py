@@ -6,7 +6,7 @@ A symbol gets its value at entry, behind an instruction, or inside a branch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from symalloc.planner.enforced_bounds import greatest, within
@@ -38,12 +38,13 @@ from symalloc.size.expr import (
 class SymbolDefinition:
     """A symbol gets its value at step `step`, which binds `var`.
 
-    `nested`: inside a branch of an If.  `signed`: it may be negative, for nothing checks it.
+    `elsewhere`: so it does in another block, which does not see this one.  `signed`: it may be negative, for
+    nothing checks it.
     """
 
     step: int
     var: Var
-    nested: bool
+    elsewhere: bool
     signed: bool
 
 
@@ -82,14 +83,28 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
+    blocks: dict[str, tuple[int, bool]] = {}
     for number, made in cfg.instructions:
         if type(made) is not MatchCast and type(made.var.type) is not ScalarType:
             continue
-        nested = cfg.points[number].branch >= 0
+        block = _block(cfg, number)
         for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:
-                later[name] = SymbolDefinition(step=number, var=made.var, nested=nested, signed=signed)
+                later[name] = SymbolDefinition(step=number, var=made.var, elsewhere=False, signed=signed)
+                blocks[name] = block
+        for name in _bare(made.target if isinstance(made, MatchCast) else made.var.type):
+            if blocks.get(name, _OUTERMOST) not in (_OUTERMOST, block):
+                later[name] = replace(later[name], elsewhere=True)
     return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
+
+
+_OUTERMOST = (-1, True)
+
+
+def _block(cfg: ControlFlowGraph, number: int) -> tuple[int, bool]:
+    """The BRANCH around a program point, and whether the point lies on its first side."""
+    branch = cfg.points[number].branch
+    return _OUTERMOST if branch < 0 else (branch, number <= cfg.joins[branch][0])
 
 
 def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
@@ -189,9 +204,9 @@ class Sizes:
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
         """Return the reason why nothing can be sized by a symbol, None where it can."""
         if where is not None and isinstance(where.var.type, ScalarType):
-            return "which is a scalar that the function itself computes"
-        if where is not None and where.nested:
-            return "which gets its value inside a branch"
+            return f"which `{where.var.name}` computes as a scalar: only a match_cast makes it a size"
+        if where is not None and where.elsewhere:
+            return f"which gets its value from `{where.var.name}` or in another branch"
         if where is None and name not in self.known.entry:
             return "which no parameter and no match_cast binds"
         return None

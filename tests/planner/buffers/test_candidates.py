@@ -387,18 +387,33 @@ def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
     assert {name: one.defined_by for name, one in found.items()} == {"a": None, "b": known.var}
 
 
-def test_a_size_that_comes_inside_a_branch_is_left_alone() -> None:
-    known, b = cast(K), alloc("b", K)
-    choice = branch((known, b, kernel(known.var, b.var)), (), (X, X))
+def test_a_size_that_comes_inside_a_branch_gets_an_arena_there() -> None:
+    known, inside, outside = cast(K), alloc("inside", K), alloc("outside")
+    choice = branch((known, inside, kernel(known.var, inside.var)), (), (X, X))
+    found, left = split(outside, kernel(X, outside.var), choice)
+    assert not left
+    assert {name: one.defined_by for name, one in found.items()} == {"inside": known.var, "outside": None}
+    assert found["inside"].arena != found["outside"].arena
+
+
+def test_a_size_that_comes_in_several_branches_is_left_alone() -> None:
+    """It is another one in each, and what one binds the other does not see."""
+    known, a, b = cast(K), alloc("a", K), alloc("b", K)
+    choice = branch(
+        (known, a, kernel(a.var)), (replace(cast(K), defines=frozenset()), b, kernel(b.var)), (X, X)
+    )
     found, left = split(choice)
     assert not found
-    assert left["b"].reason == "its size depends on `k`, which gets its value inside a branch"
+    assert (
+        left["a"].reason == "its size depends on `k`, which gets its value from `cast` or in another branch"
+    )
+    assert left["b"].reason == left["a"].reason
 
 
 def taking_in_a_branch(*before: Instruction, behind: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """A function that takes 4 * k bytes in one branch of an If."""
+    """A function that takes 4 * k bytes in one branch of an If, where no plan places them."""
     known, b = cast(K), alloc("b", K)
-    return (*before, branch((known, b, kernel(known.var, b.var)), (), (X, X)), *behind)
+    return (*before, branch((known, b, kernel(known.var, b.var)), (cast(K),), (X, X)), *behind)
 
 
 def test_no_arena_is_held_for_others_while_memory_is_taken_that_it_cannot_hold() -> None:
@@ -448,7 +463,8 @@ def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
     main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
     found, left = found_in(Program(name="m", functions={"main": main}, kernels={}))
     assert not found
-    assert left[0].reason == "its size depends on `s`, which is a scalar that the function itself computes"
+    wanted = "its size depends on `s`, which `given` computes as a scalar: only a match_cast makes it a size"
+    assert left[0].reason == wanted
 
 
 def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:

@@ -15,6 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend import nn
 
+import symalloc
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner import plan_functions
@@ -24,8 +25,8 @@ from symalloc.planner.memory_report.runs import RunResult
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
-from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.size.expr import ZERO
@@ -310,3 +311,39 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
     ):
         relax.build(mlp(), "llvm", relax_pipeline=pipeline())
     relax.build(MODULES["FromShape"], "llvm")  # TVM is usable afterwards
+
+
+SIZED_IN_A_BRANCH = """# script
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
+        n, k = T.int64(), T.int64()
+        a = R.exp(x)
+        if c:
+            z = R.nonzero(x)
+            places = R.match_cast(z, R.Tensor((1, k), "int64"))
+            f = R.astype(places, "float32")
+            g = R.sin(f)
+            h = R.cos(g)
+            y = R.add(a, R.max(h))
+        else:
+            y = R.sin(a)
+        return R.multiply(y, a)
+"""
+
+
+def test_what_is_sized_within_a_branch_lies_in_an_arena_there() -> None:
+    module = from_script("branch", SIZED_IN_A_BRANCH.encode())
+    lowered = lower(module, "llvm")
+    planned = symalloc.plan(module)
+    waiting = [a.defined_by.name for a in planned.plans["main"].arenas if a.defined_by is not None]
+    assert set(waiting) == {"places"}
+    bare = relax.build(lowered, "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    machines = [relax.VirtualMachine(one, tvm.cpu()) for one in (bare, relax.build(planned.module, "llvm"))]
+    for taken in (True, False):
+        for extent in (1, 700):
+            x = np.linspace(0.1, 1, extent, dtype="float32")
+            arguments = [tvm.runtime.tensor(one) for one in (x, np.array(taken))]
+            theirs, ours = (machine["main"](*arguments).numpy() for machine in machines)
+            assert theirs.tobytes() == ours.tobytes()
