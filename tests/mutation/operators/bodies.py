@@ -13,6 +13,7 @@ from tvm import tirx
 from tests.mutation.editable import EditableFunction, Step
 
 __all__ = [
+    "ON_DATA",
     "SCRATCH",
     "extend_loop",
     "loosen_guard",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 SCRATCH = "on the kernel's own buffer"  # said of changes that no caller's memory need show
+ON_DATA = "of a tensor's element"  # said of changes of an index that depends on data
 _LOAD = tvm.ir.expr.TensorLoad
 _SHIFTS = (1, 16, -1, 1 << 36)  # the last lies beyond all memory of a process
 
@@ -152,8 +154,15 @@ def _shifted(node: Any, random: Random) -> tuple[Any, str] | None:
         return None
     axis, by = random.randrange(len(node.indices)), random.choice(_SHIFTS)
     indices = list(node.indices)
-    indices[axis] = indices[axis] + tirx.const(by, str(indices[axis].ty.dtype))
-    return _with_indices(node, indices), f"index {axis} {by:+}"
+    old = indices[axis]
+    indices[axis] = old + tirx.const(by, str(old.ty.dtype))
+    return _with_indices(node, indices), f"index {axis} {by:+}{f' {ON_DATA}' if _loads(old) else ''}"
+
+
+def _loads(index: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_map(index, [(_LOAD, lambda load: (found.append(load), load)[1])])
+    return bool(found)
 
 
 def _with_indices(node: Any, indices: list[Any]) -> Any:

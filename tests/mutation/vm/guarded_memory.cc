@@ -139,6 +139,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("tests.guarded.fill", [](int64_t byte) { fill = static_cast<uint8_t>(byte); })
       .def("tests.guarded.tensor", MakeTensor)
       .def("tests.guarded.address", Address)
+      .def("tests.guarded.offset", [](Tensor tensor) { return static_cast<int64_t>(tensor.byte_offset()); })
       .def("tests.guarded.bytes", Bytes)
       .def("tests.guarded.overrun", Overrun);
   Register();

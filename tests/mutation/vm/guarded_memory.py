@@ -17,6 +17,7 @@ __all__ = [
     "PATTERNS",
     "address",
     "as_bytes",
+    "byte_offset",
     "fill_with",
     "guarded_copy",
     "guarded_tensor",
@@ -54,6 +55,11 @@ def guarded_copy(tensor: Any) -> Any:
 def address(tensor: Any) -> int:
     """Where the first element lies."""
     return int(_function("address")(tensor))
+
+
+def byte_offset(tensor: Any) -> int:
+    """How many bytes behind its data pointer the tensor says that it begins."""
+    return int(_function("offset")(tensor))
 
 
 def as_bytes(tensor: Any) -> np.ndarray:

@@ -21,6 +21,7 @@ __all__ = [
     "at",
     "generic_bindings",
     "guarded",
+    "keeps_declared_bounds",
     "public_functions",
     "symbols_of",
     "tensors_in",
@@ -95,6 +96,13 @@ def generic_bindings(function: relax.Function, fixed: Binding) -> list[dict[str,
     if len(names) > 1:
         found += [dict(zip(names, itertools.cycle(values), strict=False)) for values in _MIXED]
     return found
+
+
+def keeps_declared_bounds(mod: tvm.IRModule, invocation: Invocation) -> bool:
+    """Whether the sizes of a call are those that its function is declared to get."""
+    attrs = mod[invocation.function].attrs or {}
+    least, most = (dict(attrs.get(f"tir_var_{side}_bound") or {}) for side in ("lower", "upper"))
+    return all(int(least.get(s, v)) <= v <= int(most.get(s, v)) for s, v in invocation.binding)
 
 
 def arguments(function: relax.Function, invocation: Invocation) -> list[Any]:

@@ -28,6 +28,7 @@ _KINDS = (
     ("exceeds:", "exceeds"),
     ("use-after-kill", "use-after-kill"),
     ("guarded memory:", "size"),
+    ("relative_byte_offset + view_size", "view-exceeds"),
     ("byte_offset", "byte-offset"),
     ("outside of the original array", "view-exceeds"),
     ("partially outside", "view-exceeds"),

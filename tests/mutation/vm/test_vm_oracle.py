@@ -123,6 +123,13 @@ def test_a_tensor_in_front_of_its_storage() -> None:
     assert kinds(edited) == {"negative-offset"}
 
 
+def test_a_tensor_that_begins_in_an_element() -> None:
+    edited = main()
+    set_argument(edited.body.steps[0], 0, relax.ShapeExpr([Planned["main"].params[0].ty.shape[0] * 128 + 64]))
+    set_argument(edited.body.steps[2], 1, relax.prim_value(Planned["main"].params[0].ty.shape[0] * 64 + 1))
+    assert "split-element" in kinds(edited)
+
+
 def test_a_tensor_killed_before_its_last_use() -> None:
     edited = main()
     edited.body.steps.insert(4, edited.body.steps.pop())

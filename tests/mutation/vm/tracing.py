@@ -16,7 +16,7 @@ import tvm
 import tvm_ffi
 
 from tests.mutation.vm.exact_builtins import itemsize
-from tests.mutation.vm.guarded_memory import address, as_bytes
+from tests.mutation.vm.guarded_memory import address, as_bytes, byte_offset
 from tests.mutation.vm.invocations import tensors_in
 from tests.mutation.vm.kernel_isolation import Isolated, causes_of, run_isolated
 from tests.mutation.vm.shadow_memory import ShadowMemory, ShadowTensor
@@ -67,10 +67,18 @@ class Trace:
         if name == _DYNAMIC:
             function, *arguments = arguments
         if name in self.kernels or name == _DYNAMIC:
+            self._begins_in_an_element(name, arguments)
             self._run(function, name, arguments, copied=True)
             return _SKIP
         self._run(function, name, arguments, copied=False)
         return 0
+
+    def _begins_in_an_element(self, name: str, arguments: Sequence[Any]) -> None:
+        """Note an argument that a kernel takes for one that begins earlier: it counts whole elements."""
+        for tensor in tensors_in(list(arguments)):
+            offset = byte_offset(tensor) if len(as_bytes(tensor)) else 0
+            if offset % itemsize(tensor.dtype):
+                self.note("split-element", f"{name} gets a tensor at byte {offset}")
 
     def _computes_size(self, arguments: Sequence[Any]) -> bool:
         """Whether a call has no tensor of the program's: the machine's table of sizes is none."""
