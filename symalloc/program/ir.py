@@ -126,12 +126,16 @@ class AllocTensor(Instruction):
 
 @record()
 class AllocFresh(Instruction):
-    """R.builtin.alloc_tensor: a tensor with memory of its own."""
+    """R.builtin.alloc_tensor: a tensor with memory of its own.
+
+    `inexact` says what stands in the way of an exact shape where there is none.
+    """
 
     shape: tuple[Expr, ...] | None
     dtype: DType
     device: int = 0
     scope: str = "global"
+    inexact: str = ""
 
 
 @record()

@@ -86,6 +86,8 @@ class _CandidateFinder:
             self.add(sized, made.var, made.device, made.scope, returned=returned)
             return
         why = RETURNED if returned else sized
+        if region.nbytes is None and made.inexact and reason is None:
+            why = f"its shape is not known: {made.inexact}"
         self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=region.nbytes, var=made.var))
 
     def call(self, call: CallFunction) -> None:

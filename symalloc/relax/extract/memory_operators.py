@@ -90,9 +90,11 @@ def reserve_vm_storage(
 
 @takes(3)
 def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    shape = context.types.shape_or_none(arguments[0])
     return ir.AllocFresh(
         **head,
-        shape=context.types.shape_or_none(arguments[0]),
+        shape=shape,
+        inexact=context.types.inexact(arguments[0]) if shape is None else "",
         dtype=_known_dtype(context, arguments[1]),
         device=context.constant(arguments[2], "a device index"),
         scope=context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",

@@ -47,6 +47,9 @@ def holds_memory(type_: Type) -> bool:
     return not isinstance(type_, ShapeType | ScalarType)
 
 
+_MOST_SHOWN = 100  # characters of an extent
+
+
 class Types:
     """Converts the types of one function; `devices` are the module's virtual devices in order."""
 
@@ -93,6 +96,17 @@ class Types:
             return self.shape(shape)
         except NotASizeError:
             return None
+
+    def inexact(self, shape: Node) -> str:
+        """The extent of a shape that has no exact form, and why; nothing where there is none."""
+        for node in elements(shape.values) if type(shape) is relax.ShapeExpr else ():
+            try:
+                self._form.expr(node)
+            except NotASizeError as reason:
+                text = str(node)
+                said = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+                return f"`{said}` has no exact form ({reason})"
+        return ""
 
     def _convert_shape(self, shape: Node) -> tuple[Expr, ...] | None:
         values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)

@@ -316,12 +316,14 @@ def test_memory_of_two_devices_and_scopes_is_kept_apart_in_order() -> None:
 def test_sizes_must_be_known() -> None:
     nowhere, huge = alloc("b", symbol("s")), alloc("c", N * 2**46)
     unknown = AllocFresh(var=Var("d", VOID), shape=None, dtype=FLOAT)
-    made = (nowhere, huge, unknown)
+    inexact = AllocFresh(var=Var("e", VOID), shape=None, dtype=FLOAT, inexact="`n / 2.5` is no integer")
+    made = (nowhere, huge, unknown, inexact)
     found, left = split(*made, kernel(*(one.var for one in made)))
     assert not found
     assert "which no parameter and no match_cast binds" in left["b"].reason
     assert "beyond what can be allocated" in left["c"].reason
     assert left["d"].reason == "its shape is not known"
+    assert left["e"].reason == "its shape is not known: `n / 2.5` is no integer"
 
 
 extents = st.integers(-6, 9)

@@ -93,6 +93,8 @@ def _unary(name: str) -> Callable[[_Draw], Any]:
 
 def _binary(name: str) -> Callable[[_Draw], Any]:
     def call(draw: _Draw) -> Any:
+        if name == "power":
+            draw.real()
         shape = draw.shape()
         other = [1 if draw.random.random() < 0.3 else e for e in shape]
         return getattr(op, name)(draw.tensor(shape), draw.tensor(other[draw.random.randrange(len(shape)) :]))
@@ -164,7 +166,7 @@ def _pool(name: str) -> Callable[[_Draw], Any]:
 
 def _norm(name: str) -> Callable[[_Draw], Any]:
     def call(draw: _Draw) -> Any:
-        draw.real()
+        draw.dtype = draw.random.choice(FLOATS[1:3])
         shape = draw.shape(draw.random.randint(2, 4))
         weights = [draw.tensor(shape[-1:])] * (2 if name == "layer_norm" else 1)
         return getattr(op.nn, name)(draw.tensor(shape), *weights, axes=[-1])
@@ -173,7 +175,7 @@ def _norm(name: str) -> Callable[[_Draw], Any]:
 
 
 def _group_norm(draw: _Draw) -> Any:
-    draw.real()
+    draw.dtype = draw.random.choice(FLOATS[1:3])
     data = draw.tensor([draw.extent(1, 3), 8, draw.extent(), draw.extent()])
     scale = draw.tensor([8])
     return op.nn.group_norm(data, scale, scale, 4, 1, [2, 3])

@@ -347,3 +347,23 @@ def test_what_is_sized_within_a_branch_lies_in_an_arena_there() -> None:
             arguments = [tvm.runtime.tensor(one) for one in (x, np.array(taken))]
             theirs, ours = (machine["main"](*arguments).numpy() for machine in machines)
             assert theirs.tobytes() == ours.tobytes()
+
+
+INEXACT = """# script
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((), "float32"):
+        n = T.int64()
+        a = R.zeros(R.shape([T.Cast("int64", T.Cast("float32", n) * T.float32(2.5))]), "float32")
+        b = R.exp(x)
+        return R.add(R.sum(a), R.sum(b))
+"""
+
+
+def test_what_cannot_be_sized_is_named_and_costs_no_other_its_place() -> None:
+    (plan,) = symalloc.plan(from_script("inexact", INEXACT.encode())).plans.values()
+    (culprit,) = (u for u in plan.unplanned if u.nbytes is None)
+    assert culprit.reason.startswith("its shape is not known: `T.Cast(")
+    assert culprit.reason.endswith("has no exact form (a cast from float32 to int64)")
+    assert len(plan.placements) == 3
