@@ -126,10 +126,7 @@ class AllocTensor(Instruction):
 
 @record()
 class AllocFresh(Instruction):
-    """R.builtin.alloc_tensor: a tensor with memory of its own.
-
-    `inexact` says what stands in the way of an exact shape where there is none.
-    """
+    """R.builtin.alloc_tensor: a tensor with memory of its own; `inexact` says why it has no exact shape."""
 
     shape: tuple[Expr, ...] | None
     dtype: DType
