@@ -69,6 +69,7 @@ def _arena(arena: Arena) -> dict[str, Any]:
         "device": arena.device,
         "scope": arena.scope,
         "after": _name(arena.defined_by),
+        "result": None if arena.result is None else arena.result.name,
         "bytes": arena.size,
         "buffers": [_buffer(placement) for placement in arena.placements],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
@@ -34,15 +35,17 @@ def plans_as_text(reports: Sequence[FunctionReport], width: int | None = None) -
 
 def _function(report: FunctionReport, width: int) -> Iterator[str]:
     plan, donated = report.plan, report.outside.donated
-    planned = len(report.placements)
+    planned = sum(not p.buffer.returned for p in report.placements)
     total = planned + len(report.unplanned) + len(report.outside.returned) + len(donated)
     more = f", {len(donated)} in donated inputs" if donated else ""
     yield f"{plan.function}: {planned} of {total} tensors planned{more}"
     if report.storages_before:
         kept = _count(range(report.storages_before), "storage")
         yield f"  planned before: {kept} of the module's own, counted in the whole call"
-    for arena in plan.arenas:
-        yield from _broken(_arena(arena), width)
+    several = len(plan.arenas) > 1
+    arenas = [_arena(arena, number if several else None) for number, arena in enumerate(plan.arenas, 1)]
+    for line in _capped(arenas, "arenas"):
+        yield from _broken(line, width)
     if planned:
         yield from (line for floor in _floor(report) for line in _broken(floor, width))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
@@ -78,9 +81,12 @@ def _cut(text: object, width: int) -> str:
 # -- the plan ----------------------------------------------------------------------------------------------
 
 
-def _arena(arena: Arena) -> str:
+def _arena(arena: Arena, number: int | None) -> str:
     late = f", reserved behind `{arena.defined_by.name}`" if arena.defined_by is not None else ""
-    return f"  arena on device {arena.device} ({arena.scope}){late}: {arena.size} B"
+    where = f"on device {arena.device} ({arena.scope}){late}"
+    if arena.result is not None:
+        where = f"in the memory of the result `{arena.result.name}`"
+    return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B"
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:
@@ -102,10 +108,13 @@ def _where(guard: Guard) -> str:
 
 
 def _buffers(report: FunctionReport) -> Iterator[str]:
+    arenas = report.plan.arenas
+    number = {p.buffer.id: index for index, arena in enumerate(arenas, 1) for p in arena.placements}
     rows = [
         (
             _cut(p.buffer.name if p.buffer.callee is None else f"{p.buffer.callee}()", WIDEST_CELL),
             _cut(p.buffer.size, WIDEST_CELL),
+            *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
             _cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
         )
@@ -113,7 +122,8 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     ]
     if not rows:
         return
-    heading, *lines = columns([("tensor", "bytes", "offset", "live"), *rows[:MOST_ROWS]], left=range(4))
+    names = ("tensor", "bytes", *(["arena"] if len(arenas) > 1 else []), "offset", "live")
+    heading, *lines = columns([names, *rows[:MOST_ROWS]], left=range(len(names)))
     yield "  where the tensors lie:"
     yield f"    {heading}"
     yield from _capped([*(f"    {line}" for line in lines), *map(str, rows[MOST_ROWS:])], "tensors")
@@ -164,6 +174,7 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("unplanned", lambda s: human_bytes(s.unplanned), bool(report.unplanned)),
         ("whole call", lambda s: human_bytes(s.call), called),
         ("  without a plan", lambda s: human_bytes(s.call_unplanned), called),
+        ("  ours / unplanned", lambda s: times(s.call_ratio), called),
         ("  TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
         ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), _has_plan(theirs.unbounded)),
         ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
@@ -186,7 +197,8 @@ def _has_plan(plan: TvmPlan | None) -> bool:
 
 def _outside(report: FunctionReport) -> Iterator[str]:
     outside = report.outside
-    results = [f"  result with memory of its own: {_bytes(r.nbytes)}" for r in outside.returned]
+    sizes = Counter(_bytes(r.nbytes) for r in outside.returned)
+    results = [f"  {_results(count)}: {size}" for size, count in sizes.items()]
     yield from _capped(results, "results")
     yield from _capped([_donated(d) for d in outside.donated], "results in donated inputs")
     made = [f"  made by a call of `{m.by}`: {_bytes(m.nbytes)}" for m in outside.made]
@@ -200,6 +212,12 @@ def _outside(report: FunctionReport) -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
         more = f" and {len(outside.packed) - MOST_ROWS} more" if len(outside.packed) > MOST_ROWS else ""
         yield f"  unknown: the memory that packed functions take: {names}{more}"
+
+
+def _results(count: int) -> str:
+    return (
+        "result with memory of its own" if count == 1 else f"{count} results with memory of their own, each"
+    )
 
 
 def _bytes(size: Expr | None) -> str:

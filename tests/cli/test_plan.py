@@ -55,7 +55,7 @@ def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
     output = tmp_path / "planned.py"
     status, out, err = symalloc(capsys, "plan", module, "-o", output)
     assert (status, err) == (0, "")
-    assert out.startswith("main: 6 of 7 tensors planned\n  arena on device 0 (global): ")
+    assert out.startswith("main: 6 of 7 tensors planned\n  arena 1 on device 0 (global): ")
     assert "  checked at entry: n <= " in out
     assert "  result with memory of its own: 64*n B" in out
     assert f"wrote {output}: linted, " in out
@@ -79,11 +79,14 @@ def test_json_holds_formulas_and_samples(
     assert status == 0
     assert symalloc(capsys, "lint", output)[0] == 0
     (function,) = json.loads(out)["functions"]
-    (arena,) = function["arenas"]
-    assert len(arena["buffers"]) == 6
+    arena, *results = function["arenas"]
+    assert arena["result"] is None
+    assert all(one["result"] is not None for one in results)
+    assert sum(len(one["buffers"]) for one in function["arenas"]) == 6 + len(results)
     for sample in function["samples"]:
         n = sample["binding"]["n"]
-        assert eval(arena["bytes"], {"max": max}, {"n": n}) == sample["arena"] >= sample["floor"] > 0
+        assert eval(arena["bytes"], {"max": max}, {"n": n}) == sample["arena"] > 0
+        assert sample["call"] == sample["call_unplanned"] >= sample["floor"] > 0
         assert sample["ratio"] == sample["arena"] / sample["floor"]
         assert sample["unshared"] == 6 * 64 * n
 

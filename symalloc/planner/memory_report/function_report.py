@@ -77,6 +77,11 @@ class MemorySample:
         return combined(sum, (self.call, self.pool))
 
     @property
+    def call_ratio(self) -> float | None:
+        """What a call holds at most over what it holds without a plan."""
+        return _ratio(self.call, self.call_unplanned)
+
+    @property
     def whole_ratio(self) -> float | None:
         """`whole` over `floor`."""
         return _ratio(self.whole, self.floor)
