@@ -78,7 +78,7 @@ class MemorySample:
 
     @property
     def call_ratio(self) -> float | None:
-        """What a call holds at most over what it holds without a plan."""
+        """The most that a call holds over the same without a plan."""
         return _ratio(self.call, self.call_unplanned)
 
     @property

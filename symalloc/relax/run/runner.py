@@ -164,7 +164,7 @@ class Calls:
             function=self.runner.name,
             binding=self.binding,
             outputs=self.outputs,
-            planned=sum(len(arena.placements) for arena in arenas),
+            planned=sum(not p.buffer.returned for arena in arenas for p in arena.placements),
             arena_bytes=None if plan is None else highest(reserved_sums(plan), self.binding),
             floor_bytes=None if plan is None else _floor(plan, self.binding),
             seconds=tuple(self.seconds),
