@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.candidates import find_buffers
@@ -23,6 +24,9 @@ from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.program.ir import Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+
+LOOSE = 1.02  # times its floor
+MOST_PASSED = 2  # assignments that are given up because an arena is loose
 
 
 def plan_program(
@@ -76,16 +80,28 @@ def _plan_function(
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
     whole = options.constants_apart or options.flavour == "storages"
     barred: frozenset[Var] = frozenset()
+    passed = 0
     while True:
-        buffers, unplanned = find_buffers(program, analyses, name, sizes, plans, barred=barred, whole=whole)
+        buffers, unplanned = find_buffers(
+            program, analyses, name, sizes, plans, barred=barred, whole=whole, passed=passed
+        )
         if grounded is not None:
             buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))
-        found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options)
+        loosest = LOOSE if passed < MOST_PASSED and not whole else inf
+        try:
+            found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
+        except _LooseError:
+            passed += 1
+            continue
         outgrown = frozenset(_outgrown(found))
         if not outgrown:
             return found
         barred |= outgrown
+
+
+class _LooseError(Exception):
+    """An arena is packed so much above its floor that another choice of arenas may take less."""
 
 
 def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:
@@ -109,10 +125,14 @@ def _proved(
     bounded: Domain,
     prover: Prover,
     options: PlanOptions,
+    loosest: float,
 ) -> Plan:
-    """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas."""
+    """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas.
+
+    Raises _LooseError where an arena has more than `loosest` times its floor.
+    """
     faults: tuple[PlanFault, ...] = ()
-    for arenas, representative in _layouts(function, buffers, options, bounded, prover):
+    for arenas, representative in _layouts(function, buffers, options, bounded, prover, loosest):
         plan = replace(
             bare,
             arenas=arenas,
@@ -128,7 +148,12 @@ def _proved(
 
 
 def _layouts(
-    function: Function, buffers: Sequence[Buffer], options: PlanOptions, domain: Domain, prover: Prover
+    function: Function,
+    buffers: Sequence[Buffer],
+    options: PlanOptions,
+    domain: Domain,
+    prover: Prover,
+    loosest: float,
 ) -> Iterator[tuple[tuple[Arena, ...], Mapping[str, int]]]:
     """Yield arenas with the binding that they were stacked at: the tightest layout first, then larger ones
     that are easier to prove.
@@ -138,6 +163,8 @@ def _layouts(
     slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
     ranges = _ranges(function, buffers)
     found = [search(group, ranges, SearchBudget.of(options.effort, seed=options.seed)) for group in groups]
+    if any(one.score.worst > loosest for one in found):
+        raise _LooseError
     representative = {name: value for one in reversed(found) for name, value in one.representative.items()}
     for budget, first in ((PROVER_BUDGET, 0), (0, 0), (0, -1)):
         stacked = (

@@ -23,7 +23,8 @@ from typing import TypeAlias
 
 from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.call_timeline import CallTimeline, Tenant, sample_grid
-from symalloc.planner.buffers.first_fit import first_fit
+from symalloc.planner.buffers.early_arena import early_arena
+from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.result_memory import relieved
 from symalloc.planner.buffers.sizing import SymbolDefinition
@@ -79,7 +80,8 @@ class ArenaAssignment:
     """Assigns the tensors of a function.
 
     `lower` holds declared lower bounds of symbols; `barred` are results whose memory is not to be used;
-    `whole`: as few arenas as can be are wanted, whatever a call takes then.
+    `whole`: as few arenas as can be are wanted, whatever a call takes then.  `passed` good assignments are
+    passed over, whose arenas could not be packed tight.
     """
 
     paths: Sequence[PathLifetimes]
@@ -87,6 +89,7 @@ class ArenaAssignment:
     lower: Mapping[str, int]
     barred: frozenset[Var] = frozenset()
     whole: bool = False
+    passed: int = 0
 
     def assigned(self, candidates: Sequence[Candidate]) -> tuple[list[Buffer], list[Candidate]]:
         """Return the buffers arena by arena, each with the number of its `arena` and its `defined_by`; and
@@ -123,10 +126,14 @@ class ArenaAssignment:
         hosts = [i for i in results if members[i].buffer.var not in self.barred]
         few = max(FEW, len(planned) // MEMBERS_EACH)
         worst: list[tuple[float, Groups]] = []
+        passed = 0
         for groups in _attempts(timeline, planned, results, hosts):
             over = timeline.excess(groups)
             if over <= EXACT and len(groups) - len(results) <= few:
-                return groups
+                passed += 1
+                if passed > self.passed:
+                    return groups
+                continue
             worst.append((over, groups))
         tolerable = [groups for over, groups in worst if over <= TOLERABLE]
         return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one[0])[1]
@@ -147,13 +154,18 @@ def _attempts(
     if len(whole) == 1 and hosts:
         found = relieved(timeline, whole[0], results, hosts)
         if found is not None:
+            yield [*(one for one in lone if one[0] not in hosts), *found]
+    for attempt in (few_arenas, early_arena, first_fit):
+        found = attempt(timeline, planned, results, hosts)
+        if found is not None:
             yield found
-    yield first_fit(timeline, planned, results, hosts)
     yield [*lone, *([i] for i in planned)]
 
 
 def _by_definition(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:
     """The fewest groups, in the order of the text, at whose first tensor all sizes are known."""
+    if timeline.all_known:
+        return [list(planned)] if planned else []
     groups: list[list[int]] = []
     for i in sorted(planned, key=lambda i: (timeline.tenants[i].made, i)):
         fitting = (g for g in groups if timeline.possible([*g, i]))

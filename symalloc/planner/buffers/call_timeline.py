@@ -26,6 +26,9 @@ from symalloc.size.expr import Expr
 Columns = NDArray[np.int64]
 
 
+FEW = 16  # tensors, which are added up one by one
+
+
 class Held(NamedTuple):
     """The columns [begin, end) of one path during which memory is held."""
 
@@ -67,6 +70,8 @@ class CallTimeline:
             self.starts.append(starts)
             self.steps.append(np.array([path.steps[start] for start in starts], dtype=np.int64))
             self.offsets.append(self.offsets[-1] + len(starts))
+        self.made = [int(np.searchsorted(self.steps[0], t.made)) for t in tenants]
+        self.all_known = all(t.known < 0 for t in tenants)
         self.tested = [path.tested for path in paths]
         self.held = [self._spans(path.lives[t.number] for path in paths) for t in tenants]
         others = [(p, *one) for p, beside in enumerate(known) for one in beside]
@@ -118,7 +123,13 @@ class CallTimeline:
     def load(self, members: Iterable[int]) -> Values:
         """The bytes of the given tenants that are live at each column."""
         chosen = list(members)
-        return self._summed([self.held[i] for i in chosen], self.bytes[chosen])
+        if len(chosen) > FEW:
+            return self._summed([self.held[i] for i in chosen], self.bytes[chosen])
+        load = np.zeros((self.offsets[-1], self.bytes.shape[1]))
+        for i in chosen:
+            for _, begin, end in self.held[i]:
+                load[begin:end] += self.bytes[i]
+        return load
 
     # -- arenas --------------------------------------------------------------------------------------------
 
@@ -134,6 +145,8 @@ class CallTimeline:
         """The columns for which an arena of the given tenants is there."""
         if len(members) == 1:
             return self.held[members[0]]
+        if not self.nesting.cfg.joins:
+            return (Held(0, min(self.made[i] for i in members), max(self.held[i][0].end for i in members)),)
         block, point = self.nesting.reservation(self.tenants[i].made for i in members)
         found = []
         for path in self.paths:
@@ -145,6 +158,13 @@ class CallTimeline:
             if begin < end:
                 found.append(Held(path, begin, end))
         return tuple(found)
+
+    def extended(self, spans: Sequence[Held], members: Sequence[int], i: int) -> tuple[Held, ...]:
+        """The same for `members`, for which an arena is there during `spans`, and one more."""
+        if self.nesting.cfg.joins or len(spans) != 1:
+            return self.reserved([*members, i])
+        ((path, begin, end),) = spans
+        return (Held(path, min(begin, self.made[i]), max(end, self.held[i][0].end)),)
 
     def _end(self, path: int, i: int) -> int:
         """The column up to which an arena is there for a tenant: to its last use, to the last If that it
@@ -167,6 +187,8 @@ class CallTimeline:
 
     def possible(self, members: Sequence[int]) -> bool:
         """Return whether all sizes are known where an arena of the given tenants is reserved."""
+        if self.all_known:
+            return True
         known = max(self.tenants[i].known for i in members)
         return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
 
@@ -211,7 +233,7 @@ def sample_grid(sizes: Iterable[Expr], lower: Mapping[str, int]) -> Grid:
 
 
 LINE = (1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
-PLANE = (1, 3, 17, 64, 200, 1024)
+PLANE = (1, 5, 33, 200, 1024)
 LEVELS = ((3, 64), (3, 1024), (200, 2), (64, 1))  # all symbols but one, and that one
 
 

@@ -25,13 +25,15 @@ def find_buffers(
     *,
     barred: frozenset[Var] = frozenset(),
     whole: bool = False,
+    passed: int = 0,
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     """Return the buffers of the function `name`, and what stays as it is.
 
     Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
     of the text.  `plans` are those of callees made before: a call of one is a buffer for each arena that the
     callee reserves at entry.  A result is a buffer where others lie in its memory, which those of `barred`
-    keep for themselves.  `whole`: as few arenas as can be, whatever a call takes then.
+    keep for themselves.  `whole`: as few arenas as can be, whatever a call takes then.  `passed`: how
+    many assignments to arenas are passed over, because they could not be packed tight.
     """
     analysis = analyses[name]
     if analysis.recursive:
@@ -46,7 +48,9 @@ def find_buffers(
     if not paths:
         paths = [times.lifetimes(variables, range(len(analysis.cfg.points)))]
     lower = analysis.cfg.function.declared_lower
-    chosen = ArenaAssignment(paths, BlockNesting(analysis.cfg), lower, barred=barred, whole=whole)
+    chosen = ArenaAssignment(
+        paths, BlockNesting(analysis.cfg), lower, barred=barred, whole=whole, passed=passed
+    )
     found, lone = chosen.assigned(candidates)
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found))
     return numbered, (*finder.left, *map(_left, unused), *map(_left, lone))

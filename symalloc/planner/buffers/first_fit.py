@@ -9,37 +9,93 @@ import numpy as np
 from symalloc.planner.buffers.call_timeline import CallTimeline, Held
 from symalloc.planner.search.grid import Values
 
+FEW = 3
 MOST_TRIED = 8  # arenas that one tensor is tried in, the latest first
+MOST_WORK = 20_000_000  # sums of bytes at one column and binding, for a whole function
+TRIAL = 2000  # what one trial of an arena counts, however short
 
 
 def first_fit(
-    memory: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
-) -> list[list[int]]:
-    """Return groups that keep the limit, the results first; what comes later counts as lying in none."""
-    fit = _FirstFit(memory, planned, results, hosts)
+    memory: CallTimeline,
+    planned: Sequence[int],
+    results: Sequence[int],
+    hosts: Sequence[int],
+    groups: Sequence[Sequence[int]] = (),
+) -> list[list[int]] | None:
+    """Return groups that keep the limit, the results first, tensors taken in the order of the text.
+
+    What comes later counts as lying in none: that keeps the limit.  `groups` are there already.  None where
+    it is too much work.
+    """
+    fit = _FirstFit(memory, results, hosts, beside=planned, groups=groups)
     for i in sorted(planned, key=lambda i: (memory.tenants[i].made, i)):
         fit.enter(i)
-    return [[group.members[0], *sorted(group.members[1:])] for group in fit.groups]
+        if fit.work > MOST_WORK:
+            return None
+    return fit.members()
+
+
+def few_arenas(
+    memory: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
+) -> list[list[int]] | None:
+    """Return at most FEW groups besides the results, large tensors first; None where that keeps no limit.
+
+    Those come before that are live where one arena for all would be too much: they are to share one.
+    """
+    whole = memory.taken([*([i] for i in results), planned])
+    crowded = np.any(whole > memory.limit + 0.5, axis=1)
+    scale = np.maximum(memory.limit.max(axis=0, initial=1.0), 1.0)
+    shares = (memory.bytes / scale).sum(axis=1)
+
+    def rank(i: int) -> tuple[bool, float, int]:
+        late = any(crowded[begin:end].any() for _, begin, end in memory.held[i])
+        return not late, -float(shares[i]), memory.tenants[i].made
+
+    fit = _FirstFit(memory, results, hosts, beside=())
+    fit.spread = len(results) + FEW
+    for i in sorted(planned, key=rank):
+        if not fit.enter(i) or len(fit.groups) > len(results) + FEW or fit.work > MOST_WORK:
+            return None
+    return fit.members()
 
 
 class _Group:
-    def __init__(self, memory: CallTimeline, first: int, *, open_to: bool) -> None:
-        self.members, self.kept, self.open = [first], memory.tenants[first].kept, open_to
-        self.load = memory.load([first])
-        self.height: Values = memory.bytes[first]
-        self.spans: tuple[Held, ...] = memory.held[first]
+    def __init__(self, memory: CallTimeline, members: Sequence[int], *, open_to: bool) -> None:
+        self.members, self.kept, self.open = list(members), memory.tenants[members[0]].kept, open_to
+        self.load = memory.load(members)
+        self.height: Values = memory.height(members)
+        self.spans: tuple[Held, ...] = memory.reserved(members)
 
 
 class _FirstFit:
+    """The groups so far; `beside` are tensors that count as lying in none until they are entered."""
+
     def __init__(
-        self, memory: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
+        self,
+        memory: CallTimeline,
+        results: Sequence[int],
+        hosts: Sequence[int],
+        *,
+        beside: Sequence[int],
+        groups: Sequence[Sequence[int]] = (),
     ) -> None:
         self.memory = memory
-        self.groups = [_Group(memory, result, open_to=result in hosts) for result in results]
-        self.room = memory.limit - memory.taken([*([i] for i in results), *([i] for i in planned)])
+        self.groups = [_Group(memory, [result], open_to=result in hosts) for result in results]
+        self.groups += (_Group(memory, group, open_to=True) for group in groups)
+        self.room = memory.limit - memory.taken([*([i] for i in results), *groups, *([i] for i in beside)])
+        self.counted = frozenset(beside)
+        self.spread = 0
+        self.scale = np.maximum(memory.limit.max(axis=0, initial=1.0), 1.0)
+        self.work = 0
 
-    def enter(self, i: int) -> None:
-        """Put a tensor into the group that grows least by it, or into one of its own."""
+    def members(self) -> list[list[int]]:
+        """The members of each group, the result first where it is the memory of one."""
+        return [[group.members[0], *sorted(group.members[1:])] for group in self.groups]
+
+    def enter(self, i: int) -> bool:
+        """Put a tensor into the group that grows least by it, or into one of its own; return whether that
+        keeps the limit.
+        """
         best: tuple[float, _Group, Values, tuple[Held, ...]] | None = None
         tried = 0
         for group in reversed(self.groups):
@@ -51,19 +107,30 @@ class _FirstFit:
                 best = (found[0], group, found[1], found[2])
                 if found[0] <= 0:
                     break
-        if best is None:
-            self.groups.append(_Group(self.memory, i, open_to=True))
-            return
+        own = float((self.memory.bytes[i] / self.scale).sum())
+        if best is None or (len(self.groups) < self.spread and best[0] >= own - 1e-9):
+            self.groups.append(_Group(self.memory, [i], open_to=True))
+            return i in self.counted or self.alone(i)
         _, group, height, spans = best
         self.change(group, i, height, spans)
         group.members.append(i)
         for _, begin, end in self.memory.held[i]:
             group.load[begin:end] += self.memory.bytes[i]
         group.height, group.spans = height, spans
+        return True
+
+    def alone(self, i: int) -> bool:
+        """Count a tensor that lies in no group; return whether there is room for it."""
+        fine = True
+        for _, begin, end in self.memory.held[i]:
+            self.room[begin:end] -= self.memory.bytes[i]
+            fine = fine and not (self.room[begin:end] < -0.5).any()
+        return fine
 
     def joined(self, group: _Group, i: int) -> tuple[float, Values, tuple[Held, ...]] | None:
         """By how much the group would grow, its height and spans then; None where that takes too much."""
         memory, size = self.memory, self.memory.bytes[i]
+        self.work += TRIAL
         height = group.height
         for _, begin, end in memory.held[i]:
             height = np.maximum(height, (group.load[begin:end] + size).max(axis=0, initial=0.0))
@@ -71,14 +138,13 @@ class _FirstFit:
             return None
         if group.kept and not self.before(group, i):
             return None
-        members = [*group.members, i]
-        if not memory.possible(members):
+        if not memory.possible([*group.members, i]):
             return None
-        spans = memory.reserved(members)
+        spans = memory.extended(group.spans, group.members, i)
         change = self.changed(group, i, height, spans)
         if any((more > self.room[begin:end] + 0.5).any() for (begin, end), more in change):
             return None
-        return float((height - group.height).sum()), height, spans
+        return float(((height - group.height) / self.scale).sum()), height, spans
 
     def before(self, group: _Group, i: int) -> bool:
         """Return whether a tensor ends before the result whose memory the group lies in is made."""
@@ -91,10 +157,12 @@ class _FirstFit:
         """The bytes that are taken more, by range of columns, where a tensor joins a group."""
         memory = self.memory
         before = {path: (begin, end) for path, begin, end in group.spans}
-        alone = {path: (begin, end) for path, begin, end in memory.held[i]}
+        held = memory.held[i] if i in self.counted else ()
+        alone = {path: (begin, end) for path, begin, end in held}
         found = []
         for path, begin, end in spans:
             more = np.tile(height, (end - begin, 1))
+            self.work += more.size
             for (first, last), size in (
                 (before.get(path, (0, 0)), group.height),
                 (alone.get(path, (0, 0)), memory.bytes[i]),

@@ -1,4 +1,7 @@
-"""Move tensors out of an arena into the memory of results, in which they end before the result is made."""
+"""Move tensors out of an arena into the memory of others, in which they end before those are made.
+
+Such a *host* is a result, or a tensor that lives longer than the arena.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,19 @@ LASTING = 0.001  # the bonus for each column: what lasts long is better off ther
 def relieved(
     memory: CallTimeline, members: Sequence[int], results: Sequence[int], hosts: Sequence[int]
 ) -> list[list[int]] | None:
-    """Return groups: the results with what moved into the memory of each, then what is left of `members`.
+    """Return groups: the hosts with what moved into the memory of each, then what is left of `members`.
 
-    The memory of `hosts` is taken to be held all the while.  None where what is left takes too much even so.
+    The memory of `hosts` is taken to be held all the while, that of `results` besides from when they are
+    made.  None where what is left takes too much even so.
     """
     relief = _Relief(memory, members, hosts)
-    if not relief.run(results):
+    if not relief.run([result for result in results if result not in hosts]):
         return None
     rest = [i for i in members if i in relief.members]
-    guests = dict(zip(relief.hosts, relief.guests, strict=True))
-    return [*([host, *guests.get(host, ())] for host in results), *([rest] if rest else [])]
+    return [
+        *([host, *guests] for host, guests in zip(hosts, relief.guests, strict=True)),
+        *([rest] if rest else []),
+    ]
 
 
 class _Relief:
@@ -39,9 +45,9 @@ class _Relief:
         self.loads = [memory.load([host]) for host in hosts]
 
     def run(self, results: Sequence[int]) -> bool:
-        """Move tensors until what is left keeps the limit; return whether it does."""
+        """Move tensors until what is left, beside `results`, keeps the limit; return whether it does."""
         memory = self.memory
-        others = memory.load([r for r in results if r not in self.hosts]) + memory.beside
+        others = memory.load(results) + memory.beside
         others += memory.bytes[self.hosts].sum(axis=0)
         room = np.full(others.shape[1], np.inf)
         for _, begin, end in memory.reserved(sorted(self.members)):
@@ -50,11 +56,9 @@ class _Relief:
             return False
         if len(memory.paths) == 1:
             self.chains(room)
-        alive = self.alive()
         over = self.over(room)
         while over.any():
-            column = int(np.argmax(over))
-            found = self.best(alive[column], over)
+            found = self.best(int(np.argmax(over)), over)
             if found is None:
                 return False
             self.move(*found)
@@ -89,37 +93,32 @@ class _Relief:
                 lasting = LASTING * (end - begin) * (size[i] / np.maximum(size[self.hosts[host]], 1.0)).sum()
                 intervals.append((end, begin, float(gain.sum() + lasting), i))
         intervals.sort()
-        best: list[tuple[float, list[int]]] = [(0.0, [])]
+        best: list[tuple[float, int, int]] = [(0.0, -1, 0)]  # what is gained, by which last, behind which
         ends = [0]
         for end, begin, gain, i in intervals:
-            total, before = best[bisect_right(ends, begin) - 1]
-            if total + gain > best[-1][0]:
-                best.append((total + gain, [*before, i]))
+            before = bisect_right(ends, begin) - 1
+            if best[before][0] + gain > best[-1][0]:
+                best.append((best[before][0] + gain, i, before))
                 ends.append(end)
-        return best[-1][1]
+        found, at = [], len(best) - 1
+        while at:
+            found.append(best[at][1])
+            at = best[at][2]
+        return found
 
     def over(self, room: Values) -> Truths:
         """The columns at which what is left takes more than `room`."""
         found: Truths = np.any(self.load > room + 0.5, axis=1)
         return found
 
-    def alive(self) -> list[list[int]]:
-        """The members that are live at each column."""
-        found: list[list[int]] = [[] for _ in range(len(self.load))]
-        for i in sorted(self.members):
-            for _, begin, end in self.memory.held[i]:
-                for column in range(begin, end):
-                    found[column].append(i)
-        return found
-
-    def best(self, alive: Sequence[int], over: Truths) -> tuple[int, int] | None:
-        """The member to move, of those that are live at a column, and the host, by number, to move it to.
+    def best(self, column: int, over: Truths) -> tuple[int, int] | None:
+        """The member to move, of those that are live at `column`, and the host, by number, to move it to.
 
         It is the one that is live at most of the columns `over` the limit; the largest of those.
         """
         ranked = []
-        for i in alive:
-            if i not in self.members:
+        for i in self.members:
+            if not any(begin <= column < end for _, begin, end in self.memory.held[i]):
                 continue
             helps = sum(int(over[begin:end].sum()) for _, begin, end in self.memory.held[i])
             ranked.append((helps, float(self.memory.bytes[i].sum()), -i))
