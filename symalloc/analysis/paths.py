@@ -5,14 +5,14 @@ Ifs are taken to be independent of each other here; `symalloc.analysis.feasibili
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import Alias, Block, Function, If, Instruction
+from symalloc.program.ir import Alias, Block, Function, If, Instruction, Var
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
@@ -44,29 +44,43 @@ class _Branches(DataflowProblem[PathCondition]):
         return state | {(branch, then)}
 
 
-def enumerate_paths(function: Function, *, most: int) -> list[Function] | None:
+def enumerate_paths(function: Function, *, most: int, alike: bool = False) -> list[Function] | None:
     """`function` once for each path through it, an If standing as an alias of what its branch yields.
 
-    None where there are more than `most` paths.
+    With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
-    found = list(islice(_paths(function.body), most + 1))
+    ways = _paths(function.body, {} if alike else None)
+    found = list(islice(ways, most + 1))
     if len(found) > most:
         return None
     result = function.body.result
-    return [replace(function, body=Block(instructions=path, result=result)) for path in found]
+    return [replace(function, body=Block(instructions=path, result=result)) for path, _ in found]
 
 
-def _paths(block: Block) -> Iterator[tuple[Instruction, ...]]:
-    """The sequences of instructions that may be executed for `block`."""
+_Decided: TypeAlias = Mapping[Var, bool] | None
+
+
+def _paths(block: Block, decided: _Decided) -> Iterator[tuple[tuple[Instruction, ...], _Decided]]:
+    """The sequences of instructions that may be executed for `block`, and what the Ifs were decided by.
+
+    `decided` holds that of those in front of it; None where that does not count.
+    """
     branches = ((i, one) for i, one in enumerate(block.instructions) if isinstance(one, If))
     at, branch = next(branches, (0, None))
     if branch is None:
-        yield block.instructions
+        yield block.instructions, decided
         return
     before = block.instructions[:at]
     behind = replace(block, instructions=block.instructions[at + 1 :])
-    for side in (branch.then, branch.otherwise):
-        for inner in _paths(side):
+    test = branch.test if decided is not None and isinstance(branch.test, Var) else None
+    for side, taken in ((branch.then, True), (branch.otherwise, False)):
+        if decided is not None and test is not None:
+            if decided.get(test, taken) is not taken:
+                continue
+            known: _Decided = {**decided, test: taken}
+        else:
+            known = decided
+        for inner, then_known in _paths(side, known):
             joined = Alias(var=branch.var, source=side.result, span=branch.span)
-            for rest in _paths(behind):
-                yield (*before, *inner, joined, *rest)
+            for rest, rest_known in _paths(behind, then_known):
+                yield (*before, *inner, joined, *rest), rest_known

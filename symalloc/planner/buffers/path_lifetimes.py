@@ -14,7 +14,7 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from symalloc.size.expr import Expr
 
-_MOST_PATHS = 16
+_MOST_PATHS = 24
 
 
 class UnplannedRange(NamedTuple):
@@ -53,7 +53,7 @@ def path_lifetimes(
     held; and what a path needs at most says how much may be taken on any.  There are none where the function
     does not branch, or has too many paths.
     """
-    paths = enumerate_paths(cfg.function, most=_MOST_PATHS) if cfg.joins else None
+    paths = enumerate_paths(cfg.function, most=_MOST_PATHS, alike=True) if cfg.joins else None
     numbers = {var: number for number, var in enumerate(variables)}
     conditions = _conditions(analyses[cfg.function.name]) if paths else {}
     for path in paths or ():
