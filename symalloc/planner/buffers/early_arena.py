@@ -18,7 +18,7 @@ MOST_PLANNED = 400  # more are seldom packed as tight as this counts on
 
 
 class _Cut(NamedTuple):
-    """What ends before a column, what is live across it, and what begins there or later."""
+    """The tensors that end before a column, those live across it, and those that begin there or later."""
 
     before: Sequence[int]
     across: Sequence[int]
