@@ -201,10 +201,11 @@ class _LoopBounds:
         self.upper: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
         self.conditions: dict[Condition, None] = {}
         self.understood = access.exact
-        for loop in access.loops if len(access.domain) == 2 * len(access.loops) else ():
-            if loop.passes is not None:  # nothing but the ends of the loops
+        plain = len(access.domain) == 2 * len(access.loops)  # nothing but the ends of the loops
+        for loop in access.loops if plain else ():
+            if loop.passes is not None:
                 self.lower[loop.symbol], self.upper[loop.symbol] = [ZERO], [loop.passes]
-        for condition in access.domain if not all(self.lower.values()) else ():
+        for condition in access.domain if not (plain and all(self.lower.values())) else ():
             self.understood &= self.take(condition)
 
     def take(self, condition: Condition) -> bool:

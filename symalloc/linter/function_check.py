@@ -248,6 +248,7 @@ class FunctionCheck:
         if within is not None:
             smallest = proof.smallest and within.counterexample == proof.counterexample
             proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
+        proof = self.prover.with_passes(proof)
         more = {"asked": asked, "proof": proof, "only_empty": only_empty, "within_bounds": within is not None}
         finding = self.finding(rule, site, point, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)

@@ -7,7 +7,7 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, product
@@ -179,6 +179,21 @@ class FunctionProver:
                 return replace(proof, counterexample={**nearest, **found}, smallest=False)
         return proof
 
+    def with_passes(self, proof: Proof) -> Proof:
+        """`proof` with values in its counterexample for the inputs that it leaves out and that may not be 1.
+
+        What is assumed of them says when the place is got to: that a loop is run, or a check passed.
+        """
+        point = proof.counterexample
+        if point is None or _are_met(domain_of(proof), point, self.domains.inputs):
+            return proof
+        for domain in (non_empty(domain_of(proof)), domain_of(proof)):
+            found = self.prover.complete(point, domain)
+            if found is not None:
+                more = {name: found[name] for name in self.domains.inputs if found.get(name, 1) != 1}
+                return replace(proof, counterexample={**point, **more})
+        return proof
+
     def at_some_shape(self, asked: PlacedConstraint, proof: Proof) -> tuple[Proof, bool]:
         """`proof`, which says that each pass fails, as one of a fault at those shapes that have such a pass,
         and whether all of these hold empty tensors.
@@ -298,6 +313,17 @@ def _corners(passes: Passes) -> Iterator[Mapping[str, Expr]]:
     ]
     for values in islice(product(*ends), _MOST_TRIED):
         yield {name: value for (name, _), value in zip(passes.counters, values, strict=True)}
+
+
+def _are_met(domain: Domain, point: Mapping[str, int], inputs: Collection[str]) -> bool:
+    """True if all assumptions hold at `point`, where other inputs are 1 and loops at their first pass."""
+    about = [condition for condition in domain.assumptions if not condition.symbols <= point.keys()]
+    names = frozenset().union(*(condition.symbols for condition in about))
+    values = {name: int(name in inputs) for name in names} | dict(point)
+    try:
+        return all(condition.evaluate(values) for condition in about)
+    except ZeroDivisionError:
+        return False
 
 
 def non_empty(domain: Domain) -> Domain:

@@ -73,6 +73,9 @@ for i in range(n):
         b[i, j] = a[i, j]
 """
 _SCATTER = "for i, j in T.grid(n, m):\n    b[at[i], j] = a[i, j]\n"
+_ALL_BUT_ONE = "for i, j in T.grid(n, m):\n    if i + j > 0:\n        b[i, j] = a[i, j]\n"
+_FIRST = "if n > {}:\n    b[0, 0] = a[0, 0]\n"
+_LAST_ROW = "for i in T.serial(1, n):\n    b[0, 0] = b[i, 0]\n"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _left_out(
@@ -123,5 +126,23 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _SCATTER,
         _COPY + _SCATTER,
         severity="warning",
+    ),
+    _left_out(
+        "element-under-a-condition",
+        "the first element is stored outside of all loops, and not for few rows",
+        _ALL_BUT_ONE + _FIRST.format(6),
+        _ALL_BUT_ONE + _FIRST.format(0),
+        counterexample={"m": 1, "n": 1},
+    ),
+    HostileProgram(
+        name="rows-behind-the-first",
+        what="the rows behind the first are read before they are stored, where there are any",
+        module=_module(_LAST_ROW + _ALL_BUT_ONE),
+        twin=_module(_COPY + _LAST_ROW),
+        rule="SYM208",
+        verdict="runtime-check",
+        on_line="y = R.call_tir",
+        counterexample={"m": 1, "n": 2},
+        shows=_old_bytes,
     ),
 )
