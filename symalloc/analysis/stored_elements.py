@@ -189,6 +189,8 @@ class _Solution:
         if isinstance(atom, FloorDiv):
             low, high = value * atom.denominator, value * atom.denominator + atom.denominator - 1
             yield from self.bounds(atom.numerator, low, high)
+        elif isinstance(atom, Mod) and not self.unsolved(atom.denominator):
+            yield lt(value, atom.denominator)
         else:
             yield from self.bounds(index, value, value)
 

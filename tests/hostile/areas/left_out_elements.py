@@ -38,6 +38,11 @@ def _module(body: str) -> str:
     return _MODULE.format(body=indent(body.strip(), " " * 8))
 
 
+def _four_columns(body: str) -> str:
+    """The kernel on tensors of four columns."""
+    return _module(body).replace('"m"', "4").replace("(n, m)", "(n, 4)").replace("m = T.int64()", "pass")
+
+
 def _old_bytes(bad: Machine, twin: Machine) -> bool:
     return depends_on_storages(bad, _X, _PLACES) and not depends_on_storages(twin, _X, _PLACES)
 
@@ -73,6 +78,7 @@ for i in range(n):
         b[i, j] = a[i, j]
 """
 _SCATTER = "for i, j in T.grid(n, m):\n    b[at[i], j] = a[i, j]\n"
+_BY_BITS = "for t in range(n * 4):\n    b[t >> 2, t & {}] = a[t >> 2, t & {}]\n"
 _ALL_BUT_ONE = "for i, j in T.grid(n, m):\n    if i + j > 0:\n        b[i, j] = a[i, j]\n"
 _FIRST = "if n > {}:\n    b[0, 0] = a[0, 0]\n"
 _LAST_ROW = "for i in T.serial(1, n):\n    b[0, 0] = b[i, 0]\n"
@@ -133,6 +139,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _ALL_BUT_ONE + _FIRST.format(6),
         _ALL_BUT_ONE + _FIRST.format(0),
         counterexample={"m": 1, "n": 1},
+    ),
+    HostileProgram(
+        name="half-of-the-columns",
+        what="the mask of a column is too narrow: it names the first two of four only",
+        module=_four_columns(_BY_BITS.format(1, 3)),
+        twin=_four_columns(_BY_BITS.format(3, 3)),
+        rule="SYM208",
+        verdict="always-invalid",
+        on_line="z = R.add(y, x)",
+        shows=_old_bytes,
     ),
     HostileProgram(
         name="rows-behind-the-first",
