@@ -12,6 +12,7 @@ from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.call_memory import CalleeMemory, TvmPlan
 from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -60,6 +61,7 @@ def _function(report: FunctionReport) -> dict[str, Any]:
             "bounded": None if report.comparison.bounded is None else _tvm(report.comparison.bounded),
             "unbounded": _tvm(report.comparison.unbounded),
         },
+        "target": None if report.target is None else _target(report.target, report.kept_by_pool),
         "samples": [_sample(sample) for sample in report.samples],
     }
 
@@ -136,6 +138,19 @@ def _sample(sample: MemorySample) -> dict[str, Any]:
         "call_tvm_bounded": sample.call_bounded,
         "call_tvm_unbounded": sample.call_unbounded,
         "refused": sample.refused,
+    }
+
+
+def _target(target: TargetReport, kept: int | None) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "present": target.present,
+        "generated": target.generated,
+        "flavour": target.flavour,
+        "kernels": target.kernels,
+        "offset_kernels": target.offset_kernels,
+        "grounded": target.grounded,
+        "kept": kept,
     }
 
 

@@ -12,6 +12,7 @@ from symalloc.planner.memory_report.function_report import FunctionReport, Memor
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.sample_bindings import evaluated
 from symalloc.report.quantities import columns, human_bytes, percent, times
+from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr
 
@@ -55,6 +56,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     yield from _samples(report, width)
     yield from _buffers(report)
     yield from _outside(report)
+    for line in target_lines(report):
+        yield from _broken(line, width)
     if report.comparison is not None:
         yield from _tvm(report.comparison)
 

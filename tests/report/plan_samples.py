@@ -18,6 +18,7 @@ from symalloc.planner.memory_report.non_arena import (
     NonArenaMemory,
     ResultTensor,
 )
+from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.choice import maximum
@@ -138,7 +139,17 @@ def everything() -> FunctionReport:
         planned=CallMemory(storages=held((512 * N, 0, 9)), results=held((4 * N * N, 9, 10))),
         unplanned=CallMemory(storages=held((64, 0, 3)), fresh=held((512 * N, 0, 10))),
     )
-    return function_report(plan, function(n=64), around, outcome=outcome, comparison=compared)
+    target = TargetReport(
+        name="metal",
+        present=False,
+        generated=True,
+        flavour="arena",
+        shared=True,
+        kernels=9,
+        offset_kernels=4,
+        grounded=1,
+    )
+    return function_report(plan, function(n=64), around, outcome=outcome, comparison=compared, target=target)
 
 
 def large() -> FunctionReport:

@@ -21,6 +21,7 @@ from symalloc.planner.memory_report.sample_bindings import (
     standard,
     total,
 )
+from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
 from symalloc.program.ir import Function
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
@@ -101,7 +102,7 @@ class FunctionReport:
     """The plan of one function, and the memory of a call at sample bindings.
 
     `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned;
-    `outcome` is what a call holds at each moment.
+    `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
     """
 
     plan: Plan
@@ -111,6 +112,14 @@ class FunctionReport:
     samples: tuple[MemorySample, ...]
     outcome: PlanOutcome | None = None
     comparison: TvmComparison | None = None
+    target: TargetReport | None = None
+
+    @property
+    def kept_by_pool(self) -> int | None:
+        """The bytes that TVM's pooled allocator holds behind a call at each of the samples; see
+        `kept_bytes`.
+        """
+        return kept_bytes(self.plan.arenas, [sample.binding for sample in self.samples])
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -136,11 +145,12 @@ def function_report(
     *,
     outcome: PlanOutcome | None = None,
     comparison: TvmComparison | None = None,
+    target: TargetReport | None = None,
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
-    `outcome`: what a call holds at each moment.
+    `outcome`: what a call holds at each moment; `target`: what it is planned for, where that is no CPU.
     Raises SampleError for a negative extent.
     """
     returned = frozenset(v for r in outside.returned for v in r.allocations)
@@ -160,6 +170,7 @@ def function_report(
         samples=(),
         outcome=outcome,
         comparison=comparison,
+        target=target,
     )
     return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
 

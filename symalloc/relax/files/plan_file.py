@@ -34,6 +34,7 @@ from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import from_script, load_one, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
+from symalloc.relax.files.target_facts import target_report
 from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.plan_pass import PlannedModule
@@ -123,6 +124,7 @@ def memory_reports(
                     unplanned=call_memory(program, planned.analyses, name),
                 ),
                 comparison=comparison.get(name),
+                target=target_report(planned, name, target),
                 wanted=samples,
             )
             for name, plan in planned.plans.items()

@@ -12,7 +12,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.collector import no_collections
 from symalloc.program.ir import Function, Origin, Program, Var
 from symalloc.prover.prover import Prover
@@ -22,7 +22,7 @@ from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.emit.offset_uses import offset_uses
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
-from symalloc.relax.passes.device_memory import device_memory
+from symalloc.relax.passes.device_memory import DeviceMemory, device_memory
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 
@@ -31,12 +31,17 @@ tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModule:
-    """A module with its plans written into it, the plans by function name, and what they were made from."""
+    """A module with its plans written into it, the plans by function name, and what they were made from.
+
+    `flavour` is that of the plans, `memory` that of the devices it was chosen for.
+    """
 
     module: tvm.IRModule
     plans: Mapping[str, Plan]
     program: Program
     analyses: Mapping[str, FunctionAnalysis]
+    flavour: Flavour
+    memory: DeviceMemory
 
 
 @no_collections()
@@ -76,7 +81,14 @@ def plan_lowered(
         addresses=memory.addresses,
         keeps_reshapes=keeps_reshapes,
     )
-    return PlannedModule(module=planned, plans=plans, program=program, analyses=analyses)
+    return PlannedModule(
+        module=planned,
+        plans=plans,
+        program=program,
+        analyses=analyses,
+        flavour=options.flavour,
+        memory=memory,
+    )
 
 
 def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[Var]:

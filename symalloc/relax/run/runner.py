@@ -26,6 +26,7 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.target_facts import why_not_run
 from symalloc.relax.passes.fill_tensors import Filling, filled
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm, undetermined
@@ -199,13 +200,14 @@ def _public_names(module: tvm.IRModule) -> list[str]:
 
 
 def _require_cpu(target: str) -> None:
-    """Raises RunError for a target that runs elsewhere; one that TVM does not know fails in lowering."""
+    """Raises RunError for a target that cannot run here; one that TVM does not know fails in lowering."""
     try:
-        device = tvm.target.Target(target).get_target_device_type()
+        chosen = tvm.target.Target(target)
     except Exception:  # TVM raises several kinds, and lowering says more
         return
-    if device != tvm.cpu().dlpack_device_type():
-        raise RunError(f"the target {target!r} does not run on the CPU, which is what `symalloc run` runs on")
+    reason = why_not_run(chosen)
+    if reason is not None:
+        raise RunError(f"nothing can be run for the target {target!r}: {reason}")
 
 
 def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:
