@@ -1,4 +1,4 @@
-"""What a plan's target brings with it, as lines of text."""
+"""The facts about a plan's target as lines of text."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ changes what they compute, and no overlap that is planted in one passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -17,7 +17,8 @@ from symalloc.planner.interference import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
-from symalloc.program.ir import Program
+from symalloc.program.ir import AllocFresh, Program, Var
+from symalloc.program.operands import instructions_of
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
@@ -55,18 +56,35 @@ def bindings(arena: Arena) -> list[dict[str, int]]:
     return [{"n": n, "m": m, "p": p, "s": s, **dict.fromkeys(late, k)} for n, m, p, k, s in SHAPES]
 
 
-@pytest.mark.parametrize("flavour", ["arena", "storages"])
-def test_a_planned_program_computes_what_the_unplanned_one_does(flavour: Flavour) -> None:
+@pytest.mark.parametrize(("flavour", "handles"), [("arena", False), ("storages", False), ("arena", True)])
+def test_a_planned_program_computes_what_the_unplanned_one_does(flavour: Flavour, handles: bool) -> None:
+    """`handles`: half of the tensors, drawn, have to start a storage."""
     placed = 0
     for seed in SEEDS:
         program = random_program(seed)
-        plans = plan_program(program, PROVER, options=PlanOptions(flavour=flavour))
+        grounded = drawn(program, Random(seed)) if handles else None
+        plans = plan_program(program, PROVER, options=PlanOptions(flavour=flavour), grounded=grounded)
+        assert grounded is None or all_start_a_storage(plans, grounded), f"program {seed}"
         for binding in BINDINGS:
             for path in range(3):
                 own, shared = (logs(program, given, binding, path) for given in ({}, plans))
                 assert shared.log == own.log, f"program {seed} at {binding}, path {path}"
                 placed += shared.planned
     assert placed > 500, "the programs must have something to plan"
+
+
+def drawn(program: Program, draw: Random) -> frozenset[Var]:
+    """Half of the allocations of a program."""
+    found = (i for f in program.functions.values() for i in instructions_of(f.body))
+    return frozenset(i.var for i in found if isinstance(i, AllocFresh) and draw.random() < 0.5)
+
+
+def all_start_a_storage(plans: Mapping[str, Plan], grounded: Collection[Var]) -> bool:
+    """Return whether those of `grounded`, and what callees work in, lie at offset 0."""
+    placements = (p for plan in plans.values() for arena in plan.arenas for p in arena.placements)
+    return all(
+        p.offset == ZERO for p in placements if p.buffer.callee is not None or p.buffer.var in grounded
+    )
 
 
 def test_sizes_that_may_be_negative_are_planned_and_tried() -> None:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from symalloc.planner.memory_plan import Arena
 from symalloc.planner.memory_report.sample_bindings import evaluated
-from symalloc.planner.planner_options import Flavour
 
 PAGE = 4096  # bytes that TVM's pooled allocator rounds sizes up to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetReport:
-    """What the target of a plan brings with it.
+    """The facts about the target of a plan that a report tells.
 
     `name` is TVM's.  `present`: this machine has a device of it.  `generated`: this build of TVM makes code
     for it.  `flavour`: what the tensors lie in; `shared`: a kernel can read and write tensors of one storage.
@@ -26,7 +25,7 @@ class TargetReport:
     name: str
     present: bool
     generated: bool
-    flavour: Flavour
+    flavour: str
     shared: bool
     kernels: int
     offset_kernels: int
