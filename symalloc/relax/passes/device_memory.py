@@ -21,11 +21,11 @@ _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.
 _BINDS_WHOLE = frozenset({DLDeviceType.kDLWebGPU})
 
 
-class FlavourError(RunError):
-    """A flavour of plan that the target's kernels could not run."""
+class DeviceMemoryError(RunError):
+    """A plan that the target's kernels could not run: its flavour, or the memory that it is for."""
 
 
-tvm_ffi.register_error(FlavourError)  # or it leaves TVM's pass runner as a RuntimeError
+tvm_ffi.register_error(DeviceMemoryError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class DeviceMemory:
     shared: bool = True
 
     def flavour(self, wanted: Flavour) -> Flavour:
-        """The flavour that stands for "auto"; raises FlavourError where `wanted` cannot be run."""
+        """The flavour that stands for "auto"; raises DeviceMemoryError where `wanted` cannot be run."""
         if not self.shared and wanted == "arena":
-            raise FlavourError(
+            raise DeviceMemoryError(
                 "a kernel of this target cannot read and write tensors of the same storage, as those of one "
                 "arena are: WebGPU binds whole buffers; choose the flavour storages, or auto"
             )
@@ -53,7 +53,14 @@ class DeviceMemory:
 
 
 def device_memory(module: tvm.IRModule, target: Target | None) -> DeviceMemory:
-    """The memory of `target` (the CPU where it is None) and of each device that `module` names."""
+    """The memory of `target` (the CPU where it is None) and of each device that `module` names.
+
+    Raises DeviceMemoryError for textures: their rows are not as long as their extents say.
+    """
+    for device in module.global_infos.get("vdevice", ()):
+        if "texture" in str(device.memory_scope):
+            why = "a texture is no stretch of bytes; only TVM's own planner knows how much it takes"
+            raise DeviceMemoryError(f"tensors in {device.memory_scope} cannot be planned: {why}")
     kinds = frozenset(int(each.get_target_device_type()) for each in _targets(module, target))
     return DeviceMemory(addresses=kinds <= _ADDRESSES, shared=kinds.isdisjoint(_BINDS_WHOLE))
 

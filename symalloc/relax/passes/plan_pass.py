@@ -57,8 +57,8 @@ def plan_lowered(
 
     `target` is what the module is built for, by default the one whose scope this is called in, else the
     CPU.  With `keeps_reshapes` R.reshape is left as it is, which no LegalizeOps may meet again.  Raises
-    PlanRefusedError where a plan, or that an input can carry an output, cannot be proved, and FlavourError
-    where the target cannot run the flavour asked for.
+    PlanRefusedError where a plan, or that an input can carry an output, cannot be proved, and
+    DeviceMemoryError where the target cannot run the flavour asked for, or memory is no stretch of bytes.
     """
     prover = prover or Prover()
     target = target or tvm.target.Target.current(allow_none=True)

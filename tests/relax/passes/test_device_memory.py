@@ -40,6 +40,13 @@ def test_every_device_of_the_module_counts() -> None:
     assert device_memory(module, Target("llvm")) == DeviceMemory(addresses=False, shared=False)
 
 
+def test_textures_are_left_to_tvm() -> None:
+    devices = [VDevice("opencl", 0, "global"), VDevice("opencl", 0, "global.texture-weight")]
+    module = tvm.IRModule({}, global_infos={"vdevice": devices})
+    with pytest.raises(RunError, match=r"tensors in global\.texture-weight cannot be planned"):
+        device_memory(module, Target("opencl"))
+
+
 def test_a_kernel_that_binds_whole_buffers_gets_storages() -> None:
     module = lowered("Chain")
     planned = plan_lowered(module, target=Target("webgpu"))
