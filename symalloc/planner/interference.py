@@ -44,6 +44,18 @@ def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(others)) for others in neighbours)
 
 
+def pairs_live_together(lives: Iterable[Intervals]) -> int:
+    """Return how many pairs of ranges are live together, those counted again that meet more than once."""
+    events = sorted(
+        (at, begins) for live in lives for one in live for begins, at in ((False, one[1]), (True, one[0]))
+    )
+    pairs = active = 0
+    for _, begins in events:
+        pairs += active if begins else 0
+        active += 1 if begins else -1
+    return pairs
+
+
 def resting_on(order: Sequence[int], lives: Sequence[Intervals]) -> tuple[tuple[int, ...], ...]:
     """Return for each range those that it lies on directly where ranges are piled up in `order`, bottom
     first.
@@ -81,21 +93,32 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     distinct: dict[Expr, int] = {}
     kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
     sizes = tuple(distinct)
-    counts = (_counts(kinds[i] for i in together) for together in live_sets(b.live for b in buffers))
+    counts = _largest_counts(kinds, [b.live for b in buffers])
     sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
     return tuple(sorted(sums, key=lambda e: e.key))
+
+
+def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterator[dict[int, int]]:
+    """Yield how many of each kind are live wherever one begins to be and one that was ends next."""
+    events = sorted(
+        (position, begins, kind)
+        for kind, live in zip(kinds, lives, strict=True)
+        for begin, end in live
+        if begin < end
+        for begins, position in ((False, end), (True, begin))
+    )
+    now: dict[int, int] = {}
+    for place, (_, begins, kind) in enumerate(events):
+        now[kind] = now.get(kind, 0) + (1 if begins else -1)
+        if not now[kind]:
+            del now[kind]
+        if begins and (place + 1 == len(events) or not events[place + 1][1]):
+            yield dict(now)
 
 
 def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
     """Return the largest of `sums` (from `live_sums`) under `binding`."""
     return max((s.evaluate(binding) for s in sums), default=0)
-
-
-def _counts(kinds: Iterable[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for kind in kinds:
-        found[kind] = found.get(kind, 0) + 1
-    return found
 
 
 def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:

@@ -7,23 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symalloc.planner.interference import interference, live_sums
+from symalloc.planner.interference import interference, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.size.expr import Expr
+
+MOST_PAIRS = 100_000  # of buffers that are live together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchInstance:
     """`buffers` with the numbers that the search works on.
 
-    `neighbours` holds the indices of the buffers that interfere with each.  `sizes` holds the distinct sizes
+    `neighbours` holds the indices of the buffers that interfere with each, none where all is `crowded`: there
+    are too many.  `sizes` holds the distinct sizes
     and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of the grid,
     `floors[g]` the floor there (at least 1 byte).
     """
 
     buffers: Sequence[Buffer]
     neighbours: tuple[tuple[int, ...], ...]
+    crowded: bool
     begins: tuple[int, ...]
     durations: tuple[int, ...]
     sizes: tuple[Expr, ...]
@@ -39,16 +43,19 @@ class SearchInstance:
         kinds = tuple(distinct.setdefault(b.size, len(distinct)) for b in buffers)
         sizes = tuple(distinct)
         grid = score_grid(sizes, ranges)
+        values = np.nan_to_num(grid.values(sizes))
+        crowded = pairs_live_together([b.live for b in buffers]) > MOST_PAIRS
         return cls(
             buffers=buffers,
-            neighbours=interference(buffers),
+            neighbours=() if crowded else interference(buffers),
+            crowded=crowded,
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
             durations=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
             sizes=sizes,
             kinds=kinds,
             grid=grid,
-            values=grid.values(sizes),
-            floors=grid.values(live_sums(buffers)).max(axis=0, initial=1.0),
+            values=values,
+            floors=_floors(buffers, values, kinds),
         )
 
     def __len__(self) -> int:
@@ -64,6 +71,23 @@ class SearchInstance:
         binding = self.grid.binding(point)
         values = [size.evaluate(binding) for size in self.sizes]
         return [values[kind] for kind in self.kinds]
+
+
+def _floors(buffers: Sequence[Buffer], values: Values, kinds: Sequence[int]) -> Values:
+    """Return the most bytes that are live at one position, at each point; `values` has a row a kind."""
+    events = sorted(
+        (position, begins, kind)
+        for b, kind in zip(buffers, kinds, strict=True)
+        for begin, end in b.live
+        if begin < end
+        for begins, position in ((False, end), (True, begin))
+    )
+    now, floors = np.zeros(values.shape[1]), np.ones(values.shape[1])
+    for place, (_, begins, kind) in enumerate(events):
+        now = now + values[kind] if begins else now - values[kind]
+        if begins and (place + 1 == len(events) or not events[place + 1][1]):
+            floors = np.maximum(floors, now)
+    return floors
 
 
 def representatives(problem: SearchInstance, ranges: Ranges, most: int) -> list[int]:

@@ -15,6 +15,7 @@ from symalloc.planner.exact.solve import pack_exactly
 from symalloc.planner.interference import live_sets
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName
+from symalloc.planner.search.crowded import crowded_orders
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve
@@ -28,6 +29,7 @@ PERFECT = 1.0 + 1e-9
 HARD_POINTS = 2  # at which the local search starts to work; the whole grid judges what it finds
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
 FEW_STEPS = 16  # in the first round, twice as many in each that follows
+CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
 
 
@@ -144,6 +146,9 @@ class _StackingSearch:
 
     def fill(self, points: Sequence[int]) -> None:
         """Fill `candidates`; stop at the first that is perfect."""
+        if self.problem.crowded:
+            any(self.add(order) for order in crowded_orders(self.problem, points[:CROWDED_POINTS]))
+            return
         for name, best_fit in HEURISTICS[: self.budget.heuristics]:
             if any(self.add(order) for order in self.greedy(name, best_fit, points)):
                 return
