@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
@@ -96,6 +97,17 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     counts = _largest_counts(kinds, [b.live for b in buffers])
     sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
     return tuple(sorted(sums, key=lambda e: e.key))
+
+
+def most_live(buffers: Sequence[Buffer], binding: Mapping[str, int]) -> int:
+    """Return the most bytes that are live at one position under `binding`."""
+    sizes = {size: size.evaluate(binding) for size in {b.size for b in buffers}}
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        for begin, end in buffer.live:
+            changes[begin] = changes.get(begin, 0) + sizes[buffer.size]
+            changes[end] = changes.get(end, 0) - sizes[buffer.size]
+    return max(accumulate(changes[position] for position in sorted(changes)), default=0)
 
 
 def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterator[dict[int, int]]:

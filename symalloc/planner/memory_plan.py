@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.program.ir import Var
@@ -67,7 +68,8 @@ class Arena:
 
     It is reserved in front of the first instruction that needs it, in the innermost block that holds all of
     them, and released behind the last.  Its size is known at entry, or behind the instruction `defined_by`,
-    which binds the last symbol that it is sized by (a match_cast).
+    which binds the last symbol that it is sized by (a match_cast).  `raised` counts the sums in its formulas
+    that took the place of others which they only bound.
     """
 
     device: int = 0
@@ -75,6 +77,7 @@ class Arena:
     size: Expr
     placements: tuple[Placement, ...]
     defined_by: Var | None = None
+    raised: int = 0
 
     @classmethod
     def of(cls, size: Expr, placements: Iterable[Placement]) -> Arena:
@@ -124,15 +127,35 @@ class Guard:
     declared: bool = False
 
 
+RungKind: TypeAlias = Literal["search", "bounds", "one stacking", "storages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """A way in which a plan gave in where a budget ran out, and why.
+
+    `ratio` is the largest of the arena to its floor at sample bindings.
+    """
+
+    kind: RungKind
+    reason: str
+    ratio: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The memory plan of one function.  `representative` is the binding at which buffers were stacked."""
+    """The memory plan of one function.
+
+    `representative` is the binding at which buffers were stacked.  Without `rungs` each arena is at its floor
+    wherever that was looked at.
+    """
 
     function: str
     arenas: tuple[Arena, ...] = ()
     unplanned: tuple[Unplanned, ...] = ()
     guards: tuple[Guard, ...] = ()
     representative: Mapping[str, int] = field(default_factory=dict)
+    rungs: tuple[Rung, ...] = ()
 
     @property
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
@@ -13,14 +12,10 @@ from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.layout.dominance import PROVER_BUDGET
-from symalloc.planner.layout.storage_slots import storage_arenas
-from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.layout_ladder import LooseError, layouts
+from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.search.grid import Ranges
-from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.program.ir import Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -91,17 +86,13 @@ def _plan_function(
         loosest = LOOSE if passed < MOST_PASSED and not whole else inf
         try:
             found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
-        except _LooseError:
+        except LooseError:
             passed += 1
             continue
         outgrown = frozenset(_outgrown(found))
         if not outgrown:
             return found
         barred |= outgrown
-
-
-class _LooseError(Exception):
-    """An arena is packed so much above its floor that another choice of arenas may take less."""
 
 
 def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:
@@ -129,15 +120,16 @@ def _proved(
 ) -> Plan:
     """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas.
 
-    Raises _LooseError where an arena has more than `loosest` times its floor.
+    Raises LooseError where an arena has more than `loosest` times its floor.
     """
     faults: tuple[PlanFault, ...] = ()
-    for arenas, representative in _layouts(function, buffers, options, bounded, prover, loosest):
+    for layout in layouts(function, buffers, options, bounded, prover, loosest=loosest):
         plan = replace(
             bare,
-            arenas=arenas,
-            guards=(*bare.guards, *guards(arenas, bounded, prover)),
-            representative=representative,
+            arenas=layout.arenas,
+            guards=(*bare.guards, *guards(layout.arenas, bounded, prover)),
+            representative=layout.representative,
+            rungs=layout.rungs,
         )
         faults = validate(plan, domain, prover)
         if not faults:
@@ -145,47 +137,3 @@ def _proved(
         if any(fault.binding is not None for fault in faults):
             break
     raise PlanRefusedError.of(bare.function, faults)
-
-
-def _layouts(
-    function: Function,
-    buffers: Sequence[Buffer],
-    options: PlanOptions,
-    domain: Domain,
-    prover: Prover,
-    loosest: float,
-) -> Iterator[tuple[tuple[Arena, ...], Mapping[str, int]]]:
-    """Yield arenas with the binding that they were stacked at: the tightest layout first, then larger ones
-    that are easier to prove.
-    """
-    whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
-    offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
-    slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
-    ranges = _ranges(function, buffers)
-    found = [search(group, ranges, SearchBudget.of(options.effort, seed=options.seed)) for group in groups]
-    if any(one.score.worst > loosest for one in found):
-        raise _LooseError
-    representative = {name: value for one in reversed(found) for name, value in one.representative.items()}
-    for budget, first in ((PROVER_BUDGET, 0), (0, 0), (0, -1)):
-        stacked = (
-            assemble(group, one.regimes[first:], domain, prover, prover_budget=budget)
-            for group, one in zip(groups, found, strict=True)
-        )
-        slots = (storage_arenas(group, domain, prover, prover_budget=budget) for group in slots_of)
-        yield (*stacked, *chain.from_iterable(slots)), representative
-
-
-def _by_arena(buffers: Iterable[Buffer], *, apart: bool) -> list[list[Buffer]]:
-    """Group the buffers that share an arena; with `apart` those of constant size have one of their own."""
-    groups: dict[tuple[int, str, int, bool], list[Buffer]] = {}
-    for buffer in buffers:
-        fixed = apart and buffer.size.as_constant is not None
-        groups.setdefault((buffer.device, buffer.scope, buffer.arena, fixed), []).append(buffer)
-    return list(groups.values())
-
-
-def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
-    """Return the declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
-    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
-    lower, upper = function.declared_lower, function.declared_upper
-    return {name: (lower.get(name, 0), upper.get(name)) for name in names}

@@ -38,6 +38,9 @@ def _function(report: FunctionReport) -> dict[str, Any]:
         "arenas": [_arena(arena) for arena in report.plan.arenas],
         "floor": report.floor,
         "offsets": report.offsets,
+        "rungs": [
+            {"kind": rung.kind, "reason": rung.reason, "ratio": rung.ratio} for rung in report.plan.rungs
+        ],
         "guards": [
             {
                 "condition": guard.condition,

@@ -50,6 +50,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     if planned:
         yield from (line for floor in _floor(report) for line in _broken(floor, width))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
+    for rung in plan.rungs:
+        yield from _broken(f"  up to {rung.ratio:.3f} of the floor: {rung.reason}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
         yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)

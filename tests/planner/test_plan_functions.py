@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import plan_functions
+from symalloc.planner import layout_ladder
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.layout.assemble import assemble
@@ -97,7 +97,7 @@ def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp
 
     options = PlanOptions(certificate=tmp_path / "proof")
     with (
-        patch.object(plan_functions, "assemble", wrong),
+        patch.object(layout_ladder, "assemble", wrong),
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
         plan_program(simple("64*n", "64*n"), Prover(), options=options)

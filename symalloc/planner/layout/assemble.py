@@ -6,6 +6,7 @@ Several stackings (regimes) become choices: each holds where its condition does 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from symalloc.planner.layout.dominance import PROVER_BUDGET, Dominance
@@ -39,16 +40,17 @@ def assemble(
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
-    layouts = [
-        _layout(buffers, stacking, Dominance(case, prover, symbols, prover_budget=prover_budget))
-        for stacking, case in _cases(regimes, domain)
-    ]
+    layouts, raised = [], 0
+    for stacking, case in _cases(regimes, domain):
+        dominance = Dominance(case, prover, symbols, prover_budget=prover_budget)
+        layouts.append(_layout(buffers, stacking, dominance))
+        raised += dominance.raised
     size, placed = layouts[-1]
     for (condition, _), (chosen_size, chosen) in zip(regimes[-2::-1], layouts[-2::-1], strict=True):
         assert condition is not None
         size = select(condition, chosen_size, size)
         placed = [select(condition, a, b) for a, b in zip(chosen, placed, strict=True)]
-    return Arena.of(size, map(Placement, buffers, placed))
+    return replace(Arena.of(size, map(Placement, buffers, placed)), raised=raised)
 
 
 def _cases(regimes: Regimes, domain: Domain) -> Iterator[tuple[Stacking, Domain]]:

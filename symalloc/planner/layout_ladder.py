@@ -1,0 +1,189 @@
+"""The layouts of a function, the tightest first, then down a ladder of larger ones that are easier to prove.
+
+Groups of equal structure, as layers have them, are packed once.  Where an arena may come out above the floor
+a rung says why, and by how much at sample bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import inf
+from typing import TypeVar
+
+from symalloc.planner.interference import most_live
+from symalloc.planner.layout.assemble import assemble
+from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
+from symalloc.planner.layout.storage_slots import storage_arenas
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.search.grid import Ranges
+from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
+from symalloc.program.ir import Function
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+
+Value = TypeVar("Value")
+
+_REASONS: Mapping[RungKind, str] = {
+    "search": "no stacking at the floor was found within the budget of the search",
+    "bounds": "sums took the place of others that they are at least, so that formulas stay short",
+    "one stacking": "a choice between stackings was not proved",
+    "storages": "no stacking was proved; buffers share whole storages",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Arenas, the binding that they were stacked at, and the rungs that were taken."""
+
+    arenas: tuple[Arena, ...]
+    representative: Mapping[str, int]
+    rungs: tuple[Rung, ...] = ()
+
+
+class LooseError(Exception):
+    """An arena is packed so much above its floor that another choice of arenas may take less."""
+
+
+def layouts(
+    function: Function,
+    buffers: Sequence[Buffer],
+    options: PlanOptions,
+    domain: Domain,
+    prover: Prover,
+    *,
+    loosest: float = inf,
+) -> Iterator[Layout]:
+    """Yield the tightest layout found first, then larger ones that are easier to prove.
+
+    Raises LooseError where an arena has more than `loosest` times its floor.
+    """
+    whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
+    offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
+    slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
+    ranges = _ranges(function, buffers)
+    budget = SearchBudget.of(options.effort, seed=options.seed)
+    results = _once_each(groups, lambda group: search(group, ranges, budget))
+    if any(one.score.worst > loosest for one in results):
+        raise LooseError
+    representative = {name: value for one in reversed(results) for name, value in one.representative.items()}
+    stacked = list(zip(groups, results, strict=True))
+
+    def slots(chosen: Iterable[Sequence[Buffer]], questions: int) -> Iterator[Arena]:
+        for group in chosen:
+            yield from storage_arenas(group, domain, prover, prover_budget=questions)
+
+    for questions, alone in ((PROVER_BUDGET, False), (0, False), (0, True)):
+        arenas = _assembled(stacked, domain, prover, questions, alone=alone)
+        rungs = _rungs(stacked, arenas, domain, alone=alone)
+        yield Layout(
+            arenas=(*arenas, *slots(slots_of, questions)), representative=representative, rungs=rungs
+        )
+    if groups:
+        shared = [tuple(slots([group], 0)) for group in groups]
+        ratio = max(_ratio(group, found, domain) for group, found in zip(groups, shared, strict=True))
+        arenas = tuple(chain.from_iterable(shared))
+        yield Layout(
+            arenas=(*arenas, *slots(slots_of, 0)),
+            representative=representative,
+            rungs=(Rung(kind="storages", reason=_REASONS["storages"], ratio=ratio),),
+        )
+
+
+def _assembled(
+    stacked: Sequence[tuple[Sequence[Buffer], SearchResult]],
+    domain: Domain,
+    prover: Prover,
+    questions: int,
+    *,
+    alone: bool,
+) -> tuple[Arena, ...]:
+    """Return an arena for each group; `alone`: with the last of several stackings."""
+    regimes = {id(group): result.regimes[-1 if alone else 0 :] for group, result in stacked}
+    groups = [group for group, _ in stacked]
+    made = _once_each(
+        groups, lambda group: assemble(group, regimes[id(group)], domain, prover, prover_budget=questions)
+    )
+    return tuple(_with_buffers(arena, group) for arena, group in zip(made, groups, strict=True))
+
+
+def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
+    """Return `arena`, made for buffers of the same structure, with `buffers` in it."""
+    placed = (Placement(b, p.offset) for b, p in zip(buffers, arena.placements, strict=True))
+    return replace(Arena.of(arena.size, placed), raised=arena.raised)
+
+
+def _once_each(groups: Iterable[Sequence[Buffer]], make: Callable[[Sequence[Buffer]], Value]) -> list[Value]:
+    """Return what `make` makes of each group, made once for those of equal structure."""
+    known: dict[Hashable, Value] = {}
+    found = []
+    for group in groups:
+        key = _structure(group)
+        if key not in known:
+            known[key] = make(group)
+        found.append(known[key])
+    return found
+
+
+def _structure(group: Sequence[Buffer]) -> Hashable:
+    """Return all that stacking depends on; of live ranges the order of their ends is enough."""
+    positions = sorted({position for b in group for interval in b.live for position in interval})
+    number = {position: count for count, position in enumerate(positions)}
+    lives = tuple(tuple((number[begin], number[end]) for begin, end in b.live) for b in group)
+    return lives, tuple((b.size, b.alignment) for b in group)
+
+
+# -- rungs -------------------------------------------------------------------------------------------------
+
+
+def _rungs(
+    stacked: Sequence[tuple[Sequence[Buffer], SearchResult]],
+    arenas: Sequence[Arena],
+    domain: Domain,
+    *,
+    alone: bool,
+) -> tuple[Rung, ...]:
+    """Return the rungs that the arenas were made on, each with the worst ratio of any of them."""
+    worst: dict[RungKind, float] = {}
+    for (group, result), arena in zip(stacked, arenas, strict=True):
+        taken: list[RungKind] = []
+        taken += ["search"] if result.score.worst > PERFECT else []
+        taken += ["bounds"] if arena.raised else []
+        taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
+        ratio = max(_ratio(group, (arena,), domain), result.score.worst) if taken else 1.0
+        worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
+    return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
+
+
+def _ratio(buffers: Sequence[Buffer], arenas: Sequence[Arena], domain: Domain) -> float:
+    """Return the largest ratio of the arenas' bytes to the floor, at the samples of the domain."""
+    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
+    worst = 1.0
+    for binding in samples(domain, names):
+        try:
+            taken = sum(arena.size.evaluate(binding) for arena in arenas)
+            worst = max(worst, taken / max(most_live(buffers, binding), 1))
+        except ZeroDivisionError:
+            continue
+    return worst
+
+
+# -- what goes together ------------------------------------------------------------------------------------
+
+
+def _by_arena(buffers: Iterable[Buffer], *, apart: bool) -> list[list[Buffer]]:
+    """Group the buffers that share an arena; with `apart` those of constant size have one of their own."""
+    groups: dict[tuple[int, str, int, bool], list[Buffer]] = {}
+    for buffer in buffers:
+        fixed = apart and buffer.size.as_constant is not None
+        groups.setdefault((buffer.device, buffer.scope, buffer.arena, fixed), []).append(buffer)
+    return list(groups.values())
+
+
+def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
+    """Return the declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
+    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
+    lower, upper = function.declared_lower, function.declared_upper
+    return {name: (lower.get(name, 0), upper.get(name)) for name in names}

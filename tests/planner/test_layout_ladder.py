@@ -1,0 +1,73 @@
+"""The ladder of layouts: what is at the floor says nothing, what gave in says how and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unittest.mock import patch
+
+from symalloc.planner import layout_ladder
+from symalloc.planner.check.validate import validate
+from symalloc.planner.layout_ladder import Layout, layouts
+from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.expr import Expr, symbol
+from symalloc.size.parse import parse_expr
+from tests.program.build import Body, param
+
+EMPTY = Body(param("x", "n"), name="main").finish(param("x", "n"))
+PLAIN = ("64*n", "128*n", "64*n", "128*n")
+# a third above the floor by every heuristic, either for small n or for large
+CROSSED = (("128*n", 3, 5), ("64*n", 4, 7), ("64*n", 2, 4), ("64*n", 1, 3), ("4096", 0, 3), ("64*n", 0, 2))
+
+
+def buffer(index: int, size: Expr | str, begin: int, end: int, arena: int = 0) -> Buffer:
+    size = parse_expr(size) if isinstance(size, str) else size
+    return Buffer(id=index, name=f"b{index}", size=size, nbytes=size, live=((begin, end),), arena=arena)
+
+
+def found(buffers: Sequence[Buffer]) -> list[Layout]:
+    steps = list(layouts(EMPTY, buffers, PlanOptions(), Domain(), Prover()))
+    for step in steps:
+        plan = Plan(function="main", arenas=step.arenas)
+        assert validate(plan, Domain(), Prover(), machine=False) == ()
+    return steps
+
+
+def test_what_is_at_the_floor_takes_no_rung_but_the_last() -> None:
+    *steps, last = found([buffer(i, size, i, i + 2) for i, size in enumerate(PLAIN)])
+    assert all(step.rungs == () for step in steps)
+    (rung,) = last.rungs
+    assert rung.kind == "storages" and rung.ratio >= 1
+    assert len(last.arenas) == 2 and all(str(p.offset) == "0" for a in last.arenas for p in a.placements)
+
+
+def test_a_search_that_ends_above_the_floor_says_so() -> None:
+    poor = SearchBudget(seconds=60.0, work=0, heuristics=1, points=6, regimes=1)
+    buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
+    with patch.object(layout_ladder.SearchBudget, "of", lambda *_, **__: poor):
+        first, *_ = found(buffers)
+    (rung,) = first.rungs
+    assert rung.kind == "search" and 1.2 < rung.ratio < 1.5
+
+
+def test_many_symbols_give_sums_that_bound_others() -> None:
+    """All 24 sums of neighbours are at the floor somewhere: fewer of them are more than is needed."""
+    sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
+    first, *_ = found([buffer(i, size, i, i + 2) for i, size in enumerate(sizes)])
+    (rung,) = first.rungs
+    assert rung.kind == "bounds" and rung.ratio > 1
+    assert len(first.arenas[0].size.symbols) == 75
+
+
+def test_equal_groups_are_packed_once() -> None:
+    groups = [
+        [buffer(4 * k + i, s, 9 * k + i, 9 * k + i + 2, k) for i, s in enumerate(PLAIN)] for k in range(5)
+    ]
+    with patch.object(layout_ladder, "search", wraps=layout_ladder.search) as searched:
+        first, *_ = found([b for group in groups for b in group])
+    assert searched.call_count == 1
+    assert [[p.buffer for p in arena.placements] for arena in first.arenas] == groups
+    assert len({arena.size for arena in first.arenas}) == 1
