@@ -75,7 +75,8 @@ def layouts(
         for group in chosen:
             yield from storage_arenas(group, domain, prover, prover_budget=questions)
 
-    for questions, alone in ((PROVER_BUDGET, False), (0, False), (0, True)):
+    asked = 0 if options.effort == "quick" else PROVER_BUDGET
+    for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
         arenas = _assembled(stacked, domain, prover, questions, alone=alone)
         rungs = _rungs(stacked, arenas, domain, alone=alone)
         yield Layout(

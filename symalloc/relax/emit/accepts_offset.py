@@ -75,7 +75,9 @@ def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.Prim
         old = params[position]
         if not _is_zero(old.ty.elem_offset):
             continue
-        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _with_offset(old.name, old.ty))
+        shared = sum(param.name == old.name for param in kernel.params) > 1
+        name = f"{old.name}{position}" if shared else old.name  # of one name TVM prints in any order
+        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _with_offset(name, old.ty))
 
     def renewed(var: VarNode) -> Node:
         return replaced.get(var.__chandle__(), var)
