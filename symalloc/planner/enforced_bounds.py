@@ -21,6 +21,7 @@ from symalloc.size.condition import le
 from symalloc.size.expr import Expr
 
 MOST_CORNERS = 64  # of the box of bounds, at which a size is evaluated
+MOST_BYTES = 2**48  # that are reserved for a bound; no machine has more, and sums of it stay in 64 bits
 MOST_HALVINGS = 12  # of the gap between the largest size that was seen and one that is proved
 
 
@@ -49,7 +50,7 @@ def within(domain: Domain, bounds: Iterable[DeclaredBound]) -> Domain:
 
 def greatest(size: Expr, domain: Domain, prover: Prover) -> int | None:
     """Return bytes, a multiple of ALIGNMENT, that `size` is proved never to exceed; None where nothing bounds
-    it.
+    it, or only by more than MOST_BYTES.
 
     It is the largest value at the corners of the domain where that is proved to be the largest; else what a
     counted number of halvings between there and the bound of interval arithmetic proves.
@@ -60,6 +61,8 @@ def greatest(size: Expr, domain: Domain, prover: Prover) -> int | None:
     box = Box({n: domain.lower_of(n) for n in names}, {n: domain.upper_of(n) for n in names})
     high = _aligned(interval(size, box)[1])
     low = min(max((_aligned(value) for value in _at_corners(size, box)), default=0), high)
+    if low > MOST_BYTES:
+        return None
     if _at_most(size, low, domain, prover):
         return low
     for _ in range(MOST_HALVINGS):
@@ -70,7 +73,7 @@ def greatest(size: Expr, domain: Domain, prover: Prover) -> int | None:
             high = middle
         else:
             low = middle
-    return high
+    return high if high <= MOST_BYTES else None
 
 
 def _implied(bound: DeclaredBound, domain: Domain) -> bool:

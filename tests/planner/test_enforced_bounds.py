@@ -51,6 +51,13 @@ def test_a_size_without_an_upper_bound_has_no_greatest() -> None:
     assert greatest(parse_expr("128"), Domain(), Prover()) == 128
 
 
+def test_bounds_that_no_machine_has_the_memory_for_reserve_nothing() -> None:
+    size = parse_expr("64*n*m")
+    assert greatest(size, Domain(upper={"n": 2**31, "m": 2**11}), Prover()) == 2**48
+    assert greatest(size, Domain(upper={"n": 2**31, "m": 2**11 + 1}), Prover()) is None
+    assert greatest(size, Domain(upper={"n": 2**62, "m": 2**62}), Prover()) is None
+
+
 def test_a_size_whose_divisor_may_be_zero_at_a_corner_is_bounded_elsewhere() -> None:
     assert greatest(parse_expr("64*(n // m)"), Domain(upper={"n": 4, "m": 2}), Prover()) == 256
 
