@@ -187,7 +187,8 @@ def _follows(low: Expr, known: Expr) -> bool:
 def _symbols(plan: Plan) -> frozenset[str]:
     """The symbols that the places of `plan` depend on."""
     placed = [p for arena in plan.arenas for p in arena.placements]
-    exprs = {e for p in placed for e in (p.offset, p.buffer.size)} | {arena.size for arena in plan.arenas}
+    exprs = {e for p in placed for e in (p.offset, p.buffer.size, p.buffer.nbytes)}
+    exprs |= {arena.size for arena in plan.arenas}
     return frozenset().union(*(e.symbols for e in exprs))
 
 

@@ -12,7 +12,7 @@ from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.parse import parse_condition
+from symalloc.size.parse import parse_condition, parse_expr
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
@@ -104,3 +104,14 @@ def test_a_guard_on_a_symbol_that_can_be_negative_is_not_stretched() -> None:
     judged = replace(wide, arenas=(arena,), guards=(Guard(condition=guard, check=guard),))
     assert validate(judged, Domain(lower={"m": -(2**62)}), PROVER)
     assert validate(judged, DOMAIN, PROVER) == ()
+
+
+def test_bytes_of_a_symbol_that_nothing_else_names_are_judged() -> None:
+    """What is set aside is a constant at the declared bounds; only what is held there names the symbols."""
+    held = parse_expr("4*n*(9 - n) + 4*((n*m) // 3)")
+    reserved = Buffer(id=0, name="a", size=constant(192), nbytes=held, live=((0, 1),))
+    arena = Arena(size=constant(192), placements=(Placement(buffer=reserved, offset=constant(0)),))
+    judged = Plan(function="f", arenas=(arena,))
+    assert validate(judged, Domain(upper={"n": 9, "m": 9}), PROVER) == ()
+    (fault,) = validate(judged, Domain(upper={"n": 9, "m": 99}), PROVER)
+    assert fault.problem == "it holds more bytes than are set aside"
