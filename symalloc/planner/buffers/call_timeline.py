@@ -1,6 +1,7 @@
 """The bytes that a call takes over time on one device and scope, as arrays over sample bindings.
 
-Time is cut into *columns*: one for each moment at which something begins to live, path after path.  Between
+Time is cut into *columns*: one for each moment at which something begins to live or an If is decided, path
+after path.  Between
 two of them what is taken only shrinks.  The *limit* is what the call takes at most where every tensor has
 memory of its own from its first use to its last, results from their first use to the end: on each path, at
 each binding.  A group of tensors that share an arena takes what they need at most, from where the arena is
@@ -10,7 +11,7 @@ reserved to the last use of one of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,19 +62,20 @@ class CallTimeline:
         self.tenants, self.nesting = tenants, nesting
         self.bytes = _evaluated([t.size for t in tenants], grid)
         known = [[(u.size, u.live) for u in path.unplanned if u.size is not None] for path in paths]
-        self.starts: list[list[int]] = []
+        self.starts: list[list[float]] = []
         self.steps: list[Columns] = []
         self.offsets = [0]
         for path in paths:
             lives = (*(path.lives[t.number] for t in tenants), *(live for _, live in path.unplanned))
-            starts = sorted({live[0][0] for live in lives if live})
+            at = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
+            at |= {_decided(path.steps, branch): branch for branch in path.tested.values()}
+            starts = sorted(at)
             self.starts.append(starts)
-            self.steps.append(np.array([path.steps[start] for start in starts], dtype=np.int64))
+            self.steps.append(np.array([at[start] for start in starts], dtype=np.int64))
             self.offsets.append(self.offsets[-1] + len(starts))
         self.made = [int(np.searchsorted(self.steps[0], t.made)) for t in tenants]
         self.all_known = all(t.known < 0 for t in tenants)
-        self.tested = [path.tested for path in paths]
-        self.held = [self._spans(path.lives[t.number] for path in paths) for t in tenants]
+        self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
         others = [(p, *one) for p, beside in enumerate(known) for one in beside]
         self.beside = self._summed(
             [(self._span(p, live),) for p, _, live in others],
@@ -89,13 +91,17 @@ class CallTimeline:
 
     # -- columns -------------------------------------------------------------------------------------------
 
-    def _span(self, path: int, live: Intervals) -> Held:
+    def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
         starts, offset = self.starts[path], self.offsets[path]
-        begin, end = live[0][0], live[-1][1]
+        begin, end = live[0][0], max(live[-1][1] - 0.75, least)
         return Held(path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
 
-    def _spans(self, lives: Iterable[Intervals]) -> tuple[Held, ...]:
-        return tuple(self._span(path, live) for path, live in enumerate(lives) if live)
+    def _spans(self, number: int, paths: Sequence[PathLifetimes]) -> Iterator[Held]:
+        for index, path in enumerate(paths):
+            if path.lives[number]:
+                branch = path.tested.get(number)
+                least = 0.0 if branch is None else _decided(path.steps, branch) + 0.25
+                yield self._span(index, path.lives[number], least)
 
     def _limit(self, need: Values, paths: Sequence[PathLifetimes]) -> Values:
         limit = need.copy()
@@ -167,23 +173,17 @@ class CallTimeline:
         return (Held(path, min(begin, self.made[i]), max(end, self.held[i][0].end)),)
 
     def _end(self, path: int, i: int) -> int:
-        """The column up to which an arena is there for a tenant: to its last use, to the last If that it
-        decides, or to the one behind which it lies on another path.
+        """The column up to which an arena is there for a tenant: to its last use, or to the If behind which
+        it lies on another path.
         """
-        tenant = self.tenants[i]
         held = next((one for one in self.held[i] if one.path == path), None)
-        if held is None:
-            blocks = self.nesting.around(tenant.made)
-            branch = next((b for b, block in blocks if not _any_within(self.steps[path], block)), None)
-        else:
-            branch = self.tested[path].get(tenant.number)
-        until = 0 if held is None else held.end
-        return until if branch is None else max(until, self._decided(path, branch))
-
-    def _decided(self, path: int, branch: int) -> int:
-        """The column behind the first one past an If."""
-        later = int((self.steps[path] < branch).sum()) + 1
-        return min(self.offsets[path] + later, self.offsets[path + 1])
+        if held is not None:
+            return held.end
+        blocks = self.nesting.around(self.tenants[i].made)
+        branch = next((b for b, block in blocks if not _any_within(self.steps[path], block)), None)
+        if branch is None:
+            return 0
+        return self.offsets[path] + int((self.steps[path] <= branch).sum())
 
     def possible(self, members: Sequence[int]) -> bool:
         """Return whether all sizes are known where an arena of the given tenants is reserved."""
@@ -201,6 +201,11 @@ class CallTimeline:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
         over = self.taken(groups) - self.limit
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+
+
+def _decided(steps: Sequence[int], branch: int) -> float:
+    """The moment at which an If is decided, in positions: in front of the first one behind it."""
+    return next((number for number, step in enumerate(steps) if step > branch), len(steps)) - 0.5
 
 
 def _any_within(steps: Columns, block: tuple[int, int]) -> bool:

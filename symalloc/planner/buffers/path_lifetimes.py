@@ -32,7 +32,8 @@ class PathLifetimes:
     """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
 
     `steps` gives the program point of each position.  `tested` holds the last If on the path that a candidate
-    decides, by number: it is there until then, in front of which memory for both sides is reserved.
+    decides, or behind which another path needs it, by number: it is there until then, in front of which
+    memory for both sides is reserved.
     """
 
     lives: Sequence[Intervals]
@@ -69,17 +70,20 @@ def path_lifetimes(
 
 
 def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
-    """The allocations that hold the condition of each If, by the number of its BRANCH."""
+    """The allocations that each If or what comes behind it needs, by the number of its BRANCH."""
     points_to = analysis.points_to
 
-    def held_by(var: Var) -> Iterator[Var]:
-        for root in points_to.roots(points_to.regions_of(var)):
+    def needed(point: int) -> Iterator[Var]:
+        live = analysis.live.before[point]
+        regions = live.must | live.may | live.contents
+        for var in analysis.cfg.points[point].uses:
+            regions |= points_to.regions_of(var)
+        for root in points_to.roots(regions):
             made = points_to.regions[root].var
             if made is not None:
                 yield made
 
-    uses = {point: analysis.cfg.points[point].uses for point in analysis.cfg.joins}
-    return {point: frozenset(held for var in used for held in held_by(var)) for point, used in uses.items()}
+    return {point: frozenset(needed(point)) for point in analysis.cfg.joins}
 
 
 class CandidateTimes:
