@@ -16,6 +16,7 @@ from tests.mutation.operators import (
     calls,
     executions,
     handing_over,
+    heap_slots,
     kills,
     operands,
     sizes,
@@ -73,4 +74,5 @@ RUN_OPERATORS: Mapping[str, Operator] = {
     "shrink an argument": callees.shrink_argument,
     "drop a check": callees.drop_check,
     "read operand later": operands.read_operand_later,
+    "wrong slot": heap_slots.wrong_slot,
 }
