@@ -96,7 +96,8 @@ class Finding:
         """The severity; None where the rule keeps silent about such a verdict.
 
         What is not certain to be a fault (an uncertain alias, a constraint that could not be decided and has
-        no counterexample) is no error; where a size is not even known it is a note.  A call that may break
+        no counterexample) is no error; where a size is not even known it is a note, but
+        for a site of `doubt`.  A call that may break
         what its callee needs is no worse than that need is there.
         """
         rule, proof = self.rule, self.proof
@@ -107,7 +108,8 @@ class Finding:
         empty = self.only_empty and rule.severity_when_empty
         severity = Severity(empty or rule.severity_at_runtime)
         if proof is None:
-            return Severity.NOTE if self.undecidable else _milder(severity, Severity.WARNING)
+            noted = self.undecidable and not (isinstance(self.site, ConstraintSite) and self.site.doubt)
+            return Severity.NOTE if noted else _milder(severity, Severity.WARNING)
         undecided = proof.unknown and self.counterexample is None
         if undecided and isinstance(self.site, ConstraintSite) and self.site.passes is not None:
             return Severity.NOTE  # what kernels compute is harder than sizes, and mostly TVM's own

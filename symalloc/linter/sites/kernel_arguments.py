@@ -139,6 +139,7 @@ def _site(context: FunctionContext, pair: _Pair) -> Site:
         instruction=pair.call,
         quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
         unknown="the place of one of the two arguments is not known here",
+        doubt=True,
         texts={
             "kernel": caller_name(pair.call),
             "first": pair.first.operand.name,

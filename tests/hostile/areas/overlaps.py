@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tvm
 
 from tests.hostile.machine import Machine, floats, gives
 from tests.hostile.program import HostileProgram
@@ -246,6 +247,37 @@ def _pair(text: str, bad: str, twin: str) -> tuple[str, str]:
 
 _TWICE = np.concatenate([2 * _V, 4 * _V])
 
+_UNSIZED = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def transpose(a: T.handle, b: T.handle):
+        n = T.int64()
+        m = T.int64()
+        source = T.match_buffer(a, (n, m), "float32")
+        out = T.match_buffer(b, (m, n), "float32")
+        for i, j in T.grid(n, m):
+            out[j, i] = source[i, j]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4, 4), "float32"), k: R.Shape(ndim=2)) -> R.Tensor(dtype="float32", ndim=2):
+        s = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        t = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([4, 4]), R.dtype("float32"))
+        b: R.Tensor(dtype="float32", ndim=2) = R.memory.alloc_tensor(
+            <>, R.prim_value(0), k, R.dtype("float32")
+        )
+        Module.transpose(x, a)
+        Module.transpose(a, b)
+        return b
+"""
+
+
+def _transposed_twice(bad: Machine, twin: Machine) -> bool:
+    given = floats(4, 4), tvm.runtime.ShapeTuple([4, 4])
+    return gives(twin, floats(4, 4), *given) and not gives(bad, floats(4, 4), *given)
+
+
 PROGRAMS: tuple[HostileProgram, ...] = (
     _overlap(
         "joined-over-the-second",
@@ -380,5 +412,15 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ),
         None,
         on_line="Module.multiply",
+    ),
+    _overlap(
+        "unsized",
+        "a transpose into a tensor of a shape that is not known, in the memory of its input",
+        _UNSIZED.replace("<>", "s"),
+        _UNSIZED.replace("<>", "t"),
+        None,
+        severity="warning",
+        on_line="Module.transpose(a, b)",
+        shows=_transposed_twice,
     ),
 )
