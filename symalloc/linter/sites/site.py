@@ -85,8 +85,8 @@ ANY_PASS = Passes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintSite(Site):
-    """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out, which
-    is a note, or a `doubt`: a warning.
+    """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out:
+    a note, or at a site of `doubt` a warning.
 
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
     program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
