@@ -41,17 +41,24 @@ SPARE = 4096  # bytes by which a call may take more than the unplanned one, what
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is asked of a column: of the median over models, of the worst, or of both."""
+    """What is asked of a column: of the median over models, of the worst, or of both; and of the worst where
+    the plan says that it took a lower rung.
+    """
 
     column: str
     middle: float | None
     worst: float | None
     form: str = ".3f"
+    on_rung: float | None = None
+
+    def of(self, row: ModelRow) -> float | None:
+        """The limit of one model."""
+        return self.on_rung if self.on_rung is not None and row.rungs else self.worst
 
 
 LIMITS = (
     Limit("plan/build", 0.05, 0.15, ".1%"),
-    Limit("arena/floor", None, 1.0),
+    Limit("arena/floor", None, 1.0, on_rung=1.1),
     Limit("whole/floor", None, None),
     Limit("/unplanned", None, 1.02),
     Limit("/TVM", None, 1.0),
@@ -77,6 +84,11 @@ class ModelRow:
     def rivals(self) -> list[dict[str, Any]]:
         """TVM's plans at the same calls."""
         return self.found.get("tvm", [])
+
+    @property
+    def rungs(self) -> list[dict[str, Any]]:
+        """The lower rungs that the plan took."""
+        return self.found.get("plan", {}).get("rungs", [])
 
     def ratios(self, column: str) -> list[float]:
         """The ratios of one column, one for each call; none where it was not measured."""
@@ -178,7 +190,9 @@ def line(row: ModelRow) -> str:
     parts: dict[str, list[str]] = {}
     for part, problem in row.problems.items():
         parts.setdefault(problem, []).append(part)
-    return "\n".join([text, *(f"    {', '.join(where)}: {problem}" for problem, where in parts.items())])
+    said = [f"    {', '.join(where)}: {problem}" for problem, where in parts.items()]
+    said += [f"    rung: {rung['kind']}: {rung['reason']}" for rung in row.rungs]
+    return "\n".join([text, *said])
 
 
 def cell(value: float | None, form: str) -> str:
@@ -217,7 +231,8 @@ def missed(rows: Sequence[ModelRow]) -> Iterator[str]:
                 yield f"{row.model} at {call['binding']} {call['path'] or ''}: {call['difference']}"
         for limit in LIMITS:
             worst = row.worst(limit.column)
-            if worst is not None and limit.worst is not None and worst > limit.worst:
+            allowed = limit.of(row)
+            if worst is not None and allowed is not None and worst > allowed:
                 yield f"{row.model}: {limit.column} {worst:{limit.form}}"
     for limit in LIMITS:
         values = [worst for row in rows if (worst := row.worst(limit.column)) is not None]
