@@ -41,11 +41,12 @@ from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.tvm_error import error_text
 
 TARGETS = ("llvm", "c", "cuda", "opencl", "metal", "webgpu", "rocm", "vulkan")
-FIVE = (
+SHOWN = (
     "torch_vit",
     "torch_llama",
     "torch_resnet",
     "torch_t5_encoder",
+    "torch_whisper_encoder",
     "torch_mixture_of_experts",
 )
 _TENSOR_CALLS = ("vm.builtin.ensure_zero_offset", "runtime.TVMTensorCreateView", "vm.builtin.reshape")
@@ -222,7 +223,7 @@ def main(models: Sequence[str], targets: Sequence[str], source: bool, as_json: b
             f"{'offsets':>9}{'added':>8}{'graphs':>8}"
         )
     rows = []
-    for model in models or FIVE:
+    for model in models or SHOWN:
         for target in targets or TARGETS:
             rows.append(row := measured(model, target, source))
             if not as_json:
