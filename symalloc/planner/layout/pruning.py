@@ -15,9 +15,10 @@ from symalloc.planner.layout.dominance import Dominance
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial
 
-MOST_ALTERNATIVES = 16
-MOST_TERMS = 64  # of all alternatives together
-MOST_KEPT = 32  # before they are made fewer on the way
+ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 16, 64  # beyond these two are replaced where that adds next to nothing
+MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
+MOST_KEPT = 64  # before they are made fewer on the way
+NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
 
 
 def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
@@ -44,10 +45,12 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
-    while len(alternatives) > 1 and _too_long(alternatives):
+    while len(alternatives) > 1 and _beyond(alternatives, ENOUGH_ALTERNATIVES, ENOUGH_TERMS):
         if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
-            return [maximum(*alternatives)] if len(alternatives) > MOST_ALTERNATIVES else alternatives
-        left, right = _nearest(alternatives, dominance)
+            return [maximum(*alternatives)] if len(alternatives) > ENOUGH_ALTERNATIVES else alternatives
+        cost, left, right = _nearest(alternatives, dominance)
+        if cost > NEXT_TO_NOTHING and not _beyond(alternatives, MOST_ALTERNATIVES, MOST_TERMS):
+            break
         both = _larger_terms(alternatives[left], alternatives[right])
         dominance.raised += 1
         rest = [e for k, e in enumerate(alternatives) if k not in (left, right)]
@@ -55,8 +58,8 @@ def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     return alternatives
 
 
-def _too_long(alternatives: Sequence[Expr]) -> bool:
-    return len(alternatives) > MOST_ALTERNATIVES or sum(len(e.terms) for e in alternatives) > MOST_TERMS
+def _beyond(alternatives: Sequence[Expr], most: int, terms: int) -> bool:
+    return len(alternatives) > most or sum(len(e.terms) for e in alternatives) > terms
 
 
 def _larger_terms(left: Expr, right: Expr) -> Expr:
@@ -65,9 +68,9 @@ def _larger_terms(left: Expr, right: Expr) -> Expr:
     return Expr({m: c for m, c in terms.items() if c})
 
 
-def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, int]:
-    """The two that are replaced with the least growth of the maximum, relative to it, at any sample; of those
-    alike the two with the most terms.
+def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[float, int, int]:
+    """The two that are replaced with the least growth of the maximum, relative to it, at any sample, behind
+    that growth; of those alike the two with the most terms.
     """
     monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
     matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
@@ -82,7 +85,7 @@ def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, i
             candidate = (round(cost, 9), -length, left, left + 1 + offset)
             best = candidate if best is None else min(best, candidate)
     assert best is not None
-    return best[2], best[3]
+    return best[0], best[2], best[3]
 
 
 def _alone(monomial: Monomial) -> Expr:
