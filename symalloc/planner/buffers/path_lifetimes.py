@@ -11,7 +11,7 @@ from symalloc.analysis.live_ranges import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
+from symalloc.program.ir import AllocFresh, CallFunction, CallPacked, Program, Var
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 24
@@ -112,6 +112,10 @@ class CandidateTimes:
                 callee = analyses.get(made.name)
                 if made.var in variables or (callee is not None and callee.recursive):
                     numbers[made.var] = len(analysis.points_to.regions) + point
+        for region in analysis.points_to.regions:
+            made_by = region.instruction
+            if isinstance(made_by, CallPacked) and region.parent is None and not region.external:
+                numbers.setdefault(made_by.var, region.number)  # nobody knows how much that is
         found = analysis.live_ranges(numbers.values())
         self.points = found.points
         self.of: dict[Var | None, LiveRange] = {
