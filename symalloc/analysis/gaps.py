@@ -181,11 +181,18 @@ def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
 # -- element by element --------------------------------------------------------------------------------------
 
 
+_MOST_SYMBOLS = 3
+"""Symbols in the extents of a tensor, where some are sums, up to which gaps are looked for at elements."""
+
+
 def _at_elements(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     kind = next(part.type for part in parts if part.is_scattered)
     if kind is None or kind.shape is None:
         return None
     shape = kind.shape
+    elements = product(shape)
+    if len(elements.terms) > 1 and len(elements.symbols) > _MOST_SYMBOLS:
+        return None
     if any(one.region is not wanted.region for one in parts):
         return None
     if any(one.type is not None and one.type.shape != shape for one in (wanted, *parts) if not one.is_whole):
