@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
 from symalloc.analysis.donation import parse_donation
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_choice, require_whole
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
@@ -112,6 +112,10 @@ def plan(
     """
     from symalloc.relax.files.plan_file import plan_module
 
+    _require_module(module, "plan")
+    require_choice("pipeline", pipeline, get_args(PipelineName))
+    if not isinstance(certificate, str | Path | None):
+        raise UsageError(f"certificate is {certificate!r}; it must be the path of a folder")
     options = PlanOptions(
         effort=effort,
         seed=seed,
@@ -150,6 +154,11 @@ def run(
     """
     from symalloc.relax.run.runner import Runner
 
+    _require_module(module, "run")
+    _require_binding(binding)
+    require_choice("pipeline", pipeline, get_args(PipelineName))
+    require_whole("seed", seed, 0)
+    require_whole("repeat", repeat, 1)
     options = PlanOptions(
         effort=effort,
         flavour=flavour,
@@ -184,7 +193,22 @@ def _is_sympy(value: object) -> bool:
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"neither a text nor a list of texts: {value!r}")
+    return tuple(texts)
+
+
+def _require_module(value: object, verb: str) -> None:
+    if not hasattr(value, "functions_items"):
+        raise UsageError(f"cannot {verb} a {type(value).__name__}: give an IRModule")
+
+
+def _require_binding(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"binding is {value!r}; it must map symbols to whole numbers")
+    for name, extent in value.items():
+        require_whole(f"the binding of {name!r}", extent, -(2**63))
 
 
 def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:

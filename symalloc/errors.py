@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 
 class SymallocError(Exception):
@@ -21,3 +22,10 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise UsageError where the argument `name` is none of its `choices`."""
     if value not in choices:
         raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def require_whole(name: str, value: object, least: int) -> None:
+    """Raise UsageError where the argument `name` is no whole number of at least `least`."""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or index(value) < least:  # type: ignore[arg-type]
+        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least {least}")

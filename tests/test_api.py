@@ -155,6 +155,44 @@ def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
             action(SOUND, **{option: "asserts"})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
+        ({"seed": "x"}, "seed is 'x'"),
+        ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
+        ({"alias": 3}, "neither a text nor a list of texts: 3"),
+        ({"module": None}, "cannot (plan|run) a NoneType: give an IRModule"),
+        ({"module": "model.py"}, "cannot (plan|run) a str"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense_are_named(arguments: dict[str, object], said: str) -> None:
+    given = {"module": SOUND, **arguments}
+    for action in (symalloc.plan, partial(symalloc.run, binding={"n": 1})):
+        with pytest.raises(UsageError, match=said):
+            action(**given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"binding": [1]}, r"binding is \[1\]; it must map symbols to whole numbers"),
+        ({"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
+        ({"binding": {"n": 1}, "repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
+    ],
+    ids=str,
+)
+def test_a_run_names_what_it_cannot_run_with(arguments: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        symalloc.run(SOUND, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_certificate_goes_to_a_folder() -> None:
+    with pytest.raises(UsageError, match="certificate is 5; it must be the path of a folder"):
+        symalloc.plan(SOUND, certificate=5)  # type: ignore[arg-type]
+
+
 def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:
     planned = symalloc.plan(SOUND, flavour="storages", guards="none", certificate=tmp_path / "proofs")
     (plan,) = planned.plans.values()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from symalloc.analysis.donation import Donation
-from symalloc.errors import UsageError, require_choice
+from symalloc.errors import UsageError, require_choice, require_whole
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
@@ -53,9 +53,10 @@ class PlanOptions:
         return self.graphs or self.bounds == "reserve"
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a choice that there is not, and for choices that contradict each other."""
+        """Raise UsageError for a value that there is not, and for choices that contradict each other."""
         for name, kind in _CHOICES.items():
             require_choice(name, getattr(self, name), get_args(kind))
+        require_whole("seed", self.seed, 0)
         if self.bounds != "ignore" and self.guards == "none":
             raise UsageError(
                 f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '
