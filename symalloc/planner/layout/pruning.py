@@ -75,11 +75,11 @@ def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[float,
     monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
     matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
     table = np.nan_to_num(np.stack([dominance.at_samples(_alone(m)) for m in monomials]))
-    top = np.maximum((matrix @ table).max(axis=0), 1.0)
+    top = (matrix @ table).max(axis=0, initial=1.0)
     best: tuple[float, int, int, int] | None = None
     for left in range(len(alternatives) - 1):
         joined = np.maximum(matrix[left], matrix[left + 1 :])
-        costs = np.maximum((joined @ table) / top - 1, 0.0).max(axis=1)
+        costs = ((joined @ table) / top - 1).max(axis=1, initial=0.0)  # there may be no sample
         lengths = np.count_nonzero(joined, axis=1)
         for offset, (cost, length) in enumerate(zip(costs.tolist(), lengths.tolist(), strict=True)):
             candidate = (round(cost, 9), -length, left, left + 1 + offset)

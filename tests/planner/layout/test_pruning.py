@@ -9,6 +9,7 @@ from symalloc.planner.layout.dominance import Dominance
 from symalloc.planner.layout.pruning import MOST_ALTERNATIVES, MOST_TERMS, prune
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.condition import le
 from symalloc.size.expr import ZERO, Expr, round_up, symbol
 from tests.scale import tries
 
@@ -52,3 +53,12 @@ def test_what_may_be_negative_is_not_summed_up() -> None:
     (only,) = prune(candidates, dominance(Domain(default_lower=-5)))
     for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
         assert only.evaluate(binding) == max(e.evaluate(binding) for e in candidates)
+
+
+def test_sums_are_made_fewer_where_no_sample_is_in_the_domain() -> None:
+    impossible = dominance(Domain(assumptions=(le(symbol("n0"), -1),)))
+    candidates = [64 * k * symbol(a) + 64 * (9 - k) * symbol(b) for k in (1, 4) for a in NAMES for b in NAMES]
+    found = prune(candidates, impossible)
+    assert len(found) <= MOST_ALTERNATIVES
+    for binding in BINDINGS:
+        assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
