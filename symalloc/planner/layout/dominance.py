@@ -108,12 +108,15 @@ class Dominance:
 
 
 def samples(domain: Domain, names: Sequence[str]) -> tuple[Mapping[str, int], ...]:
-    """A few bindings of `names` inside `domain`: all symbols alike, and each by itself none, or large."""
-    wanted = [dict.fromkeys(names, extent) for extent in EXTENTS]
+    """A few bindings of `names`, and of what else `domain` speaks of, inside it: all symbols alike, and each
+    of `names` by itself none, or large.
+    """
+    every = dict.fromkeys((*names, *sorted(frozenset().union(*(a.symbols for a in domain.assumptions)))))
+    wanted = [dict.fromkeys(every, extent) for extent in EXTENTS]
     if len(names) > 1:
         for name in names:
-            wanted += [dict.fromkeys(names, rest) | {name: 0} for rest in (1, LARGE)]
-            wanted += [dict.fromkeys(names, rest) | {name: LARGE} for rest in (1, MIDDLE)]
+            wanted += [dict.fromkeys(every, rest) | {name: 0} for rest in (1, LARGE)]
+            wanted += [dict.fromkeys(every, rest) | {name: LARGE} for rest in (1, MIDDLE)]
     clamped = (
         {n: min(max(v, domain.lower_of(n)), min(domain.upper_of(n), INT64_MAX)) for n, v in b.items()}
         for b in wanted
