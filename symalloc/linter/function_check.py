@@ -178,7 +178,8 @@ class FunctionCheck:
         constraint = constraint.substitute(self.context.facts.definitions)
         before, passes = self.context.facts.before[point], site.passes or ANY_PASS
         asked = PlacedConstraint(constraint, before, site.sized, divisors, passes)
-        proof = self.prover.decide(asked)
+        prover = self.prover.glancing if site.shown_only else self.prover
+        proof = prover.decide(asked)
         if proof.holds:
             self.summary.count(proof)
             return
@@ -188,7 +189,7 @@ class FunctionCheck:
         broken: list[tuple[ConstraintSite, PlacedConstraint, Proof]] = []
         for resolved in site.resolved:
             placed = self._on_its_path(self._in_part(rule, asked, site, resolved), resolved, point)
-            decided = proof if placed is asked else self.prover.decide(placed)
+            decided = proof if placed is asked else prover.decide(placed)
             if not decided.holds:
                 broken.append((self._doubted(resolved, point), placed, decided))
                 if not any(_by_certainty(broken[-1])):
@@ -226,7 +227,8 @@ class FunctionCheck:
         self, rule: Rule, site: ConstraintSite, asked: PlacedConstraint, decided: Proof, point: int
     ) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
-        proof, only_empty = self.prover.explain(asked.constraint, decided)
+        prover = self.prover.glancing if site.shown_only else self.prover
+        proof, only_empty = prover.explain(asked.constraint, decided)
         if proof.holds:  # proved now that points were looked for, too
             self.summary.count(proof)
             return

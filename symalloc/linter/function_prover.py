@@ -18,6 +18,7 @@ from symalloc.linter.sites.site import ANY_PASS, Passes
 from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -105,11 +106,19 @@ class FunctionDomains:
         return domain
 
 
+GLANCE = Budget(z3_steps=5_000, z3_milliseconds=500, sampling_steps=400, cases=12, work=6_000)
+
+
 class FunctionProver:
     """Proves the constraints of one function."""
 
     def __init__(self, prover: Prover, domains: FunctionDomains) -> None:
         self.prover, self.domains = prover, domains
+
+    @cached_property
+    def glancing(self) -> FunctionProver:
+        """The same with a small budget, for what is a fault only where a point is found that shows it."""
+        return FunctionProver(Prover(GLANCE), self.domains)
 
     def decide(self, asked: PlacedConstraint) -> Proof:
         """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
