@@ -14,7 +14,7 @@ from symalloc.program.types import DType, OpaqueType
 from symalloc.size.expr import constant
 
 NO_CONTEXT: FunctionContext = None  # type: ignore[assignment]
-NAMES = {field.name for field in fields(Instruction)}
+NAMES = {field.name for field in fields(Instruction)} | {"inexact"}  # words for the planner's report
 OTHERS: dict[str, Any] = {
     "size": constant(32),
     "shape": (constant(5),),

@@ -29,8 +29,6 @@ EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
     "reshape_divides": {("SYM302", "warning"): 1},
     # TVM drops the match_cast that would check t == p + n; the kernel that adds the mask checks it in the end
     "append_to_cache": {("SYM303", "warning"): 1},
-    # a scalar parameter, unlike an extent, may be negative
-    "scalar_parameter": {("SYM103", "note"): 1},
 }
 
 

@@ -104,7 +104,7 @@ def test_native_guards_hold_where_there_is_no_python_function_to_call(tmp_path: 
     good, bad = ran(_RUNTIME_ONLY, library).splitlines()
     assert good == "384.0"
     assert bad == (
-        "ValueError main: these shapes need more bytes than 64 bits count; need n <= 18014398509481983"
+        "ValueError main: these shapes need more bytes than 64 bits count; need n <= 36028797018963967"
     )
 
 

@@ -322,14 +322,18 @@ class _FunctionWriter(BindingRewriter):
 def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     """The argument that keeps a check of `function` out of CUDA graphs: none where nothing would capture it.
 
-    RewriteCUDAGraph takes a packed call on symbols that it may capture for a kernel.  One on a tensor that
-    changes from call to call it leaves where it stands.
+    RewriteCUDAGraph takes a packed call on symbols that it may capture, those that it is told and those of
+    weights, for a kernel.  One on a tensor that changes from call to call it leaves where it stands.
     """
-    inputs = function.attrs.get("num_input") if function.attrs else None
-    if inputs is None and not (function.attrs and _CAPTURED in function.attrs):
+    attributes = function.attrs or {}
+    given = attributes.get("num_input")
+    inputs = len(function.params) if given is None else int(given)
+    params = elements(function.params)
+    if _CAPTURED not in attributes and not any(
+        relax.analysis.tir_vars_in_type(p.ty) for p in params[inputs:]
+    ):
         return ()
-    changing = elements(function.params)[: None if inputs is None else int(inputs)]
-    return tuple(p for p in changing if isinstance(p.ty, relax.TensorType))[:1]
+    return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
 
 
 def first_uses(
