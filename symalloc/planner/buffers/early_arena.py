@@ -14,7 +14,7 @@ from symalloc.planner.buffers.result_memory import relieved
 MOST_CUTS = 5  # that are tried
 MOST_CROSSING = 3
 MOST_LATER = 80
-MOST_PLANNED = 400  # more are seldom packed as tight as this counts on
+MOST_PLANNED = 2000
 
 
 class _Cut(NamedTuple):

@@ -20,6 +20,7 @@ from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.regimes import Split, split
+from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
 from symalloc.planner.search.stacking import Score, Stacking, ratios
 from symalloc.size.condition import Condition
@@ -101,14 +102,30 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
     """Return the best stackings found for `buffers`.
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
+    Layers are stacked alike where that comes near enough to the floor.
     """
     if any(len(together) == len(buffers) for together in live_sets(b.live for b in buffers)):
         return _any_order(buffers, ranges)
+    classes = folded(buffers)
+    if classes is not None:
+        found = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact_seconds=0.0))
+        if found.score.worst <= max(budget.target, PERFECT):
+            return _spread(found, classes, buffers)
+    return _stacked(buffers, ranges, budget)
+
+
+def _stacked(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> SearchResult:
     problem = SearchInstance.of(buffers, ranges)
     run = _StackingSearch(problem=problem, budget=budget)
     points = representatives(problem, ranges, budget.points)
     run.fill(points)
     return run.result(points[0])
+
+
+def _spread(found: SearchResult, classes: Sequence[Sequence[int]], buffers: Sequence[Buffer]) -> SearchResult:
+    """Return the stackings of all `buffers` for those found of their `classes`; they are as high at most."""
+    regimes = ((when, unfolded(stacking.order, classes)) for when, stacking in found.regimes)
+    return replace(found, regimes=tuple((when, Stacking.of(order, buffers)) for when, order in regimes))
 
 
 def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:

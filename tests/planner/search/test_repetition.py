@@ -1,0 +1,90 @@
+"""Folds of layered problems: what shares an offset is never live together; stackings stay at the floor."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner.interference import interference
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.search.repetition import folded, folds_of, unfolded
+from symalloc.planner.search.stacking_search import SearchBudget, search
+from symalloc.size.expr import Expr, constant, symbol
+from tests.scale import tries
+
+N = symbol("n")
+SIZES = (64 * N, 128 * N, constant(4096), 64 * N * N)
+
+
+@st.composite
+def layered(draw: st.DrawFn) -> tuple[Buffer, ...]:
+    """Buffers before, in and behind equal layers; some live longer than a layer."""
+    members = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(SIZES)), min_size=1, max_size=6)
+    before, layer, behind = draw(members), draw(members), draw(members)
+    line = [*before, *(layer * draw(st.integers(4, 12))), *behind]
+    return tuple(
+        Buffer(id=i, name=f"b{i}", size=size, live=((i, i + length),))
+        for i, (length, size) in enumerate(line)
+    )
+
+
+def pairs(buffers: tuple[Buffer, ...]) -> set[tuple[int, int]]:
+    return {(i, j) for i, others in enumerate(interference(buffers)) for j in others}
+
+
+@settings(max_examples=tries(40, 400))
+@given(layered(), st.integers(0, 99))
+def test_what_is_folded_is_alike_and_never_live_together(buffers: tuple[Buffer, ...], seed: int) -> None:
+    shuffled = tuple(Random(seed).sample(buffers, len(buffers)))
+    classes = folded(shuffled)
+    if classes is None:
+        return
+    assert sorted(unfolded(range(len(classes)), classes)) == list(range(len(buffers)))
+    assert 2 * len(classes) <= len(buffers)
+    together = pairs(shuffled)
+    for members in classes:
+        assert len({(shuffled[i].size, shuffled[i].alignment) for i in members}) == 1
+        assert not any((i, j) in together for i in members for j in members)
+    found = folds_of(shuffled, classes)
+    assert sum(len(b.live) for b in found) == sum(len(b.live) for b in buffers)
+
+
+def decoder(layers: int, odd: Expr | None = None) -> tuple[Buffer, ...]:
+    """A residual stream and two things that come and go, layer by layer; `odd` is in the middle layer."""
+    line: list[tuple[Expr, int, int]] = []
+    for layer in range(layers):
+        at = 5 * layer
+        line += [(64 * N, at, at + 6), (64 * N * N, at + 1, at + 3), (128 * N, at + 2, at + 5)]
+        line += [(odd, at + 4, at + 5)] if odd is not None and layer == layers // 2 else []
+    return tuple(Buffer(id=i, name=f"b{i}", size=s, live=((b, e),)) for i, (s, b, e) in enumerate(line))
+
+
+def test_layers_are_folded_to_one_and_what_outlives_a_layer_to_two() -> None:
+    classes = folded(decoder(20))
+    assert classes is not None
+    assert sorted(map(len, classes)) == [10, 10, 20, 20]
+
+
+def test_layers_on_both_sides_of_an_odd_one_are_folded() -> None:
+    buffers = decoder(20, odd=constant(192))
+    classes = folded(buffers)
+    assert classes is not None
+    assert len(classes) <= len(buffers) // 4
+
+
+def test_what_does_not_repeat_is_not_folded() -> None:
+    line = [Buffer(id=i, name=f"b{i}", size=constant(64 * (i + 1)), live=((i, i + 2),)) for i in range(40)]
+    assert folded(line) is None
+    assert folded(decoder(3)) is None
+    assert folded([]) is None
+
+
+def test_a_deep_model_is_at_the_floor_with_little_work() -> None:
+    buffers = decoder(300)
+    found = search(buffers, {}, SearchBudget(seconds=1e9, work=0, exact_seconds=0.0))
+    assert found.score.worst == 1.0
+    (_, stacking), *others = found.regimes
+    assert not others
+    assert sorted(stacking.order) == list(range(len(buffers)))
