@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from symalloc.planner.interference import live_sets
 from symalloc.planner.memory_plan import Buffer
 
 FEWEST = 4  # repetitions that are worth a fold
@@ -40,12 +41,18 @@ def folded(buffers: Sequence[Buffer]) -> list[list[int]] | None:
 
 
 def folds_of(buffers: Sequence[Buffer], classes: Sequence[Sequence[int]]) -> list[Buffer]:
-    """Return one buffer for each of `classes`, live whenever one of the class is."""
+    """Return one buffer for each of `classes`, live whenever one of the class is; time is cut short to one
+    position for each different set of classes that are live together.
+    """
+    lives = [tuple(chain.from_iterable(buffers[i].live for i in members)) for members in classes]
+    found: list[list[tuple[int, int]]] = [[] for _ in classes]
+    for position, together in enumerate(dict.fromkeys(map(frozenset, live_sets(lives)))):
+        for number in together:
+            one = found[number]
+            begin = one.pop()[0] if one and one[-1][1] == position else position
+            one.append((begin, position + 1))
     return [
-        replace(
-            buffers[members[0]], live=tuple(sorted(chain.from_iterable(buffers[i].live for i in members)))
-        )
-        for members in classes
+        replace(buffers[members[0]], live=tuple(live)) for members, live in zip(classes, found, strict=True)
     ]
 
 

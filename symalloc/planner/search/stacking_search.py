@@ -102,16 +102,19 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
     """Return the best stackings found for `buffers`.
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
-    Layers are stacked alike where that comes near enough to the floor.
+    Layers are stacked alike, but where one by one they come nearer to the floor.
     """
     if any(len(together) == len(buffers) for together in live_sets(b.live for b in buffers)):
         return _any_order(buffers, ranges)
     classes = folded(buffers)
-    if classes is not None:
-        found = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact_seconds=0.0))
-        if found.score.worst <= max(budget.target, PERFECT):
-            return _spread(found, classes, buffers)
-    return _stacked(buffers, ranges, budget)
+    if classes is None:
+        return _stacked(buffers, ranges, budget)
+    alike = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact_seconds=0.0))
+    if alike.score.worst > PERFECT:
+        single = _stacked(buffers, ranges, budget)
+        if single.score < alike.score:
+            return single
+    return _spread(alike, classes, buffers)
 
 
 def _stacked(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> SearchResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.size.expr import Expr, constant, symbol
+from tests.planner.brute_stackings import floor_at
 from tests.scale import tries
 
 N = symbol("n")
@@ -30,7 +32,7 @@ def layered(draw: st.DrawFn) -> tuple[Buffer, ...]:
     )
 
 
-def pairs(buffers: tuple[Buffer, ...]) -> set[tuple[int, int]]:
+def pairs(buffers: Sequence[Buffer]) -> set[tuple[int, int]]:
     return {(i, j) for i, others in enumerate(interference(buffers)) for j in others}
 
 
@@ -48,7 +50,10 @@ def test_what_is_folded_is_alike_and_never_live_together(buffers: tuple[Buffer, 
         assert len({(shuffled[i].size, shuffled[i].alignment) for i in members}) == 1
         assert not any((i, j) in together for i in members for j in members)
     found = folds_of(shuffled, classes)
-    assert sum(len(b.live) for b in found) == sum(len(b.live) for b in buffers)
+    number = {i: n for n, members in enumerate(classes) for i in members}
+    assert pairs(found) == {(number[i], number[j]) for i, j in together}
+    for n in (1, 17, 300):
+        assert floor_at(found, {"n": n}) == floor_at(shuffled, {"n": n})
 
 
 def decoder(layers: int, odd: Expr | None = None) -> tuple[Buffer, ...]:
