@@ -52,7 +52,7 @@ class _Relief:
         room = np.full(others.shape[1], np.inf)
         for _, begin, end in memory.reserved(sorted(self.members)):
             room = np.minimum(room, (memory.limit[begin:end] - others[begin:end]).min(axis=0, initial=np.inf))
-        if (room < 0).any():
+        if (room < 0).any() or self.hopeless(room):
             return False
         if len(memory.paths) == 1:
             self.chains(room)
@@ -64,6 +64,16 @@ class _Relief:
             self.move(*found)
             over = self.over(room)
         return True
+
+    def hopeless(self, room: Values) -> bool:
+        """Return whether too much is left however tensors are moved: hosts are full, or all in them that are
+        small enough.
+        """
+        size, hosts = self.memory.bytes, self.memory.bytes[self.hosts]
+        members = np.array(sorted(self.members), dtype=np.int64)
+        fitting: Truths = np.all(size[members][:, None, :] <= hosts[None, :, :] + 0.5, axis=2)
+        moved = np.minimum(self.memory.load(members[fitting.any(axis=1)].tolist()), hosts.sum(axis=0))
+        return bool((self.load - moved > room + 0.5).any())
 
     def chains(self, room: Values) -> None:
         """Move tensors that follow each other, host by host, those that take most off what is too much."""
