@@ -8,11 +8,15 @@ with few arenas first:
 1. one arena;
 2. tensors that are live when most is taken move into the memory of a result, in which they end before it is
    made;
-3. each tensor goes into the arena that grows least by it, where nothing exceeds the limit; else into a new
-   one.
+3. a few arenas, large tensors first (`few_arenas`);
+4. an arena that ends before results are made, and tensors that outlive it (`early_arena`);
+5. each tensor goes into the arena that grows least by it, where nothing exceeds the limit; else into a new
+   one (`first_fit`);
+6. each tensor by itself.
 
 Each is judged by the bytes taken at every moment on every path over the limit (`CallTimeline`), at sample
-bindings.  The last one always keeps it.  How many arenas that is worth, `TOLERABLE` says.
+bindings only: at others a call may take more.  The last one always keeps the limit.  How many arenas that
+is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` say.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The bytes that a call takes over time on one device and scope, as arrays over sample bindings.
 
 Time is cut into *columns*: one for each moment at which something begins to live or an If is decided, path
-after path.  Between
-two of them what is taken only shrinks.  The *limit* is what the call takes at most where every tensor has
-memory of its own from its first use to its last, results from their first use to the end: on each path, at
-each binding.  A group of tensors that share an arena takes what they need at most, from where the arena is
-reserved to the last use of one of them.
+after path.  Between two of them what is taken only shrinks.  The *limit* is what the call takes at most where
+every tensor has memory of its own from its first use to its last, results from their first use to the end: on
+each path, at each binding.  A group of tensors that share an arena takes what they need at most, from where
+the arena is reserved to the last use of one of them.
 """
 
 from __future__ import annotations

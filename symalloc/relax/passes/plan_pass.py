@@ -124,7 +124,7 @@ def _only(seen: Function, names: Container[str]) -> Function:
 
 @tvm.transform.module_pass(opt_level=0, name="PlanMemory")
 class PlanMemory:
-    """Plans memory: one proved arena per function, device and scope.
+    """Plans memory: proved arenas for each function, device and scope.
 
     Stands in a pipeline in place of StaticPlanBlockMemory, behind CallTIRRewrite.  Raises
     PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.
