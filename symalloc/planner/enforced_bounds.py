@@ -83,7 +83,7 @@ def _implied(bound: DeclaredBound, domain: Domain) -> bool:
 
 
 def _at_corners(size: Expr, box: Box) -> Iterator[int]:
-    """Yield the values of `size` at corners of `box`, the greatest one first; none where a divisor is 0."""
+    """Yield the values of `size` at corners of `box`, all upper bounds first; none where a divisor is 0."""
     axes = [dict.fromkeys((box.upper[name], box.lower[name])) for name in box.lower]
     for corner in islice(product(*axes), MOST_CORNERS):
         try:

@@ -35,11 +35,12 @@ def plan_program(
     """Return a proved plan for each function of `program`, by name; callees are planned first.
 
     `analyses` are those of `program`, made where they are not given.  A plan has arenas for each device and
-    memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come; declared
-    bounds steer where buffers are stacked, and no proof relies on them unless `options` have them enforced.  Where `options` ask for a
-    certificate it is written once all plans are proved.  `grounded` are the allocations that must lie at the
-    start of a storage, and so must what callees work in; None where a tensor may lie anywhere.  Raises
-    PlanRefusedError for what cannot be proved, and OSError where the certificate cannot be written.
+    memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come;
+    declared bounds steer where buffers are stacked, and no proof relies on them unless `options` have them
+    enforced.  Where `options` ask for a certificate it is written once all plans are proved.  `grounded`
+    are the allocations that must lie at the start of a storage, and so must what callees work in; None
+    where a tensor may lie anywhere.  Raises PlanRefusedError for what cannot be proved, and OSError where
+    the certificate cannot be written.
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}

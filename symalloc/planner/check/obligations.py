@@ -1,4 +1,4 @@
-"""The proof obligations of a plan, read off the plan alone; shares no code with the packer.
+"""The proof obligations of a plan, read off the plan alone, by code of its own.
 
 Every obligation is "one of these inequalities holds".  Buffers of equal offset, size and alignment form a
 class, and an obligation is stated once for all that it speaks of: layers repeat, so a model of hundreds of

@@ -1,5 +1,5 @@
-"""Validate a finished plan.  Shares no code with the packer: it reads only the plan's own ranges, sizes and
-offsets.
+"""Validate a finished plan.  Shares only the prover with the packer: it reads only the plan's own ranges,
+sizes and offsets.
 
 What is asked (`symalloc.planner.check.obligations`), for all bindings of the domain: buffers that are live
 together are disjoint, every tensor lies inside its arena, offsets are multiples of the alignment, and under
