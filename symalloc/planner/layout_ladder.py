@@ -7,6 +7,7 @@ a rung says why, and by how much at sample bindings.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
@@ -20,7 +21,7 @@ from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKin
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
-from symalloc.program.ir import Function
+from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 
@@ -47,6 +48,14 @@ class LooseError(Exception):
     """An arena is packed so much above its floor that another choice of arenas may take less."""
 
 
+class OutgrownError(Exception):
+    """The memory of `results` would have to be larger than they are, for what else lies in it."""
+
+    def __init__(self, results: frozenset[Var]) -> None:
+        super().__init__(", ".join(sorted(result.name for result in results)))
+        self.results = results
+
+
 def layouts(
     function: Function,
     buffers: Sequence[Buffer],
@@ -58,11 +67,27 @@ def layouts(
 ) -> Iterator[Layout]:
     """Yield the tightest layout found first, then larger ones that are easier to prove.
 
-    Raises LooseError where an arena has more than `loosest` times its floor.
+    Raises OutgrownError where that makes the memory of a result larger than it is, as soon as it is seen,
+    and LooseError where an arena has more than `loosest` times its floor.
     """
+    for layout in _ladder(function, buffers, options, domain, prover, loosest):
+        _refuse(arena.result for arena in layout.arenas if _outgrows(arena))
+        yield layout
+
+
+def _ladder(
+    function: Function,
+    buffers: Sequence[Buffer],
+    options: PlanOptions,
+    domain: Domain,
+    prover: Prover,
+    loosest: float,
+) -> Iterator[Layout]:
+    """Yield the layouts, whatever the memory of results would have to be; raises as `layouts` does."""
     whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
     offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
     slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
+    _refuse(_outgrown(group, domain) for group in groups)
     ranges = _ranges(function, buffers)
     budget = SearchBudget.of(options.effort, seed=options.seed)
     results = _once_each(groups, lambda group: search(group, ranges, budget))
@@ -136,6 +161,32 @@ def _structure(group: Sequence[Buffer]) -> Hashable:
     return lives, tuple((b.size, b.alignment) for b in group)
 
 
+# -- the memory of results ---------------------------------------------------------------------------------
+
+
+def _refuse(outgrown: Iterable[Buffer | None]) -> None:
+    """Raise OutgrownError for the results that there are."""
+    found = frozenset(result.var for result in outgrown if result is not None and result.var is not None)
+    if found:
+        raise OutgrownError(found)
+
+
+def _outgrows(arena: Arena) -> bool:
+    return arena.result is not None and arena.size != arena.result.size
+
+
+def _outgrown(group: Sequence[Buffer], domain: Domain) -> Buffer | None:
+    """Return the result in whose memory more is live, at a sample of `domain`, than it holds.
+
+    No stacking of such a group is worth the search.
+    """
+    result = next((b for b in group if b.returned), None)
+    if result is None or len(group) == 1:
+        return None
+    floors = _at_samples(group, lambda at: most_live(group, at) > result.size.evaluate(at), domain)
+    return result if any(floors) else None
+
+
 # -- rungs -------------------------------------------------------------------------------------------------
 
 
@@ -160,15 +211,21 @@ def _rungs(
 
 def _ratio(buffers: Sequence[Buffer], arenas: Sequence[Arena], domain: Domain) -> float:
     """Return the largest ratio of the arenas' bytes to the floor, at the samples of the domain."""
+
+    def ratio(binding: Mapping[str, int]) -> float:
+        return sum(a.size.evaluate(binding) for a in arenas) / max(most_live(buffers, binding), 1)
+
+    return max((1.0, *_at_samples(buffers, ratio, domain)))
+
+
+def _at_samples(
+    buffers: Iterable[Buffer], value: Callable[[Mapping[str, int]], Value], domain: Domain
+) -> Iterator[Value]:
+    """Yield `value` at the samples of the domain, but for those at which a divisor is zero."""
     names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
-    worst = 1.0
     for binding in samples(domain, names):
-        try:
-            taken = sum(arena.size.evaluate(binding) for arena in arenas)
-            worst = max(worst, taken / max(most_live(buffers, binding), 1))
-        except ZeroDivisionError:
-            continue
-    return worst
+        with suppress(ZeroDivisionError):
+            yield value(binding)
 
 
 # -- what goes together ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -12,7 +12,7 @@ from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.layout_ladder import LooseError, layouts
+from symalloc.planner.layout_ladder import LooseError, OutgrownError, layouts
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planner_options import PlanOptions
@@ -86,27 +86,16 @@ def _plan_function(
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))
         loosest = LOOSE if passed < MOST_PASSED and not whole else inf
         try:
-            found = _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
+            return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
         except LooseError:
             passed += 1
-            continue
-        outgrown = frozenset(_outgrown(found))
-        if not outgrown:
-            return found
-        barred |= outgrown
+        except OutgrownError as error:
+            barred |= error.results
 
 
 def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:
     """Return whether a buffer must start a storage; a result does so in the memory that is its own."""
     return (buffer.callee is not None or buffer.var in grounded) and not buffer.returned
-
-
-def _outgrown(plan: Plan) -> Iterator[Var]:
-    """Yield the results whose memory would have to be larger than they are, for what else lies in it."""
-    for arena in plan.arenas:
-        result = arena.result
-        if result is not None and result.var is not None and arena.size != result.size:
-            yield result.var
 
 
 def _proved(
@@ -121,7 +110,7 @@ def _proved(
 ) -> Plan:
     """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas.
 
-    Raises LooseError where an arena has more than `loosest` times its floor.
+    Raises as `layouts` does.
     """
     faults: tuple[PlanFault, ...] = ()
     for layout in layouts(function, buffers, options, bounded, prover, loosest=loosest):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import patch
+
+import pytest
 
 from symalloc.planner import layout_ladder
 from symalloc.planner.check.validate import validate
 from symalloc.planner.layout import pruning
-from symalloc.planner.layout_ladder import Layout, layouts
+from symalloc.planner.layout_ladder import Layout, OutgrownError, layouts
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.stacking_search import SearchBudget
@@ -73,3 +76,24 @@ def test_equal_groups_are_packed_once() -> None:
     assert searched.call_count == 1
     assert [[p.buffer for p in arena.placements] for arena in first.arenas] == groups
     assert len({arena.size for arena in first.arenas}) == 1
+
+
+@pytest.mark.parametrize(
+    ("guest", "searches"),
+    [
+        ("64*n", 1),
+        ("128*n", 0),  # two thirds of the samples show it
+        ("64*n*(n // 5000)", 1),  # none does: the arena has the maximum of both sizes
+    ],
+)
+def test_what_lies_in_the_memory_of_a_result_must_not_outgrow_it(guest: str, searches: int) -> None:
+    result = replace(buffer(1, "64*n + 64", 2, 4), var=param("y", "n"), returned=True)
+    buffers = [buffer(0, guest, 0, 2), result]
+    with patch.object(layout_ladder, "search", wraps=layout_ladder.search) as searched:
+        if guest == "64*n":
+            assert {arena.size for step in found(buffers) for arena in step.arenas} == {result.size}
+        else:
+            with pytest.raises(OutgrownError) as raised:
+                found(buffers)
+            assert raised.value.results == {result.var}
+    assert searched.call_count == searches
