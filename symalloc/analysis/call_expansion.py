@@ -9,7 +9,7 @@ result is an alias of what the callee returns.  A kill in the callee so drops th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -264,7 +264,7 @@ def callees_to_write_out(program: ir.Program, analyses: Mapping[str, FunctionAna
     return storages, results that share memory, or memory that they may not have written; or they call such a
     function with their own parameters, or return what it returns.
     """
-    called = {name: dict(_calls(analysis)) for name, analysis in analyses.items()}
+    called = {name: dict(analysis.cfg.of_type(ir.CallFunction)) for name, analysis in analyses.items()}
     wanted = {c.name for calls in called.values() for c in calls.values()} & program.functions.keys()
     if not wanted:
         return frozenset()
@@ -277,12 +277,6 @@ def callees_to_write_out(program: ir.Program, analyses: Mapping[str, FunctionAna
             if name in wanted and name not in found and _hands_on(analyses[name], called[name], found):
                 found.add(name)
     return frozenset(found)
-
-
-def _calls(analysis: FunctionAnalysis) -> Iterator[tuple[int, ir.CallFunction]]:
-    for index, instruction in analysis.cfg.instructions:
-        if type(instruction) is ir.CallFunction:
-            yield index, instruction
 
 
 def _matters(analysis: FunctionAnalysis) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.gaps import Stretch
-from symalloc.analysis.kernel_calls import KernelCalls, KernelCoverages, surely_meant
+from symalloc.analysis.kernel_calls import NO_NEEDS, KernelCalls, KernelCoverages, Needs, surely_meant
 from symalloc.analysis.kernel_coverage import Elements
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees, RegionKind, leaves_of
@@ -22,23 +22,6 @@ from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
-
-
-class Needs(NamedTuple):
-    """The regions whose content one point reads as it was before.
-
-    `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
-    them whatever the shapes.  `given` are regions that count as written behind the point, whatever its effect
-    says: something that is not understood was handed them.
-    """
-
-    surely: RegionSet = NO_REGIONS
-    doubtful: RegionSet = NO_REGIONS
-    partly: RegionSet = NO_REGIONS
-    given: RegionSet = NO_REGIONS
-
-
-NO_NEEDS = Needs()
 
 
 class Content:
@@ -148,10 +131,10 @@ class _NeedReader:
 _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
     ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
     ir.CallFunction: _NeedReader.call_function,
-    ir.CallKernel: lambda reader, i: Needs(*reader.calls.needs(i)),
+    ir.CallKernel: lambda reader, i: reader.calls.needs(i),
     ir.CallOperator: _NeedReader.call_operator,
     ir.CallPacked: _NeedReader.call_packed,
-    ir.CallTIR: lambda reader, i: Needs(*reader.calls.needs(i)),
+    ir.CallTIR: lambda reader, i: reader.calls.needs(i),
     ir.NotUnderstood: lambda reader, i: reader.not_understood(i.reads),
 }
 

@@ -14,6 +14,7 @@ from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import inplace_operands, tensor_type
+from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
 from symalloc.size.expr import ZERO
 
@@ -70,6 +71,24 @@ def find_effects(
     return [reader.effect(index, point) for index, point in enumerate(points_to.cfg.points)]
 
 
+class _Buffer(NamedTuple):
+    """A buffer parameter of a kernel; `refuses_offset`: a tensor at another byte than 0 is refused."""
+
+    position: int
+    is_read: bool
+    is_written: bool
+    must_def: bool
+    refuses_offset: bool
+
+
+def _buffers(kernel: ir.Kernel) -> Sequence[_Buffer]:
+    return tuple(
+        _Buffer(position, p.reads, p.writes, p.must_def, _refuses_offset(p))
+        for position, p in enumerate(kernel.parameters)
+        if isinstance(p, ir.KernelBuffer)
+    )
+
+
 class _EffectReader:
     """Reads point after point; `filled` are the regions that hold content so far, on some path.
 
@@ -86,6 +105,7 @@ class _EffectReader:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.unsure = unsure
         self.tensors = ~points_to.storages
+        self.kernels: dict[str, Sequence[_Buffer] | None] = {}
         self.filled = NO_REGIONS
         self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
         self.parameters = points_to.phis  # what may be a parameter
@@ -134,26 +154,36 @@ class _EffectReader:
         return found
 
     def call_kernel(self, call: ir.CallKernel) -> Effect:
-        kernel = self.program.kernels.get(call.kernel)
-        if kernel is None:
+        buffers = self.buffers(call.kernel)
+        if buffers is None:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
-        tensors, value_of = self.tensors, self.points_to.value_of
-        for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
-            if type(parameter) is not ir.KernelBuffer:
-                continue
+        tensors, value_of, arguments = self.tensors, self.points_to.value_of, call.arguments
+        for position, is_read, is_written, must_def, refuses_offset in buffers:
+            if position >= len(arguments):
+                break
+            argument = arguments[position]
             must, may = pointees_of(value_of(argument))
             must, may = must & tensors, may & tensors
-            if parameter.reads:
+            if is_read:
                 reads, may_reads = reads | must, may_reads | may
-            if parameter.writes:
+            if is_written:
                 writes, may_writes = writes | must, may_writes | may
-            if parameter.must_def and not may and self.is_whole(must, argument):
+            if must_def and not may and self.is_whole(must, argument):
                 must_defs |= must
-            if must & self.parameters and _refuses_offset(parameter):
+            if refuses_offset and must & self.parameters:
                 ignores |= self.at_byte_zero((argument,))
-        return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs, ignores_offset=ignores)
+        nothing = NO_REGIONS
+        found = (reads, may_reads, writes, may_writes, nothing, nothing, must_defs, nothing, ignores)
+        return from_fields(Effect, found)
+
+    def buffers(self, name: str) -> Sequence[_Buffer] | None:
+        """The buffers among the parameters of a kernel; None where there is no such kernel."""
+        if name not in self.kernels:
+            kernel = self.program.kernels.get(name)
+            self.kernels[name] = None if kernel is None else _buffers(kernel)
+        return self.kernels[name]
 
     def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
         """True if `must` is one region, on each path, as large as the tensor `argument`."""

@@ -8,8 +8,9 @@ test of that branch.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
 from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
@@ -89,10 +90,6 @@ def facts_of(
     )
 
 
-_TELLING = frozenset({AllocFresh, AllocStorage, AllocTensor, Assert, CallKernel, CallTIR, MatchCast})
-"""The instructions behind which something is known."""
-
-
 _MOST_RELATIONS = 24
 """The relations of a fact behind an If up to which it is kept."""
 
@@ -113,22 +110,24 @@ class _FactProblem(DataflowProblem[Facts]):
         self.known: dict[Hashable, tuple[Condition, ...]] = {}
         self.definitions: dict[str, Expr] = {}
         self.outside: dict[int, Facts] = {}
+        self.doubted: dict[int, tuple[Sequence[Expr | None], Sequence[Expr]]] = {}
         self.scalars = {n for n, o in cfg.function.symbols.items() if o is Origin.SCALAR}
 
     def transfer(self, point: int, state: Facts) -> Facts:
         instruction = self.cfg.points[point].instruction
-        if type(instruction) not in _TELLING:
-            return state
-        match instruction:
-            case CallKernel() | CallTIR() as call:
-                return state.with_calls(self.compared(call)).with_guards(self.asserted(call))
-            case Assert(condition=condition) if condition is not None:
-                return state.with_guards(_parts(condition.substitute(self.definitions)))
-            case MatchCast() as cast:
-                return self.behind_cast(cast, state)
-            case AllocFresh() | AllocStorage() | AllocTensor() as made:
-                return state.with_calls(self.reserved(made))
-        return state
+        told = _TELLING.get(type(instruction))
+        return state if told is None else told(self, instruction, state)
+
+    def behind_call(self, call: CallKernel | CallTIR, facts: Facts) -> Facts:
+        return facts.with_calls(self.compared(call)).with_guards(self.asserted(call))
+
+    def behind_assert(self, checked: Assert, facts: Facts) -> Facts:
+        if checked.condition is None:
+            return facts
+        return facts.with_guards(_parts(checked.condition.substitute(self.definitions)))
+
+    def behind_allocation(self, made: AllocFresh | AllocStorage | AllocTensor, facts: Facts) -> Facts:
+        return facts.with_calls(self.reserved(made))
 
     def edge(self, branch: int, state: Facts, *, then: bool) -> Facts:
         self.outside[branch] = state
@@ -153,8 +152,11 @@ class _FactProblem(DataflowProblem[Facts]):
     def reserved(self, made: AllocFresh | AllocStorage | AllocTensor) -> tuple[Condition, ...]:
         """The facts that hold once memory was reserved: that nothing of its size is negative."""
         sizes = (made.size,) if isinstance(made, AllocStorage) else made.shape or ()
-        doubted = (s for s in sizes if s is not None and not is_nonnegative(s, self.scalars))
-        return tuple(ge(size.substitute(self.definitions), 0) for size in doubted)
+        known = self.doubted.get(id(sizes))  # equal extents are mostly one object
+        if known is None:
+            found = [s for s in sizes if s is not None and not is_nonnegative(s, self.scalars)]
+            known = self.doubted[id(sizes)] = (sizes, found)
+        return tuple([ge(size.substitute(self.definitions), 0) for size in known[1]]) if known[1] else ()
 
     def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
         """The facts that a kernel compares on entry."""
@@ -181,6 +183,18 @@ class _FactProblem(DataflowProblem[Facts]):
         for name, value in reading.definitions.items():
             self.definitions[name] = value.substitute(self.definitions)
         return facts.with_guards([c.substitute(self.definitions) for c in reading.facts])
+
+
+_TELLING: Mapping[type | None, Callable[[_FactProblem, Any, Facts], Facts]] = {
+    AllocFresh: _FactProblem.behind_allocation,
+    AllocStorage: _FactProblem.behind_allocation,
+    AllocTensor: _FactProblem.behind_allocation,
+    Assert: _FactProblem.behind_assert,
+    CallKernel: _FactProblem.behind_call,
+    CallTIR: _FactProblem.behind_call,
+    MatchCast: _FactProblem.behind_cast,
+}
+"""What is known behind an instruction, by type."""
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:

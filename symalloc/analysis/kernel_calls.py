@@ -13,6 +13,7 @@ from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, leav
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
+from symalloc.program.record import from_fields
 from symalloc.program.types import TensorType
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import ZERO, Symbol
@@ -69,13 +70,21 @@ def _plan(known: Mapping[int, ParameterCoverage]) -> _Plan:
     )
 
 
-class KernelNeeds(NamedTuple):
-    """The regions that a call surely reads, may read, writes only a part of, and may write all of."""
+class Needs(NamedTuple):
+    """The regions whose content one point reads as it was before.
+
+    `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
+    them whatever the shapes.  `given` are regions that count as written behind the point, whatever its effect
+    says: something that is not understood was handed them, or a kernel of which that is not known.
+    """
 
     surely: RegionSet = NO_REGIONS
     doubtful: RegionSet = NO_REGIONS
     partly: RegionSet = NO_REGIONS
     given: RegionSet = NO_REGIONS
+
+
+NO_NEEDS = Needs()
 
 
 class KernelCalls:
@@ -89,12 +98,13 @@ class KernelCalls:
             if origin in (ir.Origin.DIMENSION, ir.Origin.CAST)
         )
 
-    def needs(self, call: KernelCall) -> KernelNeeds:
+    def needs(self, call: KernelCall) -> Needs:
         """The needs of a call, over all of its arguments."""
         plan, values = self.coverages.of(call.kernel), self.values(call)
-        surely, doubtful = self.read(plan.surely, values), self.read(plan.doubtful, values)
+        surely = self.read(plan.surely, values)
+        doubtful = self.read(plan.doubtful, values) if plan.doubtful else NO_REGIONS
         if not plan.partly and not plan.unknown:
-            return KernelNeeds(surely, doubtful)
+            return from_fields(Needs, (surely, doubtful, NO_REGIONS, NO_REGIONS))
         partly = whole = NO_REGIONS
         for position, _, _, writes in plan.parameters:
             if position >= len(values):
@@ -104,7 +114,7 @@ class KernelCalls:
                 whole |= regions
             elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
                 partly |= regions
-        return KernelNeeds(surely, doubtful, partly & ~whole, whole)
+        return Needs(surely, doubtful, partly & ~whole, whole)
 
     def read(self, positions: Sequence[int], values: Sequence[AbstractValue]) -> RegionSet:
         """The tensors that some of the arguments surely are."""

@@ -23,6 +23,7 @@ from symalloc.analysis.regions import (
     TuplePointees,
     collapsed,
     leaves_of,
+    only_region,
     pointees_of,
     resolve,
 )
@@ -121,7 +122,8 @@ class _PointsToBuilder(RegionMaker):
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
         nbytes = known_bytes(made.shape, made.dtype)
         source = self.value(made.storage)
-        if type(source) is not Pointees or (source.must | source.may) & ~self.of_kind[RegionKind.STORAGE]:
+        alone = only_region(self.regions, source)
+        if alone is None or alone.kind is not RegionKind.STORAGE:
             source = self.no_tensors(source)
         must, may = self.placed(RegionKind.TENSOR, source, made, made.offset, nbytes)
         if not must and not may:

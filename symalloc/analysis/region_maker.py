@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,
@@ -15,11 +15,13 @@ from symalloc.analysis.regions import (
     RegionKind,
     TuplePointees,
     collapsed,
+    only_region,
     pointees_of,
     targets,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.ir import Instruction, Var
+from symalloc.program.record import from_fields
 from symalloc.program.types import (
     DType,
     FunctionType,
@@ -31,7 +33,7 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.size.expr import Expr, product
+from symalloc.size.expr import ZERO, Expr, product
 
 _MOST_PLACES = 64
 """The number of regions up to which a part is told apart from the whole."""
@@ -69,11 +71,26 @@ class RegionMaker:
         made = self.add(RegionKind.CONSTANT, Var("constant", OpaqueType()), instruction=None, external=True)
         assert made == CONSTANTS.must
 
-    def add(self, kind: RegionKind, var: Var, *, parent: Region | None = None, **fields: Any) -> RegionSet:
+    def add(
+        self,
+        kind: RegionKind,
+        var: Var,
+        *,
+        instruction: Instruction | None,
+        parent: Region | None = None,
+        offset: Expr | None = ZERO,
+        nbytes: Expr | None = None,
+        external: bool = False,
+        path: PathCondition = EVERY_PATH,
+        sources: tuple[Pointees, Pointees] | None = None,
+        branch: int = -1,
+    ) -> RegionSet:
         """Add a region; return the set of it alone."""
         index = len(self.regions)
         root, above = (index, None) if parent is None else (parent.root, parent.number)
-        self.regions.append(Region(index, kind, var.name, var, parent=above, root=root, **fields))
+        named = (index, kind, var.name, var, instruction, above, root)
+        made = (*named, offset, nbytes, external, path, sources, branch)
+        self.regions.append(from_fields(Region, made))
         one = RegionSet(1 << index)
         self.of_kind[kind] |= one
         return one
@@ -124,24 +141,38 @@ class RegionMaker:
 
         Where these are very many, `source` itself stands for its part.
         """
+        alone = only_region(self.regions, source)
+        if alone is not None:
+            return self._part(kind, alone, instruction, offset, nbytes, alone.path), NO_REGIONS
         must = may = NO_REGIONS
         found = tuple(targets(self.regions, *pointees_of(source)))
         if len(found) > _MOST_PLACES:
             return pointees_of(source)
         for target in found:
             parent = self.regions[target.region]
-            made = self.add(
-                kind,
-                instruction.var,
-                parent=parent,
-                instruction=instruction,
-                external=parent.external,
-                offset=sum_of(parent.offset, offset),
-                nbytes=nbytes,
-                path=target.path,
-            )
+            made = self._part(kind, parent, instruction, offset, nbytes, target.path)
             must, may = (must | made, may) if target.certain else (must, may | made)
         return must, may
+
+    def _part(
+        self,
+        kind: RegionKind,
+        parent: Region,
+        instruction: Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
+        path: PathCondition,
+    ) -> RegionSet:
+        return self.add(
+            kind,
+            instruction.var,
+            instruction=instruction,
+            parent=parent,
+            offset=sum_of(parent.offset, offset),
+            nbytes=nbytes,
+            external=parent.external,
+            path=path,
+        )
 
     def phi(
         self, then: AbstractValue, otherwise: AbstractValue, branch: int, instruction: Instruction

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
 from symalloc.program.ir import Instruction, Operand, Var
+from symalloc.program.record import from_fields
 from symalloc.size.expr import ZERO, Expr
 
 
@@ -125,6 +126,15 @@ class Target(NamedTuple):
     certain: bool
 
 
+def only_region(regions: Sequence[Region], value: AbstractValue) -> Region | None:
+    """The one real region that a value is for sure, whatever branches are taken; None for any other value."""
+    if type(value) is not Pointees or value.may:
+        return None
+    only = only_member(value.must)
+    region = None if only is None else regions[only]
+    return None if region is None or region.sources is not None else region
+
+
 _MOST_SETS = 512
 """The number of sets that `targets` takes apart by branch before it gives up telling the branches apart."""
 
@@ -137,7 +147,7 @@ def targets(regions: Sequence[Region], must: RegionSet, may: RegionSet = NO_REGI
     """
     only = None if may else only_member(must)
     if only is not None and regions[only].sources is None:
-        yield Target(only, regions[only].path, True)
+        yield from_fields(Target, (only, regions[only].path, True))
         return
     everywhere: PathCondition = frozenset()
     pending = [(may, everywhere, False), (must, everywhere, True)]

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from symalloc.analysis.content import Content
 from symalloc.analysis.dataflow import DataflowProblem, forward
-from symalloc.analysis.effects import Effect
+from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.gaps import Gap, Stretch, gaps
+from symalloc.analysis.kernel_calls import NO_NEEDS
 from symalloc.analysis.leftovers import Leftovers
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
@@ -194,8 +195,10 @@ class _Filled(DataflowProblem[RegionSet]):
         self.points_to, self.effects, self.needs = points_to, effects, content.needs
 
     def transfer(self, point: int, state: RegionSet) -> RegionSet:
-        need = self.needs[point]
-        written = self.effects[point].written & ~need.partly | need.given
+        effect, need = self.effects[point], self.needs[point]
+        if effect is NO_EFFECT and need is NO_NEEDS:
+            return state
+        written = effect.written & ~need.partly | need.given
         return state | self.with_parts(written) if written & ~state else state
 
     def with_parts(self, written: RegionSet) -> RegionSet:

@@ -60,7 +60,7 @@ def check(
     diagnostics: list[Diagnostic] = []
     for one in checks:
         diagnostics += _diagnostics(one, merged)
-    for one in _alone(program, rulebook, prover, indices):
+    for one in _alone(program, contexts, rulebook, prover):
         summary.add(replace(one.summary, functions=0))
         diagnostics += _diagnostics(one, {})
     decided = Counter(prover.decided) - before
@@ -71,11 +71,12 @@ def check(
 
 
 def _alone(
-    program: Program, rulebook: Rulebook, prover: Prover, indices: UnprovedIndices
+    program: Program, contexts: FunctionContexts, rulebook: Rulebook, prover: Prover
 ) -> Iterator[FunctionCheck]:
     """Check the kernels that nothing calls; those that are right for some shapes may be meant for these."""
     rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
-    lone = lone_kernels(program, indices) if rules.rules else None
+    graphs, indices = (analysis.cfg for analysis in contexts.analyses.values()), contexts.indices
+    lone = lone_kernels(program, graphs, indices) if rules.rules else None
     if lone is None:
         return
 

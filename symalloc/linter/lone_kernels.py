@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from symalloc.linter.unproved_indices import UnprovedIndices
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import (
     Block,
     CallKernel,
     CallTIR,
     Function,
-    If,
-    Instruction,
     Kernel,
     KernelBuffer,
     KernelScalar,
@@ -27,14 +26,17 @@ SITES = ("kernel-store", "kernel-load")
 """The kinds of sites that are asked about there."""
 
 
-def lone_kernels(program: Program, indices: UnprovedIndices) -> Program | None:
-    """A program of functions that each call one kernel which nothing calls; None where none needs a look."""
-    called = {
-        made.kernel
-        for function in program.functions.values()
-        for made in _instructions(function.body)
-        if isinstance(made, CallKernel | CallTIR)
-    }
+def lone_kernels(
+    program: Program, graphs: Iterable[ControlFlowGraph], indices: UnprovedIndices
+) -> Program | None:
+    """A program of functions that each call one kernel which nothing calls; None where none needs a look.
+
+    `graphs` are those of the functions of `program`.
+    """
+    called: set[str] = set()
+    for cfg in graphs:
+        calls: Sequence[tuple[int, CallKernel | CallTIR]] = cfg.of_type(CallKernel, CallTIR)
+        called.update(call.kernel for _, call in calls)
     functions = {
         name: _caller(kernel)
         for name, kernel in program.kernels.items()
@@ -43,14 +45,6 @@ def lone_kernels(program: Program, indices: UnprovedIndices) -> Program | None:
     if not functions:
         return None
     return Program(name=program.name, functions=functions, kernels=program.kernels, stage=program.stage)
-
-
-def _instructions(block: Block) -> Iterator[Instruction]:
-    for made in block.instructions:
-        yield made
-        if isinstance(made, If):
-            yield from _instructions(made.then)
-            yield from _instructions(made.otherwise)
 
 
 def _caller(kernel: Kernel) -> Function:

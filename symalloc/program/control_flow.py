@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import variables_in, variables_of
+from symalloc.program.record import from_fields
 
 Made = TypeVar("Made", bound=Instruction)
 
@@ -71,12 +72,15 @@ class ControlFlowGraph:
     @cached_property
     def _by_type(self) -> Mapping[type[Instruction], Sequence[tuple[int, Instruction]]]:
         found: dict[type[Instruction], list[tuple[int, Instruction]]] = {}
-        for numbered in self.instructions:
-            kind = type(numbered[1])
+        for index, point in enumerate(self.points):
+            made = point.instruction
+            if made is None or point.kind:
+                continue
+            kind = type(made)
             if kind in found:
-                found[kind].append(numbered)
+                found[kind].append((index, made))
             else:
-                found[kind] = [numbered]
+                found[kind] = [(index, made)]
         return found
 
     def of_type(self, *types: type[Made]) -> Sequence[tuple[int, Made]]:
@@ -144,7 +148,8 @@ def _straight_line(frame: _Frame, points: list[ProgramPoint]) -> If | None:
         if type(instruction) is If:
             points.append(ProgramPoint(PointKind.BRANCH, instruction, variables_of(instruction), start))
             return instruction
-        points.append(ProgramPoint(kind, instruction, variables_of(instruction), start))
+        fields = (kind, instruction, variables_of(instruction), start, None)
+        points.append(from_fields(ProgramPoint, fields))
     return None
 
 

@@ -52,9 +52,10 @@ def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    return tuple(
-        [v for o in operands_of(instruction) for v in ((o,) if type(o) is ir.Var else variables_in(o))]
-    )
+    operands = operands_of(instruction)
+    if len(operands) == 1 and type(operands[0]) is ir.Var:
+        return (operands[0],)
+    return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
 
 
 def function_references(operands: Iterable[ir.Operand]) -> Iterator[str]:

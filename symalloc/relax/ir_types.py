@@ -7,6 +7,7 @@ A `Node` has whatever fields TVM gives it, and never passes for a structure of o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
@@ -64,7 +65,13 @@ TypeNode: TypeAlias = Node
 
 def elements(array: Node) -> list[Any]:
     """The elements of an array; three times as fast as indexing it."""
-    return [_item(array, i) for i in range(_size(array))]
+    count = _size(array)
+    return [_item(array, 0)] if count == 1 else [_item(array, i) for i in range(count)]
+
+
+def each(array: Node) -> Iterator[Any]:
+    """The elements of an array one by one, none kept."""
+    return map(_item, repeat(array), range(_size(array)))
 
 
 def bindings_in(body: Node) -> Iterator[BindingNode]:
@@ -72,8 +79,8 @@ def bindings_in(body: Node) -> Iterator[BindingNode]:
     pending = [body]
     while pending:
         seq = pending.pop()
-        for block in elements(seq.blocks) if type(seq) is relax.SeqExpr else ():
-            for binding in elements(block.bindings):
+        for block in each(seq.blocks) if type(seq) is relax.SeqExpr else ():
+            for binding in each(block.bindings):
                 yield binding
                 value = binding.value
                 if type(value) is relax.If:

@@ -16,8 +16,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes, is_known
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import NO_POINTEES, Pointees, Region, Target
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, only_member
+from symalloc.analysis.regions import NO_POINTEES, Region, Target, only_region
 from symalloc.linter.sites.registry import function_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, caller_name
 from symalloc.program import ir
@@ -82,22 +81,17 @@ def _operands(call: ir.CallKernel | ir.CallTIR) -> Sequence[ir.Operand]:
 
 def _plainly_distinct(points_to: PointsTo, operands: Sequence[ir.Operand]) -> bool:
     """True if each operand is one thing, and no two lie in one root."""
-    roots = NO_REGIONS
+    roots: set[int] = set()
     for operand in operands:
         if type(operand) is not ir.Var:
             continue
         value = points_to.values.get(operand, NO_POINTEES)
-        if type(value) is not Pointees or value.may:
-            return False
-        if not value.must:
+        if value is NO_POINTEES:
             continue
-        only = only_member(value.must)
-        if only is None or points_to.regions[only].sources is not None:
+        region = only_region(points_to.regions, value)
+        if region is None or region.root in roots:
             return False
-        root = RegionSet(1 << points_to.regions[only].root)
-        if roots & root:
-            return False
-        roots |= root
+        roots.add(region.root)
     return True
 
 

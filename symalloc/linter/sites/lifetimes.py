@@ -220,14 +220,16 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """
     cfg = context.analysis.cfg
     used, killed = used_variables(cfg), killed_variables(cfg)
-    freed = _escaping(context) | context.regions_of(killed)
+    freed: RegionSet | None = None
     allocations: Sequence[tuple[int, ir.AllocStorage | ir.AllocTensor]]
     allocations = cfg.of_type(ir.AllocStorage, ir.AllocTensor)
     for index, made in allocations:
         if made.var not in used:
             yield index, _allocation(made, "never-used")
-        elif killed and made.var not in killed and not context.regions_of((made.var,)) & freed:
-            yield index, _allocation(made, "never-killed")
+        elif killed and made.var not in killed:
+            freed = _escaping(context) | context.regions_of(killed) if freed is None else freed
+            if not context.regions_of((made.var,)) & freed:
+                yield index, _allocation(made, "never-killed")
 
 
 def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:

@@ -7,7 +7,7 @@ from functools import partial
 
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.region_maker import byte_count
-from symalloc.analysis.regions import Region, RegionKind
+from symalloc.analysis.regions import Region, RegionKind, only_region
 from symalloc.linter.sites.registry import function_sites, instruction_sites
 from symalloc.linter.sites.site import (
     ConstraintSite,
@@ -31,6 +31,10 @@ PAGE = 4096
 
 def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
+    points_to = context.points_to
+    alone = only_region(points_to.regions, points_to.value_of(alloc.var))
+    if alone is not None:
+        return () if alone.parent is None else (points_to.regions[alone.parent],)
     return tuple(dict.fromkeys([storage for storage, _ in _placed(context, alloc)]))
 
 

@@ -99,21 +99,22 @@ class Context:
         `given` is TVM's type of it, where the caller has asked for that already.
         """
         type_ = self.types.of(var.ty if given is None else given)
-        if isinstance(type_, ScalarType):
+        if type(type_) is ScalarType:
             type_ = self._scalar_type(var, type_)
         handle = var.__chandle__()
-        made = self._unbound.pop(handle, None)
-        if made is None:
-            made = self._vars[handle] = ir.Var(var.name, type_)
-        else:
-            self._early.add(made)
+        early = self._unbound.pop(handle, None) if self._unbound else None
+        if early is not None:
+            self._early.add(early)
+            return early
+        made = self._vars[handle] = ir.Var(var.name, type_)
         return made
 
     def declare_parameters(self, params: Node) -> tuple[ir.Var, ...]:
         """Our variables for the parameters of a function; their extents become symbols."""
-        for param in params:
+        known = elements(params)
+        for param in known:
             self.types.define(param.ty, ir.Origin.DIMENSION)
-        return tuple(self.declare(param) for param in params)
+        return tuple([self.declare(param) for param in known])
 
     def storage_head(self, head: Head) -> Head:
         """`head` with a variable of a storage's type; one used before it is bound must stay what it is."""
@@ -172,12 +173,16 @@ class Context:
     def operand(self, node: Node) -> ir.Operand:
         """The operand that an argument is; raises NotASizeError for a shape without an exact form."""
         kind = type(node)
-        if kind in VARIABLES:
-            found = self._vars.get(node.__chandle__())
-            if found is None:
-                return self._free_variable(node)
-            return self._scalar(node) if isinstance(found.type, ScalarType) else found
-        rule = _OPERANDS.get(kind)
+        if kind not in VARIABLES:
+            return self.literal(node)
+        found = self._vars.get(node.__chandle__())
+        if found is None:
+            return self._free_variable(node)
+        return self._scalar(node) if type(found.type) is ScalarType else found
+
+    def literal(self, node: Node) -> ir.Operand:
+        """The operand that an argument other than a variable is."""
+        rule = _OPERANDS.get(type(node))
         return self._scalar(node) if rule is None else rule(self, node)
 
     def operands(self, nodes: Iterable[Node]) -> tuple[ir.Operand, ...]:

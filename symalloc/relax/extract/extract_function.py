@@ -18,7 +18,7 @@ from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
-from symalloc.relax.ir_types import BindingNode, Node, elements
+from symalloc.relax.ir_types import BindingNode, Node, each, elements
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -74,8 +74,8 @@ class FunctionExtractor(Context):
     def _sequence(self, body: Node) -> ir.Operand:
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
-        for block in elements(body.blocks):
-            for binding in elements(block.bindings):
+        for block in each(body.blocks):
+            for binding in each(block.bindings):
                 self._binding(binding)
         return self._value_operand(body.body)
 
@@ -86,12 +86,12 @@ class FunctionExtractor(Context):
         except NotASizeError:
             return self._bind_temporary(node)
 
-    def operand(self, node: Node) -> ir.Operand:
-        """As Context.operand; calls, tuple fields, branches and sequences are bound first."""
+    def literal(self, node: Node) -> ir.Operand:
+        """As Context.literal; calls, tuple fields, branches and sequences are bound first."""
         kind = type(node)
         if kind in _COMPUTED or (kind is tvm.ir.Call and type(node.ty) is not tvm.ir.PrimType):
             return self._bind_temporary(node)
-        return super().operand(node)
+        return super().literal(node)
 
     def _bind_temporary(self, node: Node) -> ir.Operand:
         """Binds a value that has no variable in the module."""

@@ -11,6 +11,7 @@ from symalloc.program.printed_script import (
     numbered_definition,
     numbered_result,
 )
+from symalloc.program.record import from_fields
 from symalloc.program.span import Span
 from symalloc.relax.extract.spans import Places
 from symalloc.relax.ir_types import Node, VarNode
@@ -38,7 +39,7 @@ class NumberedPlaces(Places):
         """See Places; the text is found when it is shown."""
         number = self._next
         self._next = number + 1
-        return Span(self._file, number, self._branch, 0, 0), ""
+        return from_fields(Span, (self._file, number, self._branch, 0, 0)), ""
 
     @contextmanager
     def branch(self, *, taken: bool) -> Iterator[None]:

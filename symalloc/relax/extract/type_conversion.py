@@ -20,7 +20,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, each, elements
 from symalloc.size.expr import Expr
 
 OPAQUE = OpaqueType()
@@ -92,6 +92,9 @@ class Types:
         """As `shape`, None where the extents are unknown or have no exact form."""
         if shape is None:
             return None
+        known = self._shapes.get(shape.__chandle__())
+        if known is not None:
+            return known[1]
         try:
             return self.shape(shape)
         except NotASizeError:
@@ -130,7 +133,7 @@ class Types:
         values: Iterable[Node] = ()
         if type(type_) is relax.TensorType:
             shape = type_.shape
-            values = shape.values if type(shape) is relax.ShapeExpr else ()
+            values = each(shape.values) if type(shape) is relax.ShapeExpr else ()
         elif type(type_) is relax.ShapeType:
             values = type_.values or ()
         elif type(type_) is ir.TupleType:
