@@ -15,7 +15,7 @@ from symalloc.program.casts import extent_pairs
 from symalloc.program.operands import tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType, Type
 from symalloc.size.condition import Condition, eq
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,12 @@ def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str,
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols of a Relax function's parameters, in symbols of the caller."""
     return bind_parameters(callee.params, arguments)
+
+
+def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr]:
+    """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
+    found = bind_function(callee, call.arguments)
+    return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
 
 
 def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:

@@ -33,7 +33,7 @@ class Buffer:
     where there is no program.  `grounded`: it must lie at the start of a storage.  Buffers of equal device,
     scope and `arena` share an arena (see `Arena`), all of whose sizes are known behind `defined_by`.
     `returned`: it is a result of the function, and the memory of the arena is its own: the others are dead
-    before it is made.
+    before it is made.  `lendable`: a caller may hold the arena for all of the call.
     """
 
     id: int
@@ -52,6 +52,7 @@ class Buffer:
     lent: int = 0
     arena: int = 0
     returned: bool = False
+    lendable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,13 @@ class Arena:
             placements=placed,
             defined_by=first.defined_by,
         )
+
+    @property
+    def lendable(self) -> bool:
+        """Whether a caller brings this arena: it may hold it for all of the call."""
+        if self.defined_by is not None or self.result is not None or not self.placements:
+            return False
+        return all(p.buffer.lendable for p in self.placements)
 
     @property
     def result(self) -> Buffer | None:
@@ -164,5 +172,5 @@ class Plan:
 
     @property
     def entry_arenas(self) -> tuple[Arena, ...]:
-        """The arenas whose size is known at entry and that end with the call, which a caller can bring."""
-        return tuple(a for a in self.arenas if a.defined_by is None and a.placements and a.result is None)
+        """The arenas whose size is known at entry and that end with the call, which a caller brings."""
+        return tuple(a for a in self.arenas if a.lendable)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.candidates import find_buffers
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
@@ -44,8 +45,9 @@ def plan_program(
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
+    profiles: dict[str, CallProfile] = {}
     for name in analyses:
-        plans[name] = _plan_function(name, program, analyses, plans, prover, options, grounded)
+        plans[name] = _plan_function(name, program, analyses, plans, profiles, prover, options, grounded)
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, certify(plans, analyses, prover))
@@ -65,11 +67,15 @@ def _plan_function(
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
     plans: Mapping[str, Plan],
+    profiles: dict[str, CallProfile],
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var] | None,
 ) -> Plan:
-    """Return a proved plan for the function `name`; `plans` are those of the functions that it calls."""
+    """Return a proved plan for the function `name`, and note its profile where others call it.
+
+    `plans` and `profiles` are those of the functions that it calls.
+    """
     function = program.functions[name]
     known = known_symbols(analyses[name].cfg)
     bounds = enforced(function, known.domain, options.bounds)
@@ -78,9 +84,11 @@ def _plan_function(
     barred: frozenset[Var] = frozenset()
     passed = 0
     while True:
-        buffers, unplanned = find_buffers(
-            program, analyses, name, sizes, plans, barred=barred, whole=whole, passed=passed
+        buffers, unplanned, profile = find_buffers(
+            program, analyses, name, sizes, plans, profiles, barred=barred, whole=whole, passed=passed
         )
+        if profile is not None:
+            profiles[name] = profile
         if grounded is not None:
             buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))

@@ -23,10 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.live_ranges import LiveRange
-from symalloc.planner.buffers.call_timeline import CallTimeline, Tenant, sample_grid
+from symalloc.planner.buffers.call_timeline import (
+    CallProfile,
+    CallTimeline,
+    Tenant,
+    sample_grid,
+    sizes_of,
+)
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
@@ -40,6 +46,7 @@ EXACT = 1e-9
 TOLERABLE = 0.01
 FEW = 6  # arenas, or one for every MEMBERS_EACH tensors: as many are worth it to stay at the limit exactly
 MEMBERS_EACH = 6
+MOST_LENT = 32  # arenas that are tried one by one
 
 Groups: TypeAlias = Sequence[Sequence[int]]
 """The members of each arena, by index; a result comes first where an arena lies in its memory."""
@@ -76,13 +83,31 @@ class Candidate:
         """Return what counts when arenas are compared."""
         known = -1 if self.definition is None else self.definition.step
         buffer = self.buffer
-        return Tenant(number=buffer.id, size=buffer.size, made=self.made, known=known, kept=buffer.returned)
+        return Tenant(
+            number=buffer.id,
+            size=buffer.size,
+            made=self.made,
+            known=known,
+            kept=buffer.returned,
+            lent=buffer.callee is not None,
+        )
+
+
+class Assigned(NamedTuple):
+    """The buffers arena by arena, each with the number of its `arena` and its `defined_by`; the results whose
+    memory holds nothing `else`; and what a call takes of the function, where others call it.
+    """
+
+    buffers: Sequence[Buffer]
+    lone: Sequence[Candidate]
+    profile: CallProfile | None
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaAssignment:
     """Assigns the tensors of a function.
 
+    `profiles` are those of the functions that it calls; `called`: others call it.
     `lower` holds declared lower bounds of symbols; `barred` are results whose memory is not to be used;
     `whole`: as few arenas as can be are wanted, whatever a call takes then.  `passed` good assignments are
     passed over, whose arenas could not be packed tight.
@@ -91,27 +116,49 @@ class ArenaAssignment:
     paths: Sequence[PathLifetimes]
     nesting: BlockNesting
     lower: Mapping[str, int]
+    profiles: Mapping[str, CallProfile]
+    called: bool = False
     barred: frozenset[Var] = frozenset()
     whole: bool = False
     passed: int = 0
 
-    def assigned(self, candidates: Sequence[Candidate]) -> tuple[list[Buffer], list[Candidate]]:
-        """Return the buffers arena by arena, each with the number of its `arena` and its `defined_by`; and
-        the results whose memory holds nothing else.
-        """
+    def assigned(self, candidates: Sequence[Candidate]) -> Assigned:
+        """Return the arenas of `candidates`, whose buffers are numbered in this order."""
         places: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in candidates:
             places.setdefault(candidate.place, []).append(candidate)
-        found: list[Buffer] = []
-        left: list[Candidate] = []
+        groups: list[list[Candidate]] = []
         for members in places.values():
-            groups = [[members[i] for i in group] for group in self.chosen(members)]
-            for group in sorted(groups, key=self.reserved_at):
-                if len(group) == 1 and group[0].buffer.returned:
-                    left.append(group[0])
-                else:
-                    found += _arena(sorted(group, key=lambda m: m.buffer.id), len(found))
-        return found, left
+            chosen = [[members[i] for i in group] for group in self.chosen(members)]
+            groups += sorted(chosen, key=self.reserved_at)
+        profile = self.profile(candidates, groups) if self.called else None
+        found: list[Buffer] = []
+        lone: list[Candidate] = []
+        for number, group in enumerate(groups):
+            if len(group) == 1 and group[0].buffer.returned:
+                lone.append(group[0])
+            else:
+                lendable = self.whole or profile is None or number in profile.lent
+                found += _arena(sorted(group, key=lambda m: m.buffer.id), len(found), lendable=lendable)
+        return Assigned(found, lone, profile)
+
+    def profile(self, candidates: Sequence[Candidate], groups: Sequence[Sequence[Candidate]]) -> CallProfile:
+        """Return what a call takes; its caller brings the arenas that it may hold for all of the call."""
+        tenants = [c.tenant() for c in candidates]
+        numbers = [[m.buffer.id for m in group] for group in groups]
+        timeline = self.timeline(tenants)
+        entry = [
+            number
+            for number, group in enumerate(numbers)
+            if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
+        ]
+        lent = frozenset(entry if self.whole else _lendable(timeline, numbers, entry))
+        return CallProfile(tenants, self.paths, self.nesting, self.profiles, numbers, lent)
+
+    def timeline(self, tenants: Sequence[Tenant]) -> CallTimeline:
+        """Return what `tenants` take at sample bindings."""
+        grid = sample_grid(sizes_of(tenants, self.paths, self.profiles), self.lower)
+        return CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""
@@ -119,10 +166,7 @@ class ArenaAssignment:
 
     def chosen(self, members: Sequence[Candidate]) -> Groups:
         """Return the first of the assignments that is good enough, else the one that takes least."""
-        tenants = [m.tenant() for m in members]
-        beside = (u.size for path in self.paths for u in path.unplanned if u.size is not None)
-        grid = sample_grid((*(t.size for t in tenants), *beside), self.lower)
-        timeline = CallTimeline(tenants, self.paths, self.nesting, grid)
+        timeline = self.timeline([m.tenant() for m in members])
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
         if self.whole:
@@ -143,10 +187,21 @@ class ArenaAssignment:
         return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one[0])[1]
 
 
-def _arena(members: Sequence[Candidate], number: int) -> list[Buffer]:
+def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> Sequence[int]:
+    """Those of the groups `entry`, by index, whose arenas may be held for all of a call; many first."""
+    if timeline.excess(groups, entry) <= EXACT:
+        return entry
+    found: list[int] = []
+    for number in entry[:MOST_LENT]:
+        if timeline.excess(groups, [*found, number]) <= EXACT:
+            found.append(number)
+    return found
+
+
+def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list[Buffer]:
     waits = [m.definition for m in members if m.definition is not None]
     last = max(waits, key=lambda definition: definition.step).var if waits else None
-    return [replace(m.buffer, arena=number, defined_by=last) for m in members]
+    return [replace(m.buffer, arena=number, defined_by=last, lendable=lendable) for m in members]
 
 
 def _attempts(

@@ -10,15 +10,17 @@ the arena is reserved to the last use of one of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, islice, product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.analysis.live_ranges import Intervals
-from symalloc.planner.buffers.path_lifetimes import PathLifetimes
+from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.size.expr import Expr
@@ -27,6 +29,7 @@ Columns = NDArray[np.int64]
 
 
 FEW = 16  # tensors, which are added up one by one
+NO_LIMIT = 1e300
 
 
 class Held(NamedTuple):
@@ -42,7 +45,8 @@ class Tenant:
     """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
     point behind which its size is known (-1 at entry).
 
-    `kept`: it is a result, which outlives the call.
+    `kept`: it is a result, which outlives the call.  `lent`: a callee works in it, which would take memory of
+    its own elsewhere.
     """
 
     number: int
@@ -50,22 +54,48 @@ class Tenant:
     made: int
     known: int = -1
     kept: bool = False
+    lent: bool = False
+
+
+class CalleeBytes(NamedTuple):
+    """The bytes that a call of a function takes at each binding, whatever path it goes: at least without a
+    plan, at most with one, and by how much less that is, at least, on one path.
+
+    The arenas that its caller brings are left out.
+    """
+
+    least: Values
+    most: Values
+    spare: Values
 
 
 class CallTimeline:
-    """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size."""
+    """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size.
+
+    `profiles` tell what callees take.  `paths` are those by number: all of the text is not one of them.
+    """
 
     def __init__(
-        self, tenants: Sequence[Tenant], paths: Sequence[PathLifetimes], nesting: BlockNesting, grid: Grid
+        self,
+        tenants: Sequence[Tenant],
+        paths: Sequence[PathLifetimes],
+        nesting: BlockNesting,
+        grid: Grid,
+        profiles: Mapping[str, CallProfile],
     ) -> None:
-        self.tenants, self.nesting = tenants, nesting
+        self.tenants, self.nesting, self.profiles = tenants, nesting, profiles
         self.bytes = _evaluated([t.size for t in tenants], grid)
         known = [[(u.size, u.live) for u in path.unplanned if u.size is not None] for path in paths]
+        self.paths = [number for number, path in enumerate(paths) if not path.text]
         self.starts: list[list[float]] = []
         self.steps: list[Columns] = []
         self.offsets = [0]
         for path in paths:
-            lives = (*(path.lives[t.number] for t in tenants), *(live for _, live in path.unplanned))
+            lives = (
+                *(path.lives[t.number] for t in tenants),
+                *(live for _, live in path.unplanned),
+                *(((position, position + 1),) for call in path.calls for position in _positions(call.live)),
+            )
             at = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
             at |= {_decided(path.steps, branch): branch for branch in path.tested.values()}
             starts = sorted(at)
@@ -80,13 +110,16 @@ class CallTimeline:
             [(self._span(p, live),) for p, _, live in others],
             _evaluated([size for _, size, _ in others], grid),
         )
-        need = self.load(range(len(tenants))) + self.beside
-        self.limit = self._limit(need, paths)
-
-    @property
-    def paths(self) -> range:
-        """The paths by number."""
-        return range(len(self.starts))
+        self.need = self.load([i for i, t in enumerate(tenants) if not t.lent]) + self.beside
+        called = [(column, self.profiles[c.name].at(grid, c.values)) for column, c in self._calls(paths)]
+        for column, taken in called:
+            self.need[column] += taken.least
+        self.limit = self._limit(self.need, paths)
+        self.scale = np.maximum(self.need.max(axis=0, initial=1.0), 1.0)
+        for column, taken in called:
+            as_here = self.need[column] - taken.least + taken.most + taken.spare
+            self.limit[column] = np.maximum(self.limit[column], as_here)
+            self.beside[column] += taken.most
 
     # -- columns -------------------------------------------------------------------------------------------
 
@@ -102,6 +135,13 @@ class CallTimeline:
                 least = 0.0 if branch is None else _decided(path.steps, branch) + 0.25
                 yield self._span(index, path.lives[number], least)
 
+    def _calls(self, paths: Sequence[PathLifetimes]) -> Iterator[tuple[int, CalleeRange]]:
+        """Yield the columns at which functions are called."""
+        for number, path in enumerate(paths):
+            for call in path.calls:
+                for position in _positions(call.live) if call.name in self.profiles else ():
+                    yield self.offsets[number] + bisect_left(self.starts[number], position), call
+
     def _limit(self, need: Values, paths: Sequence[PathLifetimes]) -> Values:
         limit = need.copy()
         for number, path in enumerate(paths):
@@ -109,7 +149,7 @@ class CallTimeline:
             if begin == end:
                 continue
             unknown = [self._span(number, u.live) for u in path.unplanned if u.size is None]
-            limit[begin:end] = need[begin:end].max(axis=0)
+            limit[begin:end] = NO_LIMIT if path.text else need[begin:end].max(axis=0)
             for _, first, last in unknown:  # how much more is taken there than elsewhere nobody knows
                 limit[first:last] = need[first:last]
         return limit
@@ -191,15 +231,85 @@ class CallTimeline:
         known = max(self.tenants[i].known for i in members)
         return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
 
-    def taken(self, groups: Sequence[Sequence[int]]) -> Values:
-        """The bytes that are taken at each column where each of `groups` has an arena."""
+    def taken(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
+        """The bytes that are taken at each column where each of `groups` has an arena; those `lent`, by
+        index, are held all the while.
+        """
         heights = np.array([self.height(group) for group in groups]).reshape(len(groups), self.limit.shape[1])
-        return self._summed([self.reserved(group) for group in groups], heights) + self.beside
+        always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths]
+        held = [always if i in lent else self.reserved(group) for i, group in enumerate(groups)]
+        return self._summed(held, heights) + self.beside
 
-    def excess(self, groups: Sequence[Sequence[int]]) -> float:
+    def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
-        over = self.taken(groups) - self.limit
+        over = self.taken(groups, lent) - self.limit
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+
+    def largest(self, bytes_at: Values) -> Values:
+        """The most bytes at the columns of each path: a row for each path."""
+        found = np.zeros((len(self.paths), bytes_at.shape[1]))
+        for row, path in enumerate(self.paths):
+            begin, end = self.offsets[path], self.offsets[path + 1]
+            found[row] = bytes_at[begin:end].max(axis=0, initial=0.0)
+        return found
+
+
+@dataclass(frozen=True)
+class CallProfile:
+    """What a call of a planned function takes, for its callers.
+
+    `lent` are those of `groups`, by index, whose arenas the caller brings.
+    """
+
+    tenants: Sequence[Tenant]
+    paths: Sequence[PathLifetimes]
+    nesting: BlockNesting
+    profiles: Mapping[str, CallProfile]
+    groups: Sequence[Sequence[int]]
+    lent: frozenset[int]
+    _found: dict[tuple[tuple[int, ...], ...], CalleeBytes] = field(default_factory=dict)
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that it depends on, in order."""
+        return tuple(sorted(frozenset().union(*(size.symbols for size in self.sizes))))
+
+    @property
+    def sizes(self) -> tuple[Expr, ...]:
+        """All sizes, over symbols of the function."""
+        return sizes_of(self.tenants, self.paths, self.profiles)
+
+    def at(self, grid: Grid, values: Mapping[str, Expr]) -> CalleeBytes:
+        """Return what a call takes whose symbols have `values` over those of `grid`."""
+        columns = np.maximum(grid.values([values[name] for name in self.symbols]), 0.0).T
+        points = tuple(tuple(int(value) for value in point) for point in columns.tolist())
+        found = self._found.get(points)
+        if found is None:
+            found = self._found[points] = self._at(Grid(names=self.symbols, points=points))
+        return found
+
+    def _at(self, grid: Grid) -> CalleeBytes:
+        timeline = CallTimeline(self.tenants, self.paths, self.nesting, grid, self.profiles)
+        own = [group for i, group in enumerate(self.groups) if i not in self.lent]
+        most, need = timeline.largest(timeline.taken(own)), timeline.largest(timeline.need)
+        return CalleeBytes(need.min(axis=0), most.max(axis=0), (need - most).min(axis=0))
+
+
+def sizes_of(
+    tenants: Iterable[Tenant], paths: Iterable[PathLifetimes], profiles: Mapping[str, CallProfile]
+) -> tuple[Expr, ...]:
+    """Return all sizes that a call depends on, the values of what callees depend on included."""
+    found = dict.fromkeys(t.size for t in tenants)
+    for path in paths:
+        found.update(dict.fromkeys(u.size for u in path.unplanned if u.size is not None))
+        known = (call for call in path.calls if call.name in profiles)
+        found.update(dict.fromkeys(c.values[name] for c in known for name in profiles[c.name].symbols))
+    return tuple(found)
+
+
+def _positions(live: Intervals) -> Iterator[int]:
+    for begin, end in live:
+        yield from range(begin, end)
 
 
 def _decided(steps: Sequence[int], branch: int) -> float:
@@ -236,26 +346,33 @@ def sample_grid(sizes: Iterable[Expr], lower: Mapping[str, int]) -> Grid:
     return Grid(names=names, points=kept or grid.points[:1])
 
 
-LINE = (1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
-PLANE = (1, 5, 33, 200, 1024)
-LEVELS = ((3, 64), (3, 1024), (200, 2), (64, 1))  # all symbols but one, and that one
+LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
+PLANE = (0, 1, 5, 33, 200, 1024)
+SPACE = (0, 3, 40, 700)
+FEW_SYMBOLS = 3
+ALIKE = (1, 5, 33, 200, 1024)
+LEVELS = ((0, 300), (3, 64), (3, 1024), (200, 0), (200, 2), (64, 1))  # all symbols but one, and that one
+PAIRS = (3, 700)  # all symbols but two, and those
+MOST_PAIRS = 24
+MIXED = 12
 
 
 def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
-    if dimensions == 0:
-        return ((),)
     if dimensions == 1:
         return ((extent,) for extent in LINE)
     if dimensions == 2:
-        return ((a, b) for a in PLANE for b in PLANE)
-    alike = [(extent,) * dimensions for extent in PLANE]
-    skewed = [
-        tuple(one if axis == other else rest for other in range(dimensions))
-        for rest, one in LEVELS
-        for axis in range(dimensions)
-    ]
+        return product(PLANE, PLANE)
+    alike = [(extent,) * dimensions for extent in ALIKE]
     mixed = [
-        tuple(PLANE[(3 * k + k // 6 + j * (k + 1)) % len(PLANE)] for j in range(dimensions))
-        for k in range(12)
+        tuple(ALIKE[(3 * k + k // 6 + j * (k + 1)) % len(ALIKE)] for j in range(dimensions))
+        for k in range(MIXED)
     ]
-    return (*alike, *skewed, *mixed)
+    if dimensions <= FEW_SYMBOLS:
+        return (*alike, *mixed, *product(SPACE, repeat=dimensions))
+    lone = [_except(dimensions, (axis,), rest, one) for rest, one in LEVELS for axis in range(dimensions)]
+    pairs = islice(combinations(range(dimensions), 2), MOST_PAIRS)
+    return (*alike, *lone, *mixed, *(_except(dimensions, pair, *PAIRS) for pair in pairs))
+
+
+def _except(dimensions: int, axes: Sequence[int], rest: int, one: int) -> tuple[int, ...]:
+    return tuple(one if axis in axes else rest for axis in range(dimensions))

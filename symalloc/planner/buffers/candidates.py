@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate
+from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
+
+
+class FoundBuffers(NamedTuple):
+    """The buffers of a function, what stays as it is, and what a call takes, where others call it."""
+
+    buffers: tuple[Buffer, ...]
+    unplanned: tuple[Unplanned, ...]
+    profile: CallProfile | None
 
 
 def find_buffers(
@@ -22,38 +32,47 @@ def find_buffers(
     name: str,
     sizes: Sizes,
     plans: Mapping[str, Plan],
+    profiles: Mapping[str, CallProfile],
     *,
     barred: frozenset[Var] = frozenset(),
     whole: bool = False,
     passed: int = 0,
-) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
+) -> FoundBuffers:
     """Return the buffers of the function `name`, and what stays as it is.
 
     Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
-    of the text.  `plans` are those of callees made before: a call of one is a buffer for each arena that the
-    callee reserves at entry.  A result is a buffer where others lie in its memory, which those of `barred`
-    keep for themselves.  `whole`: as few arenas as can be, whatever a call takes then.  `passed`: how
-    many assignments to arenas are passed over, because they could not be packed tight.
+    of the text.  `plans` are those of callees made before, and `profiles` tell what each takes: a call of one
+    is a buffer for each arena that its caller brings.  A result is a buffer where others lie in its memory,
+    which those of `barred` keep for themselves.  `whole`: as few arenas as can be, whatever a call takes
+    then.  `passed`: how many assignments to arenas are passed over, because they could not be packed tight.
     """
     analysis = analyses[name]
     if analysis.recursive:
-        return (), tuple(_unplanned_by_recursion(analysis))
+        return FoundBuffers((), tuple(_unplanned_by_recursion(analysis)), None)
     finder = _CandidateFinder(program, analyses, name, sizes, plans)
-    times = CandidateTimes(analysis, analyses, {c.buffer.var for c in finder.found})
+    times = CandidateTimes(program, analysis, analyses, {c.buffer.var for c in finder.found})
     used = sorted((c for c in finder.found if c.buffer.var in times.of), key=lambda c: c.place)
     candidates = [c.living(number, times.of[c.buffer.var]) for number, c in enumerate(used)]
     unused = [c for c in finder.found if c.buffer.var not in times.of]
     variables = [c.buffer.var for c in candidates]
     paths = list(path_lifetimes(program, analyses, analysis.cfg, variables))
-    if not paths:
-        paths = [times.lifetimes(variables, range(len(analysis.cfg.points)))]
+    text = times.lifetimes(variables, range(len(analysis.cfg.points)))
+    paths = [*paths, replace(text, text=True)] if paths else [text]
     lower = analysis.cfg.function.declared_lower
-    chosen = ArenaAssignment(
-        paths, BlockNesting(analysis.cfg), lower, barred=barred, whole=whole, passed=passed
+    assignment = ArenaAssignment(
+        paths,
+        BlockNesting(analysis.cfg),
+        lower,
+        profiles,
+        called=analysis.called,
+        barred=barred,
+        whole=whole,
+        passed=passed,
     )
-    found, lone = chosen.assigned(candidates)
-    numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found))
-    return numbered, (*finder.left, *map(_left, unused), *map(_left, lone))
+    found = assignment.assigned(candidates)
+    numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
+    left = (*finder.left, *map(_left, unused), *map(_left, found.lone))
+    return FoundBuffers(numbered, left, found.profile)
 
 
 def _left(candidate: Candidate) -> Unplanned:
@@ -97,7 +116,7 @@ class _CandidateFinder:
     def call(self, call: CallFunction) -> None:
         """Find the memory that a planned callee works in, which its caller sets aside: all of it or none.
 
-        It is one buffer for each arena that the callee reserves at its entry, live at the call alone.
+        It is one buffer for each arena that the callee leaves to it, live at the call alone.
         """
         if self.analyses[call.name].recursive:
             return

@@ -44,8 +44,7 @@ def few_arenas(
     """
     whole = memory.taken([*([i] for i in results), planned])
     crowded = np.any(whole > memory.limit + 0.5, axis=1)
-    scale = np.maximum(memory.limit.max(axis=0, initial=1.0), 1.0)
-    shares = (memory.bytes / scale).sum(axis=1)
+    shares = (memory.bytes / memory.scale).sum(axis=1)
 
     def rank(i: int) -> tuple[bool, float, int]:
         late = any(crowded[begin:end].any() for _, begin, end in memory.held[i])
@@ -85,7 +84,7 @@ class _FirstFit:
         self.room = memory.limit - memory.taken([*([i] for i in results), *groups, *([i] for i in beside)])
         self.counted = frozenset(beside)
         self.spread = 0
-        self.scale = np.maximum(memory.limit.max(axis=0, initial=1.0), 1.0)
+        self.scale = memory.scale
         self.work = 0
 
     def members(self) -> list[list[int]]:

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
 from symalloc.analysis.live_ranges import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
+from symalloc.analysis.regions import Region
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import AllocFresh, CallFunction, CallPacked, Program, Var
@@ -27,19 +29,31 @@ class UnplannedRange(NamedTuple):
     live: Intervals
 
 
+class CalleeRange(NamedTuple):
+    """A call of the function `name`, under way while it is `live`; `values` gives its symbols in ours."""
+
+    name: str
+    values: Mapping[str, Expr]
+    live: Intervals
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathLifetimes:
     """The lifetimes on one path: of each candidate by its number, and of memory that no plan places.
 
-    `steps` gives the program point of each position.  `tested` holds the last If on the path that a candidate
-    decides, or behind which another path needs it, by number: it is there until then, in front of which
-    memory for both sides is reserved.
+    `calls` are those of functions whose memory is known; what they return is not in it.  `steps` gives the
+    program point of each position.  `tested` holds the last If on the path that a candidate decides, or
+    behind which another path needs it, by number: it is there until then, in front of which memory for both
+    sides is reserved.  `text`: this is no path but all of the text, which says how large arenas are, and
+    nothing more.
     """
 
     lives: Sequence[Intervals]
     steps: Sequence[int]
     unplanned: Sequence[UnplannedRange] = ()
+    calls: Sequence[CalleeRange] = ()
     tested: Mapping[int, int] = field(default_factory=dict)
+    text: bool = False
 
 
 def path_lifetimes(
@@ -63,7 +77,7 @@ def path_lifetimes(
             len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
             for point in analysis.cfg.points
         ]
-        found = CandidateTimes(analysis, analyses, variables).lifetimes(variables, points)
+        found = CandidateTimes(program, analysis, analyses, variables).lifetimes(variables, points)
         passed = sorted(conditions.keys() & set(points))
         tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
         yield replace(found, tested=tested)
@@ -94,11 +108,14 @@ class CandidateTimes:
 
     def __init__(
         self,
+        program: Program,
         analysis: FunctionAnalysis,
         analyses: Mapping[str, FunctionAnalysis],
         variables: Collection[Var | None],
     ) -> None:
+        self.program, self.analysis = program, analysis
         self.nbytes: dict[Var | None, Expr | None] = {}
+        self.calls: list[CallFunction] = []
         numbers: dict[Var, int] = {}
         kept: set[Var] = set()
         for point, made in analysis.cfg.instructions:
@@ -108,15 +125,21 @@ class CandidateTimes:
                 self.nbytes[made.var] = region.nbytes
                 if region.number in analysis.escapes:
                     kept.add(made.var)
-            elif isinstance(made, CallFunction):
-                callee = analyses.get(made.name)
-                if made.var in variables or (callee is not None and callee.recursive):
-                    numbers[made.var] = len(analysis.points_to.regions) + point
+            elif isinstance(made, CallFunction) and made.name in analyses:
+                numbers[made.var] = len(analysis.points_to.regions) + point
+                if not analyses[made.name].recursive:
+                    self.calls.append(made)
+        self.given: list[Region] = []
         for region in analysis.points_to.regions:
             made_by = region.instruction
-            if isinstance(made_by, CallPacked) and region.parent is None and not region.external:
+            if region.parent is not None or region.external:
+                continue
+            if isinstance(made_by, CallPacked):
                 numbers.setdefault(made_by.var, region.number)  # nobody knows how much that is
-        found = analysis.live_ranges(numbers.values())
+            elif isinstance(made_by, CallFunction):
+                self.given.append(region)
+        found = analysis.live_ranges((*numbers.values(), *(region.number for region in self.given)))
+        self.regions = found.of
         self.points = found.points
         self.of: dict[Var | None, LiveRange] = {
             var: self._held(found.of[number]) if var in kept else found.of[number]
@@ -129,13 +152,35 @@ class CandidateTimes:
 
     def lifetimes(self, variables: Sequence[Var | None], points: Sequence[int]) -> PathLifetimes:
         """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map."""
-        placed = frozenset(variables)
+        placed = {*variables, *(call.var for call in self.calls)}
+        unplanned = [
+            UnplannedRange(padded_size(self.nbytes.get(var)), time.live)
+            for var, time in self.of.items()
+            if var not in placed
+        ]
         return PathLifetimes(
             lives=[self.of[var].live if var in self.of else () for var in variables],
             steps=[points[index] for index in self.points],
-            unplanned=[
-                UnplannedRange(padded_size(self.nbytes.get(var)), time.live)
-                for var, time in self.of.items()
-                if var not in placed
+            unplanned=[*unplanned, *self._returned()],
+            calls=[
+                CalleeRange(
+                    call.name,
+                    values_at_call(self.program.functions[call.name], call),
+                    self.of[call.var].live,
+                )
+                for call in self.calls
+                if call.var in self.of
             ],
         )
+
+    def _returned(self) -> Iterator[UnplannedRange]:
+        """What callees return, from behind the call to its last use."""
+        for region in self.given:
+            time = self.regions.get(region.number)
+            if time is None:
+                continue
+            held = self._held(time) if region.number in self.analysis.escapes else time
+            (begin, end), *rest = held.live
+            behind = (*(((begin + 1, end),) if begin + 1 < end else ()), *rest)
+            if behind:
+                yield UnplannedRange(padded_size(region.nbytes), behind)

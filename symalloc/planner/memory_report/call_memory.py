@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.analysis.regions import Region
 from symalloc.planner.memory_plan import ALIGNMENT
-from symalloc.planner.memory_report.non_arena import maker, values_at_call
+from symalloc.planner.memory_report.non_arena import maker
 from symalloc.planner.memory_report.sample_bindings import combined, evaluated
 from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Program
 from symalloc.size.expr import Expr

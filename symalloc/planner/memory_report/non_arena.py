@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from symalloc.analysis.argument_binding import bind_function, bind_kernel
+from symalloc.analysis.argument_binding import bind_kernel, values_at_call
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
@@ -20,7 +20,7 @@ from symalloc.program import ir
 from symalloc.program.operands import instructions_of, type_of
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.size.choice import maximum
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +134,6 @@ def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) ->
     if taken.symbols <= values.keys():
         return taken.substitute(values)
     return KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
-
-
-def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr]:
-    """The values of the callee's symbols; those that it defines itself are called `callee.symbol`."""
-    found = bind_function(callee, call.arguments)
-    return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
 
 
 def _composed(values: Mapping[str, Expr], bound: Mapping[str, Expr]) -> dict[str, Expr]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symalloc.planner.memory_plan import Buffer
-from symalloc.program.ir import AllocFresh, Instruction
+from symalloc.planner.plan_functions import plan_program
+from symalloc.program.ir import AllocFresh, Block, CallFunction, Instruction, Var
+from symalloc.program.types import TensorType
+from symalloc.prover.prover import Prover
 from symalloc.size.expr import constant
-from tests.planner.buffers.test_candidates import N, X, alloc, branch, kernel, split
+from tests.planner.buffers.test_candidates import FLOAT, N, X, alloc, branch, function, kernel, split
+from tests.program.build import program_of
 
 WIDE = N * constant(16)  # a multiple of 64 bytes
 
@@ -46,3 +52,29 @@ def test_no_branch_takes_the_memory_of_the_other() -> None:
     then = (large, kernel(X, large.var), other, kernel(large.var, other.var))
     found, _ = split(branch(then, (small, kernel(X, small.var)), (X, X)))
     assert found["small"].arena not in (found["large"].arena, found["other"].arena)
+
+
+def test_what_no_path_needs_still_counts_in_an_arena() -> None:
+    """Two Ifs on one condition: the large tensor on the wrong side of the second is never live."""
+    wide, small, large = alloc("wide", WIDE), alloc("small", WIDE), alloc("large", 64 * WIDE)
+    test = Var("c", X.type)
+    outer = branch((), (), (X, X))
+    inner = replace(branch((large, kernel(X, large.var)), (), (X, X)), var=Var("z", X.type), test=test)
+    outer = replace(outer, test=test, otherwise=Block(instructions=(inner,), result=X))
+    body = (wide, kernel(X, wide.var), outer, small, kernel(wide.var, small.var))
+    found, _ = split(*body)
+    assert found["large"].arena not in (found["wide"].arena, found["small"].arena)
+
+
+def test_a_caller_brings_no_arena_that_would_be_held_beside_the_results_of_its_callee() -> None:
+    inner, small, result, given = (
+        alloc(name, size * WIDE) for name, size in (("inner", 64), ("small", 1), ("r", 32), ("given", 1))
+    )
+    told = Var("told", TensorType(shape=(32 * WIDE,), dtype=FLOAT))
+    late = (inner, kernel(X, inner.var), small, kernel(inner.var, small.var), result)
+    callee = function(*late, kernel(small.var, result.var), result=result.var, name="made")
+    body = (given, kernel(X, given.var), CallFunction(var=told, name="made", arguments=(X,)))
+    program = program_of(function(*body, kernel(given.var, told)), callee)
+    plans = plan_program(program, Prover())
+    names = {p.buffer.name for arena in plans["made"].entry_arenas for p in arena.placements}
+    assert "inner" not in names and plans["made"].placements

@@ -79,7 +79,8 @@ def found_in(
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    return find_buffers(program, analyses, "main", sizes, plans or {})
+    found = find_buffers(program, analyses, "main", sizes, plans or {}, {})
+    return found.buffers, found.unplanned
 
 
 def split(
