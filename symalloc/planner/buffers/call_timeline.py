@@ -111,7 +111,7 @@ class CallTimeline:
             _evaluated([size for _, size, _ in others], grid),
         )
         self.need = self.load([i for i, t in enumerate(tenants) if not t.lent]) + self.beside
-        called = [(column, self.profiles[c.name].at(grid, c.values)) for column, c in self._calls(paths)]
+        called = [(column, self.profiles[c.name].at(grid, c)) for column, c in self._calls(paths)]
         for column, taken in called:
             self.need[column] += taken.least
         self.limit = self._limit(self.need, paths)
@@ -279,9 +279,9 @@ class CallProfile:
         """All sizes, over symbols of the function."""
         return sizes_of(self.tenants, self.paths, self.profiles)
 
-    def at(self, grid: Grid, values: Mapping[str, Expr]) -> CalleeBytes:
-        """Return what a call takes whose symbols have `values` over those of `grid`."""
-        columns = np.maximum(grid.values([values[name] for name in self.symbols]), 0.0).T
+    def at(self, grid: Grid, call: CalleeRange) -> CalleeBytes:
+        """Return what a call takes, at the bindings of its caller."""
+        columns = np.maximum(grid.values([call.value(name) for name in self.symbols]), 0.0).T
         points = tuple(tuple(int(value) for value in point) for point in columns.tolist())
         found = self._found.get(points)
         if found is None:
@@ -303,7 +303,7 @@ def sizes_of(
     for path in paths:
         found.update(dict.fromkeys(u.size for u in path.unplanned if u.size is not None))
         known = (call for call in path.calls if call.name in profiles)
-        found.update(dict.fromkeys(c.values[name] for c in known for name in profiles[c.name].symbols))
+        found.update(dict.fromkeys(c.value(name) for c in known for name in profiles[c.name].symbols))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from symalloc.analysis.regions import Region
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import AllocFresh, CallFunction, CallPacked, Program, Var
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, symbol
 
 _MOST_PATHS = 24
 
@@ -35,6 +35,10 @@ class CalleeRange(NamedTuple):
     name: str
     values: Mapping[str, Expr]
     live: Intervals
+
+    def value(self, name: str) -> Expr:
+        """The value of a symbol; one that nothing here gives is free."""
+        return self.values.get(name, symbol(f"{self.name}.{name}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
