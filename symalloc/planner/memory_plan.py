@@ -97,7 +97,7 @@ class Arena:
 
     @property
     def lendable(self) -> bool:
-        """Whether a caller brings this arena: it may hold it for all of the call."""
+        """True if a caller brings this arena: it may hold it for all of the call."""
         if self.defined_by is not None or self.result is not None or not self.placements:
             return False
         return all(p.buffer.lendable for p in self.placements)

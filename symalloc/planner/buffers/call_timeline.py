@@ -256,7 +256,7 @@ class CallTimeline:
 
 @dataclass(frozen=True)
 class CallProfile:
-    """What a call of a planned function takes, for its callers.
+    """The memory that a call of a planned function takes, for its callers.
 
     `lent` are those of `groups`, by index, whose arenas the caller brings.
     """

@@ -178,7 +178,7 @@ class CandidateTimes:
         )
 
     def _returned(self) -> Iterator[UnplannedRange]:
-        """What callees return, from behind the call to its last use."""
+        """Results of callees, each from behind the call to its last use."""
         for region in self.given:
             time = self.regions.get(region.number)
             if time is None:
