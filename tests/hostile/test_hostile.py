@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Literal, NamedTuple, get_args
 
 import pytest
 import tvm
-from tvm.script import from_source
 
-import symalloc
 from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.program.reading import ReadOptions
-from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.program.reading import FileResult, Message, ReadOptions, result_of
+from symalloc.relax.read.script import ModuleRead, ScriptReader
+from symalloc.relax.read.script_file import ScriptModule
+from symalloc.relax.workers.programs import read_module, read_path
 from symalloc.rulebook.rule import StageName
 from tests.hostile import areas
 from tests.hostile.machine import Machine
@@ -47,7 +49,15 @@ class Hostile(NamedTuple):
         return self.program.module if kind == "module" else self.program.twin
 
 
-Findings = Mapping[tuple[str, Kind], list[Diagnostic]]
+Of = tuple[str, Kind]
+Findings = Mapping[Of, list[Diagnostic]]
+
+
+class Checked(NamedTuple):
+    """The modules of programs and of their twins, each read once, and the findings in them."""
+
+    modules: Mapping[Of, tvm.IRModule]
+    findings: Findings
 
 
 def _programs() -> Iterator[Hostile]:
@@ -61,31 +71,49 @@ every_program = pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
 
 
 @pytest.fixture(scope="module")
-def findings(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool
-) -> Findings:
-    """The findings in each program that is asked for, and in its twin."""
+def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """The programs that are asked for, and their twins."""
     calls = (getattr(item, "callspec", None) for item in request.session.items)
     asked = (None if call is None else call.params.get("one") for call in calls)
     wanted = {one.name for one in asked if isinstance(one, Hostile)}
-    found: dict[tuple[str, Kind], list[Diagnostic]] = defaultdict(list)
-    for stage in get_args(StageName):
-        folder, files = tmp_path_factory.mktemp(stage), {}
-        for one in (one for one in EVERY if one.program.stage == stage and one.name in wanted):
-            for kind in get_args(Kind):
-                source = one.source(kind)
-                if isinstance(source, str):
-                    file = folder / f"{one.name}.{kind}.py"
-                    file.write_text(HEAD + source)
-                    files[file] = one.name, kind
-                else:
-                    found[one.name, kind] += symalloc.lint(source(), stage=stage)
-        linter = Linter(LintOptions(stage=stage))
-        for reading in kept_pool.read(list(files), ReadOptions(stage=stage)):
-            linter.add(reading)
-        for diagnostic in linter.report():
-            found[files[Path(diagnostic.file)]].append(diagnostic)
-    return found
+    modules: dict[Of, tvm.IRModule] = {}
+    found: dict[Of, list[Diagnostic]] = {}
+    linters = {stage: Linter(LintOptions(stage=stage)) for stage in get_args(StageName)}
+    for one, kind in product((one for one in EVERY if one.name in wanted), get_args(Kind)):
+        source, linter = one.source(kind), linters[one.program.stage]
+        file = tmp_path_factory.getbasetemp() / f"{one.name}.{kind}.py"
+        reading, modules[one.name, kind] = _read(source, file, linter.options.stage)
+        found[one.name, kind] = list(linter.add(reading))
+    return Checked(modules, found)
+
+
+def _read(source: ModuleSource, file: Path, stage: StageName) -> tuple[FileResult, tvm.IRModule]:
+    """What is read of a module; of a text, from a file."""
+    options = ReadOptions(stage=stage)
+    if not isinstance(source, str):
+        module = source()
+        return read_module(module, options), module
+    file.write_text(HEAD + source)
+    told: list[Message] = []
+    with pytest.MonkeyPatch.context() as patch:
+        kept: list[tvm.IRModule] = []
+        read = ScriptReader.read
+
+        def keep(reader: ScriptReader, module: ScriptModule) -> ModuleRead:
+            found = read(reader, module)
+            assert found.mod is not None, found.problems
+            kept.append(found.mod)
+            return found
+
+        patch.setattr(ScriptReader, "read", keep)
+        read_path(file, options, tell=told.append)
+    return result_of(str(file), told), kept[0]
+
+
+@pytest.fixture(scope="module")
+def findings(checked: Checked) -> Findings:
+    """The findings in each program that is asked for, and in its twin."""
+    return checked.findings
 
 
 @every_program
@@ -119,18 +147,18 @@ def test_twin_is_clean(one: Hostile, findings: Findings) -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in EVERY if one.program.shows], ids=lambda one: one.name)
-def test_shown_by_a_run(one: Hostile) -> None:
+def test_shown_by_a_run(one: Hostile, checked: Checked) -> None:
+    machines = [Machine(checked.modules[one.name, kind]) for kind in get_args(Kind)]
+    for machine in machines:
+        with suppress(Exception):  # what cannot be built is seen when it runs
+            assert machine.executable
+
     def show() -> None:
-        machines = (Machine(_module(one.source(kind))) for kind in get_args(Kind))
         assert one.program.shows is not None
         assert one.program.shows(*machines) is True
 
     status, said = died(show)
     assert status == -(one.program.signal or 0), said[-3000:]
-
-
-def _module(source: ModuleSource) -> tvm.IRModule:
-    return from_source(source) if isinstance(source, str) else source()
 
 
 def test_names_are_unique() -> None:

@@ -8,10 +8,11 @@ and is then evaluated inside `script_sandbox`, unless it is trusted.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -103,13 +104,37 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
 
 
 def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:
-    parser = Parser(source, {})
+    parser = _ModuleParser(source, {})
     with IRBuilder() as builder:
         try:
             parser.parse(extra_vars=dict(names))
         except ParserError as error:
             parser.report_error(error.node, error.args[0])
         return builder.get()
+
+
+class _ModuleParser(Parser):  # type: ignore[misc]
+    """TVM's parser, which does not call the decorator of a function to learn whose function it is.
+
+    `R.function(pure=False)` looks through the whole stack, which is of use only where Python decorates.
+    """
+
+    def get_dispatch_token(self, node: Node) -> str:
+        """The dialect of the function `node`."""
+        decorator = node.decorator_list[-1] if node.decorator_list else None
+        if isinstance(decorator, doc.Call) and not decorator.args:
+            called = self.eval_expr(decorator.func)
+            if called in (faces()["R"].function, faces()["T"].prim_func) and _takes_options(
+                called, decorator
+            ):
+                return str(called.dispatch_token)
+        return str(super().get_dispatch_token(node))
+
+
+def _takes_options(called: Callable[..., object], call: Node) -> bool:
+    """Return whether the arguments of a call are constants for options that there are."""
+    options = inspect.signature(called).parameters
+    return all(word.arg in options and isinstance(word.value, doc.Constant) for word in call.keywords)
 
 
 class _ModuleSource(TVMSource):  # type: ignore[misc]
