@@ -44,6 +44,10 @@ class Machine:
         with tvm.transform.PassContext(instruments=[] if self.planned else [_without_planner()]):
             return relax.build(self.module, target="llvm")
 
+    def prepare(self) -> None:
+        """Build and link the module now, for all copies that are made of this process; raises what TVM raises."""
+        relax.VirtualMachine(self.executable, tvm.cpu())
+
     def run(
         self, *arguments: Any, poison: int = PATTERNS[0], function: str = "main", calls: int = 1
     ) -> list[Array]:

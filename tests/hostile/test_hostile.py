@@ -151,7 +151,7 @@ def test_shown_by_a_run(one: Hostile, checked: Checked) -> None:
     machines = [Machine(checked.modules[one.name, kind]) for kind in get_args(Kind)]
     for machine in machines:
         with suppress(Exception):  # what cannot be built is seen when it runs
-            assert machine.executable
+            machine.prepare()
 
     def show() -> None:
         assert one.program.shows is not None
