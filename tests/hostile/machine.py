@@ -45,7 +45,7 @@ class Machine:
             return relax.build(self.module, target="llvm")
 
     def prepare(self) -> None:
-        """Build and link the module now, for all copies that are made of this process; raises what TVM raises."""
+        """Build and link the module now, for all copies that are made of this process."""
         relax.VirtualMachine(self.executable, tvm.cpu())
 
     def run(
