@@ -59,9 +59,9 @@ def _says(found: ExactPacking) -> str:
     "paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option("--capacity", type=int, help="Bytes to pack into; without it, as low as can be.")
-@click.option("--seconds", default=120.0, show_default=True, help="The most for one problem.")
+@click.option("--steps", default=10_000_000, show_default=True, help="The most for one problem.")
 @click.option("--seed", default=0, show_default=True)
-def main(paths: tuple[Path, ...], capacity: int | None, seconds: float, seed: int) -> None:
+def main(paths: tuple[Path, ...], capacity: int | None, steps: int, seed: int) -> None:
     """Pack the problems in PATHS."""
     total = 0.0
     print(f"{'problem':24}{'buffers':>8}{'steps':>9}{'seconds':>9}{'floor':>12}{'height':>12}")
@@ -69,7 +69,7 @@ def main(paths: tuple[Path, ...], capacity: int | None, seconds: float, seed: in
         buffers = _read(path)
         floor, neighbours = CliqueInstance.of(buffers).floor, interference(buffers)
         begin = perf_counter()
-        found = pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=seed)
+        found = pack_exactly(buffers, neighbours, capacity=capacity, steps=steps, seed=seed)
         taken = perf_counter() - begin
         total += taken
         if found.offsets is not None:

@@ -49,7 +49,7 @@ def test_what_is_at_the_floor_takes_no_rung_but_the_last() -> None:
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
-    poor = SearchBudget(seconds=60.0, work=0, heuristics=1, points=6, regimes=1)
+    poor = SearchBudget(work=0, heuristics=1, points=6, regimes=1)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
     with patch.object(layout_ladder.SearchBudget, "of", lambda *_, **__: poor):
         first, *_ = found(buffers)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from time import monotonic
 
 from symalloc.planner.exact.capacity_search import CapacitySearch, Rule, SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance
@@ -30,15 +29,13 @@ class Attempts:
         )
         self._plans = _plans(instance, Random(seed))
 
-    def run(self, *, limit: int | None, until: float) -> SearchOutcome:
-        """Goes on for about `limit` more steps (no end where None), or until the monotonic clock says so."""
+    def run(self, *, limit: int | None = None) -> SearchOutcome:
+        """Goes on for about `limit` more steps (no end where None)."""
         end = None if limit is None else self.search.steps + limit
         outcome = SearchOutcome.CUT
-        while (
-            outcome is SearchOutcome.CUT and monotonic() < until and (end is None or self.search.steps < end)
-        ):
+        while outcome is SearchOutcome.CUT and (end is None or self.search.steps < end):
             priorities, rule, steps = next(self._plans)
-            outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps, until=until)
+            outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps)
         return outcome
 
 

@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Generator, Sequence
 from enum import Enum
 from hashlib import blake2b
-from time import monotonic
 from typing import Literal, TypeAlias
 
 from symalloc.planner.exact.clique_instance import CliqueInstance
@@ -34,7 +33,7 @@ class SearchOutcome(Enum):
 
 
 class _SearchLimitError(Exception):
-    """The steps or the time allowed are used up."""
+    """The steps allowed are used up."""
 
 
 class CapacitySearch:
@@ -55,14 +54,14 @@ class CapacitySearch:
         unit = self.instance.unit
         return {id_: unit * at for id_, at in zip(self.instance.ids, self.state.lowest, strict=True)}
 
-    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int, until: float) -> SearchOutcome:
-        """Searches on for at most `limit` steps, or until the monotonic clock says `until`.
+    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int) -> SearchOutcome:
+        """Searches on for at most `limit` steps.
 
         Of the buffers that may come next at the place chosen, the one of the highest priority is tried
         first; priorities are all different.
         """
         self._priorities, self._rule = priorities, rule
-        self._last, self._until = self.steps + limit, until
+        self._last = self.steps + limit
         self.state.weights = [FORGET * weight for weight in self.state.weights]
         self.state.clear()
         everything = tuple(range(len(self.instance.ids)))
@@ -164,6 +163,6 @@ class CapacitySearch:
             self._failed.update(keys)
 
     def _count_step(self) -> None:
-        if self.steps >= self._last or monotonic() > self._until:
+        if self.steps >= self._last:
             raise _SearchLimitError
         self.steps += 1

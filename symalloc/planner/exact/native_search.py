@@ -8,13 +8,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
-from time import monotonic
 
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.exact.capacity_search import FORGET, Rule, SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance
 
-SLICE = 500  # steps between two looks at the clock; Python hears of an interrupt only then
+SLICE = 500  # steps at a time; Python hears of an interrupt only between them
 LARGEST = 1 << 60  # bytes; sums of sizes below it stay within 64 bits
 RULES: dict[Rule, int] = {"lowest": 0, "contested": 1}
 OUTCOMES = (SearchOutcome.CUT, SearchOutcome.FOUND, SearchOutcome.NONE)
@@ -48,12 +47,12 @@ class NativeSearch:
         offsets = array("q", packer_functions.offsets(self._search))
         return {id_: self.instance.unit * at for id_, at in zip(self.instance.ids, offsets, strict=True)}
 
-    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int, until: float) -> SearchOutcome:
+    def attempt(self, *, priorities: Sequence[int], rule: Rule, limit: int) -> SearchOutcome:
         """As `CapacitySearch.attempt`."""
         last = self.steps + limit
         packer_functions.begin(self._search, _int32(priorities), RULES[rule], FORGET)
         outcome = self._go(last)
-        while outcome is SearchOutcome.CUT and self.steps < last and monotonic() <= until:
+        while outcome is SearchOutcome.CUT and self.steps < last:
             outcome = self._go(last)
         return outcome
 

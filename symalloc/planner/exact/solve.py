@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from operator import add
-from time import monotonic
 from typing import TypeAlias
 
 from symalloc.native.library import load_library
@@ -41,15 +40,13 @@ def pack_exactly(
     neighbours: Sequence[Sequence[int]],
     *,
     capacity: int | None,
-    seconds: float,
     seed: int = 0,
     steps: int | None = None,
 ) -> ExactPacking:
     """Pack `buffers` within `capacity` bytes or, where that is None, as low as can be.
 
     Their sizes are constants; `neighbours` is `interference(buffers)`.  The search ends when the answer is
-    final, after about `steps` steps (no limit where None), or after `seconds`; the same `seed` gives the same
-    answer unless the time runs out.
+    final, or after about `steps` steps (no limit where None); the same `seed` gives the same answer.
     """
     instance = CliqueInstance.of(buffers)
     floor = instance.floor
@@ -62,13 +59,17 @@ def pack_exactly(
         sizes=sizes,
         instance=instance,
         seed=seed,
-        until=monotonic() + seconds,
         most=steps,
         grain=grain,
         floor=-(-floor // grain) * grain,
     )
     run.start(neighbours, floor if capacity is None else capacity)
     return run.lowest() if capacity is None else run.within(capacity)
+
+
+def steps_within(work: int, neighbours: Sequence[Sequence[int]]) -> int:
+    """Return the steps of `pack_exactly` that cost `work`: one costs as much as a buffer has neighbours."""
+    return work * len(neighbours) // max(sum(map(len, neighbours)), len(neighbours), 1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +84,6 @@ class _PackingRun:
     sizes: Sequence[int]
     instance: CliqueInstance
     seed: int
-    until: float
     most: int | None
     grain: int
     floor: int
@@ -142,7 +142,7 @@ class _PackingRun:
         before = attempts.search.steps
         left = None if self.most is None else self.most - self.steps
         limit = min((n for n in (limit, left) if n is not None), default=None)
-        outcome = attempts.run(limit=limit, until=self.until)
+        outcome = attempts.run(limit=limit)
         self.steps += attempts.search.steps - before
         if outcome is SearchOutcome.FOUND:
             found = attempts.search.offsets
@@ -158,7 +158,7 @@ class _PackingRun:
             self.best, self.height = offsets, height
 
     def is_over(self) -> bool:
-        return monotonic() >= self.until or (self.most is not None and self.steps >= self.most)
+        return self.most is not None and self.steps >= self.most
 
 
 # -- first fit ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.exact.clique_instance import align_up
-from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.exact.solve import pack_exactly, steps_within
 from symalloc.planner.interference import floor_bytes, interference, live_sums
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
@@ -212,13 +212,13 @@ def _attempts(
     buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None
 ) -> Iterator[Callable[[], list[int] | None]]:
     def stacked(wanted: SearchBudget) -> list[int]:
-        found = search(_rounded(buffers), {}, replace(wanted, exact_seconds=0.0))
+        found = search(_rounded(buffers), {}, replace(wanted, exact=0))
         return _pile(buffers, found.regimes[-1][1])
 
     def exact() -> list[int] | None:
-        seconds = budget.exact_seconds if capacity is None else budget.capacity_seconds
         neighbours = interference(buffers)
-        return pack_exactly(buffers, neighbours, capacity=capacity, seconds=seconds, seed=budget.seed).offsets
+        steps = steps_within(budget.exact if capacity is None else budget.capacity, neighbours)
+        return pack_exactly(buffers, neighbours, capacity=capacity, seed=budget.seed, steps=steps).offsets
 
     yield lambda: stacked(replace(budget, work=0))
     yield exact

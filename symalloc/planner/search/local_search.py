@@ -9,7 +9,7 @@ It works at a few points of the grid, in plain lists: at so few, arrays cost mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -33,18 +33,17 @@ def improve(
     target: float,
     steps: int,
     random: Random,
-    expired: Callable[[], bool],
 ) -> tuple[list[int], int]:
     """A stacking at least as good as `order` at these points of the grid, and the steps taken.
 
-    Stops when the worst ratio at the points is at most `target`, after `steps`, or when time has expired.
+    Stops when the worst ratio at the points is at most `target`, or after `steps`.
     """
     columns = [problem.relative(point) for point in points]
     search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random)
     current = best = list(order)
     heights = lowest = search.heights(current)
     for step in range(steps):
-        if max(lowest) <= target or expired():
+        if max(lowest) <= target:
             return best, step
         trial, reached = search.neighbour(current, heights)
         warmth = WARMTH * random.random() * (1 - step / steps)

@@ -19,15 +19,15 @@ MOST_PAIRS = 100_000  # of buffers that are live together
 class SearchInstance:
     """`buffers` with the numbers that the search works on.
 
-    `neighbours` holds the indices of the buffers that interfere with each, none where all is `crowded`: there
-    are too many.  `sizes` holds the distinct sizes
-    and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of the grid,
-    `floors[g]` the floor there (at least 1 byte).
+    `pairs` counts those that are live together; `neighbours` holds the indices of the buffers that interfere
+    with each, none where all is `crowded`.  `sizes` holds the distinct sizes and `kinds` which of them each
+    buffer has; `values[k, g]` is the k-th size at point g of the grid, `floors[g]` the floor there (at least
+    1 byte).
     """
 
     buffers: Sequence[Buffer]
     neighbours: tuple[tuple[int, ...], ...]
-    crowded: bool
+    pairs: int
     begins: tuple[int, ...]
     durations: tuple[int, ...]
     sizes: tuple[Expr, ...]
@@ -44,11 +44,11 @@ class SearchInstance:
         sizes = tuple(distinct)
         grid = score_grid(sizes, ranges)
         values = np.nan_to_num(grid.values(sizes))
-        crowded = pairs_live_together([b.live for b in buffers]) > MOST_PAIRS
+        pairs = pairs_live_together([b.live for b in buffers])
         return cls(
             buffers=buffers,
-            neighbours=() if crowded else interference(buffers),
-            crowded=crowded,
+            neighbours=() if pairs > MOST_PAIRS else interference(buffers),
+            pairs=pairs,
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
             durations=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
             sizes=sizes,
@@ -60,6 +60,11 @@ class SearchInstance:
 
     def __len__(self) -> int:
         return len(self.buffers)
+
+    @property
+    def crowded(self) -> bool:
+        """True where so many pairs are live together that they are not looked at."""
+        return self.pairs > MOST_PAIRS
 
     def relative(self, point: int) -> list[float]:
         """Return the size of each buffer at a point of the grid, in multiples of the floor there."""

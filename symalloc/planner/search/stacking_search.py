@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from time import perf_counter
 
-from symalloc.planner.exact.solve import pack_exactly
+from symalloc.planner.exact.solve import pack_exactly, steps_within
 from symalloc.planner.interference import live_sets
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName
@@ -31,29 +30,30 @@ HARD_POINTS = 2  # at which the local search starts to work; the whole grid judg
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
 FEW_STEPS = 16  # in the first round, twice as many in each that follows
 CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
+PAIRS_EACH = 50  # that judging a stacking over the grid counts, for each buffer
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBudget:
-    """The budget of one search: `seconds` end it whatever it has found; all else is counted, so that the same
-    seed gives the same answer where time does not run out.
+    """The budget of one search.  All of it is counted: the same seed gives the same answer under any load.
 
-    `points` bindings are packed at with `heuristics` each; `work` bounds the local search, in steps times
-    buffers times points; up to `regimes` stackings are kept where one leaves the worst ratio above `target`.
-    `exact_seconds` go to the exact method where all sizes grow alike, `capacity_seconds` where a packing
-    within a capacity is looked for.
+    `points` bindings are packed at with `heuristics` each, as long as `packing` lasts, in pairs of buffers
+    that were looked at.  `work` bounds the local search, in steps times points times what is live together;
+    up to `regimes` stackings are kept where one leaves the worst ratio above `target`.  `exact` bounds the
+    exact method where all sizes grow alike, `capacity` where a packing within a capacity is looked for, both
+    in steps times neighbours of a buffer.
     """
 
-    seconds: float
     seed: int = 0
     points: int = 8
     heuristics: int = 4
-    work: int = 200_000
+    packing: int = 1_000_000
+    work: int = 400_000
     regimes: int = 3
     target: float = 1.01
-    exact_seconds: float = 0.2
-    capacity_seconds: float = 5.0
+    exact: int = 500_000
+    capacity: int = 10_000_000
 
     @classmethod
     def of(cls, effort: EffortName, *, seed: int = 0) -> SearchBudget:
@@ -62,23 +62,23 @@ class SearchBudget:
 
 
 _BUDGETS: Mapping[EffortName, SearchBudget] = {
-    "quick": SearchBudget(seconds=1.0),
+    "quick": SearchBudget(),
     "normal": SearchBudget(
-        seconds=2.5,
         points=16,
         heuristics=len(HEURISTICS),
-        work=600_000,
-        exact_seconds=2.5,
-        capacity_seconds=60.0,
+        packing=4_000_000,
+        work=4_000_000,
+        exact=6_000_000,
+        capacity=150_000_000,
     ),
     "thorough": SearchBudget(
-        seconds=60.0,
         points=48,
         heuristics=len(HEURISTICS),
-        work=20_000_000,
+        packing=60_000_000,
+        work=100_000_000,
         target=1.0,
-        exact_seconds=60.0,
-        capacity_seconds=600.0,
+        exact=150_000_000,
+        capacity=1_500_000_000,
     ),
 }
 
@@ -109,7 +109,7 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
     classes = folded(buffers)
     if classes is None:
         return _stacked(buffers, ranges, budget)
-    alike = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact_seconds=0.0))
+    alike = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact=0))
     if alike.score.worst > PERFECT:
         single = _stacked(buffers, ranges, budget)
         if single.score < alike.score:
@@ -155,10 +155,10 @@ class _StackingSearch:
 
     problem: SearchInstance
     budget: SearchBudget
-    start: float = field(default_factory=perf_counter)
     candidates: list[_ScoredOrder] = field(default_factory=list)
     seen: set[tuple[int, ...]] = field(default_factory=set)
     steps: int = 0
+    looked_at: int = 0
     random: Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,13 +173,10 @@ class _StackingSearch:
             if any(self.add(order) for order in self.greedy(name, best_fit, points)):
                 return
         hard = self.hard(points)
-        if len(hard) == 1 and self.budget.exact_seconds and self.exact(hard[0]):
+        if len(hard) == 1 and self.budget.exact and self.exact(hard[0]):
             return
         if self.budget.work:
             self.improve(hard)
-
-    def expired(self) -> bool:
-        return perf_counter() - self.start > self.budget.seconds
 
     def add(self, order: Sequence[int]) -> bool:
         """Enter a candidate, judged over the whole grid; return whether the search is over."""
@@ -187,11 +184,14 @@ class _StackingSearch:
         self.candidates.append(_ScoredOrder(order=order, values=values, score=Score.of(values)))
         self.candidates.sort(key=lambda c: c.score)
         del self.candidates[KEPT:]
-        return self.candidates[0].score.worst <= PERFECT or self.expired()
+        return self.candidates[0].score.worst <= PERFECT
 
     def greedy(self, name: str, best_fit: bool, points: Sequence[int]) -> Iterator[list[int]]:
         """Yield the stacking that a heuristic makes at each point, but those that are candidates already."""
         for point in points:
+            if self.looked_at > self.budget.packing:
+                return
+            self.looked_at += self.problem.pairs + PAIRS_EACH * len(self.problem)
             sizes = self.problem.sizes_at(point)
             order = by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
             self.steps += 1
@@ -202,7 +202,8 @@ class _StackingSearch:
     def improve(self, points: Sequence[int]) -> None:
         """Search from the best candidate at `points`, and where it leaves others worst."""
         for number in range(ROUNDS):
-            steps = self.budget.work // (max(len(self.problem), 1) * len(points) * ROUNDS) + 1
+            each = max(len(self.problem), 1) + self.problem.pairs
+            steps = self.budget.work // (each * len(points) * ROUNDS) + 1
             if self.local(points, min(steps, FEW_STEPS << number)):
                 return
             points = self.different((*points, int(self.candidates[0].values.argmax())))
@@ -216,7 +217,6 @@ class _StackingSearch:
             target=PERFECT,
             steps=steps,
             random=self.random,
-            expired=self.expired,
         )
         self.steps += taken
         return self.add(order)
@@ -235,8 +235,8 @@ class _StackingSearch:
             fixed,
             self.problem.neighbours,
             capacity=None,
-            seconds=self.budget.exact_seconds,
             seed=self.budget.seed,
+            steps=steps_within(self.budget.exact, self.problem.neighbours),
         )
         self.steps += found.steps
         if found.offsets is None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import signal
 from random import Random
-from time import monotonic
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +22,6 @@ from tests.planner.exact.test_solve import (
     problems,
 )
 from tests.pool.library import need_native
-
-ENDLESS = float("inf")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -48,8 +45,7 @@ def assert_alike(problem: Problem, capacity: int, limits: list[int]) -> None:
         chance.shuffle(priorities)
         rule = rules[number % len(rules)]
         outcomes = [
-            search.attempt(priorities=priorities, rule=rule, limit=limit, until=ENDLESS)
-            for search in (reference, native)
+            search.attempt(priorities=priorities, rule=rule, limit=limit) for search in (reference, native)
         ]
         assert outcomes[0] is outcomes[1]
         assert (native.steps, native.offsets) == (reference.steps, reference.offsets)
@@ -78,7 +74,7 @@ def test_attempts_and_their_schedule_are_the_same() -> None:
     native, reference = (Attempts(instance(problem), 700, 3, native=on) for on in (True, False))
     assert isinstance(native.search, NativeSearch)
     assert isinstance(reference.search, CapacitySearch)
-    outcomes = [attempts.run(limit=3000, until=ENDLESS) for attempts in (native, reference)]
+    outcomes = [attempts.run(limit=3000) for attempts in (native, reference)]
     assert outcomes[0] is outcomes[1]
     assert native.search.steps == reference.search.steps
     assert native.search.offsets == reference.search.offsets
@@ -89,7 +85,7 @@ def test_problems_deeper_than_a_stack() -> None:
     count = 20_000
     problem = tuple(Block(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
     search = NativeSearch(instance(problem), 5)
-    outcome = search.attempt(priorities=range(count), rule="lowest", limit=2000, until=ENDLESS)
+    outcome = search.attempt(priorities=range(count), rule="lowest", limit=2000)
     assert outcome is SearchOutcome.CUT
     assert search.steps == 2000
 
@@ -101,20 +97,10 @@ def test_what_is_found_is_sound() -> None:
     while outcome is SearchOutcome.CUT:
         priorities = list(range(len(problem)))
         chance.shuffle(priorities)
-        outcome = search.attempt(priorities=priorities, rule="lowest", limit=20_000, until=ENDLESS)
+        outcome = search.attempt(priorities=priorities, rule="lowest", limit=20_000)
     assert outcome is SearchOutcome.FOUND
     assert_sound(problem, search.offsets)
     assert max(search.offsets[b.id] + b.size for b in problem) == 1000
-
-
-def test_the_time_allowed_ends_an_attempt() -> None:
-    problem = perfect(5, count=200, positions=90, height=1024)
-    search = NativeSearch(instance(problem), 1024)
-    outcome = search.attempt(
-        priorities=range(len(problem)), rule="lowest", limit=1 << 40, until=monotonic() - 1
-    )
-    assert outcome is SearchOutcome.CUT
-    assert search.steps <= 500
 
 
 def test_an_interrupt_gets_through() -> None:
@@ -127,7 +113,7 @@ def test_an_interrupt_gets_through() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
         with pytest.raises(KeyboardInterrupt):
-            search.attempt(priorities=range(400), rule="contested", limit=1 << 40, until=ENDLESS)
+            search.attempt(priorities=range(400), rule="contested", limit=1 << 40)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -138,16 +124,14 @@ def test_what_goes_beyond_64_bits_is_left_to_python() -> None:
     assert not fits(instance(problem), 3 << 62)
     attempts = Attempts(instance(problem), 3 << 62, 0, native=True)
     assert isinstance(attempts.search, CapacitySearch)
-    assert attempts.run(limit=None, until=ENDLESS) is SearchOutcome.FOUND
+    assert attempts.run(limit=None) is SearchOutcome.FOUND
 
 
 def test_without_the_library_the_same_packing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = perfect(2, count=60, positions=30, height=300)
 
     def packing() -> solve.ExactPacking:
-        return solve.pack_exactly(
-            buffers(problem), neighbours(problem), capacity=None, seconds=60, steps=3000
-        )
+        return solve.pack_exactly(buffers(problem), neighbours(problem), capacity=None, steps=3000)
 
     found = packing()
     monkeypatch.setattr(solve, "load_library", lambda: "it is missing")
