@@ -8,27 +8,20 @@ lets be negative stands for its magnitude.  The check itself must not wrap eithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from fractions import Fraction
-from functools import reduce
-from math import ceil
-from operator import add
-from typing import TypeVar
+from math import isqrt
 
 from symalloc.planner.memory_plan import Arena, Guard
+from symalloc.planner.value_bounds import ValueBounds
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.normalize import read_bound
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import Max, Min, Select, maximum, minimum
+from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, floordiv, symbol
-from symalloc.size.polynomial import multiply
+from symalloc.size.expr import Expr, Monomial, constant, floordiv, symbol
 
 MOST_COMPARED = 4  # checks up to which the prover is asked which of them follow from the others
-
-Number = TypeVar("Number", int, Fraction)
-Bound = Mapping[Monomial, Fraction]  # a polynomial over magnitudes of symbols, positive coefficients
 
 
 def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
@@ -54,7 +47,8 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
     is left out.
     """
-    bounds = {magnitude(part) for part in _with_parts(evaluated)}
+    magnitude_of = ValueBounds().magnitude
+    bounds = {magnitude_of(part) for part in _with_parts(evaluated)}
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
@@ -75,7 +69,7 @@ def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> li
     for name in joint.symbols:
         alone = Expr({m: c for m, c in joint.terms.items() if not m or all(a.key == name for a, _ in m)})
         if domain.lower_of(name) >= 0 and alone.symbols:
-            limits[name] = _largest(alone, name)
+            limits[name] = _largest(alone)
 
     def implied(check: Condition) -> bool:
         name, least, greatest = read_bound(check) or ("", None, None)
@@ -106,21 +100,17 @@ def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
     for bound in sorted(bounds, key=lambda e: e.key):
         (name,) = bound.symbols
         if name not in limits or bound.evaluate({name: limits[name]}) > INT64_MAX:
-            chosen[name], limits[name] = bound, _largest(bound, name)
+            chosen[name], limits[name] = bound, _largest(bound)
     return [chosen[name] for name in sorted(chosen)]
 
 
 def _largest_terms(bounds: Iterable[Expr]) -> Expr:
     """The polynomial with the largest coefficient of each term: it is at least each of `bounds`."""
-    terms = _collected((term for bound in bounds for term in bound.terms.items()), max)
+    terms: dict[Monomial, int] = {}
+    for bound in bounds:
+        for monomial, coefficient in bound.terms.items():
+            terms[monomial] = max(coefficient, terms.get(monomial, 0))
     return Expr(dict(sorted(terms.items(), key=str)))
-
-
-def magnitude(expr: Expr) -> Expr:
-    """A polynomial in the magnitudes of the symbols that is >= |expr| and >= the magnitude of each sum of its
-    terms.
-    """
-    return Expr({m: ceil(c) for m, c in sorted(_bound(expr).items(), key=str) if c})
 
 
 def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
@@ -133,7 +123,7 @@ def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
     """
     if len(bound.symbols) == 1:
         (name,) = bound.symbols
-        return conjunction(_within(name, constant(_largest(bound, name)), signed))
+        return conjunction(_within(name, constant(_largest(bound)), signed))
     terms = _maximal_terms(bound)
     share = INT64_MAX // len(terms)
     return conjunction(
@@ -148,7 +138,7 @@ def _demands(bound: Expr, signed: Set[str]) -> Iterator[tuple[Condition, Conditi
         yield le(bound.substitute(sizes), INT64_MAX), machine_check(bound, signed)
         return
     (name,) = bound.symbols
-    limit = constant(_largest(bound, name))
+    limit = constant(_largest(bound))
     demanded = (le(symbol(name), limit), le(-limit, symbol(name)))
     yield from zip(demanded, _within(name, limit, signed), strict=False)
 
@@ -160,67 +150,20 @@ def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
         yield le(-room, minimum(symbol(name), 0))
 
 
-# -- magnitudes --------------------------------------------------------------------------------------------
-
-
-def _bound(expr: Expr) -> Bound:
-    terms = (_term_bound(monomial, coefficient) for monomial, coefficient in expr.terms.items())
-    return _collected(item for term in terms for item in term.items())
-
-
-def _term_bound(monomial: Monomial, coefficient: int) -> Bound:
-    factors = (_atom_bound(atom) for atom, power in monomial for _ in range(power))
-    constant_term: Bound = {(): Fraction(abs(coefficient))}
-    return reduce(_times, factors, constant_term)
-
-
-def _atom_bound(atom: Atom) -> Bound:
-    match atom:
-        case FloorDiv(numerator=numerator, denominator=denominator):
-            divisor = denominator.as_constant
-            return _scaled(_bound(numerator), divisor) if divisor and divisor > 0 else _bound(numerator)
-        case Mod(numerator=numerator, denominator=denominator):
-            return _collected((*_bound(numerator).items(), *_bound(denominator).items()))
-        case Min(operands=operands) | Max(operands=operands):
-            return _largest_of(operands)
-        case Select(then=then, otherwise=otherwise):
-            return _largest_of((then, otherwise))
-    return {((atom, 1),): Fraction(1)}
-
-
-def _scaled(bound: Bound, divisor: int) -> Bound:
-    """|n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding."""
-    return _collected((*((m, c / divisor) for m, c in bound.items()), ((), Fraction(1))))
-
-
-def _largest_of(operands: Iterable[Expr]) -> Bound:
-    """The coefficients' maxima: at least each operand's bound, because all terms are >= 0."""
-    return _collected((item for operand in operands for item in _bound(operand).items()), max)
-
-
-def _times(left: Bound, right: Bound) -> Bound:
-    return _collected((multiply(a, b), x * y) for a, x in left.items() for b, y in right.items())
-
-
-def _collected(
-    terms: Iterable[tuple[Monomial, Number]], combine: Callable[[Number, Number], Number] = add
-) -> dict[Monomial, Number]:
-    """Return the coefficients of `terms` by monomial, those of one monomial combined."""
-    total: dict[Monomial, Number] = {}
-    for monomial, coefficient in terms:
-        total[monomial] = combine(total[monomial], coefficient) if monomial in total else coefficient
-    return total
-
-
 # -- checks in machine arithmetic --------------------------------------------------------------------------
 
 
-def _largest(bound: Expr, name: str) -> int:
+def _largest(bound: Expr) -> int:
     """The greatest value of the only symbol at which `bound` stays below 2**63, by bisection."""
+    powers = [(sum(power for _, power in m), c) for m, c in bound.terms.items()]
     low, high = 0, INT64_MAX
+    for power, coefficient in powers:
+        if power:
+            alone = INT64_MAX // coefficient
+            high = min(high, alone if power == 1 else isqrt(alone))
     while low < high:
         middle = (low + high + 1) // 2
-        if bound.evaluate({name: middle}) <= INT64_MAX:
+        if sum(c * middle**power for power, c in powers) <= INT64_MAX:
             low = middle
         else:
             high = middle - 1

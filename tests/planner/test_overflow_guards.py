@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Arena
-from symalloc.planner.overflow_guards import guards, machine_check, magnitude, overflow_guards
+from symalloc.planner.overflow_guards import guards, machine_check, overflow_guards
+from symalloc.planner.value_bounds import ValueBounds
 from symalloc.program.ir import Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
@@ -81,7 +82,7 @@ extents = st.one_of(
 @given(st.sampled_from(SIZES), extents, extents, extents)
 def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int, n: int, m: int) -> None:
     binding = {"b": b, "n": n, "m": m}
-    bound = magnitude(size).evaluate(binding)
+    bound = ValueBounds().magnitude(size).evaluate(binding)
     assert abs(size.evaluate(binding)) <= bound
     partial = 0
     for monomial, coefficient in size.terms.items():
@@ -93,7 +94,7 @@ def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int
 @given(st.sampled_from(SIZES), extents, extents, extents)
 def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: int, m: int) -> None:
     binding = {"b": b, "n": n, "m": m}
-    bound = magnitude(size)
+    bound = ValueBounds().magnitude(size)
     if machine_truth(machine_check(bound), binding):
         assert bound.evaluate(binding) <= INT64_MAX
 
@@ -136,7 +137,7 @@ def test_a_scalar_has_a_limit_on_each_side() -> None:
 @given(st.sampled_from(SIZES), st.integers(0, 2**14), st.integers(0, 2**14), st.integers(0, 2**14))
 def test_ordinary_shapes_pass(size: Expr, b: int, n: int, m: int) -> None:
     """Up to 2**14 in every extent the sizes above stay below 2**49: no guard may stop them."""
-    assert machine_truth(machine_check(magnitude(size)), {"b": b, "n": n, "m": m})
+    assert machine_truth(machine_check(ValueBounds().magnitude(size)), {"b": b, "n": n, "m": m})
 
 
 @pytest.mark.parametrize("slope", [1, 64, 1280])

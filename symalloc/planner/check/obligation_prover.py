@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from symalloc.planner.check.magnitude import Magnitudes
 from symalloc.planner.check.obligations import Obligation, Side
@@ -38,6 +37,7 @@ class ObligationProver:
     points: dict[int, list[Point]] = field(default_factory=dict)
     limits: dict[int, list[Expr]] = field(default_factory=dict)
     bounded: dict[tuple[int, Expr], bool] = field(default_factory=dict)
+    seen: dict[Side, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
@@ -59,24 +59,31 @@ class ObligationProver:
         """Return whether `obligation` is proved at little cost; where it is not, nothing is known."""
         return self._settled(obligation.sides, self.domain_of(obligation), MOST_REGIMES)
 
+    def fits(self, value: Expr, defined_by: Var | None) -> bool:
+        """Return whether it is proved that `value` and all sums of its terms fit in 64 bits, where the guards
+        hold that stand before what is `defined_by`.
+        """
+        return self._fits(value, self._guarded(defined_by))
+
     def domain_of(self, obligation: Obligation) -> Domain:
         """Return the domain over which `obligation` must hold."""
-        if not obligation.guarded:
-            return self.domain
-        found = self.guarded.get(obligation.defined_by)
+        return self._guarded(obligation.defined_by) if obligation.guarded else self.domain
+
+    def _guarded(self, defined_by: Var | None) -> Domain:
+        found = self.guarded.get(defined_by)
         if found is None:
             guards = (
-                g.condition
-                for g in self.plan.guards
-                if g.defined_by in (None, obligation.defined_by) and not g.declared
+                g.condition for g in self.plan.guards if g.defined_by in (None, defined_by) and not g.declared
             )
-            found = self.guarded[obligation.defined_by] = self.domain.assuming(guards)
+            found = self.guarded[defined_by] = self.domain.assuming(guards)
         return found
 
     def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
         """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
-        value = high if low.as_constant is not None else low
+        return self._fits(high if low.as_constant is not None else low, domain)
+
+    def _fits(self, value: Expr, domain: Domain) -> bool:
         key = (id(domain), value)
         found = self.bounded.get(key)
         if found is None:
@@ -87,18 +94,20 @@ class ObligationProver:
         return found
 
     def _limits(self, domain: Domain) -> list[Expr]:
-        """The assumptions `expr <= 0` whose terms, but for the constant one, are never negative."""
+        """The assumptions `expr <= 0` of whose terms only the constant one is ever negative."""
         found = self.limits.get(id(domain))
         if found is None:
             relations = (a for a in domain.assumptions if isinstance(a, Relation) and a.operator == "<=")
             found = self.limits[id(domain)] = [
-                a.expr for a in relations if all(self.order.never_negative(m) for m in a.expr.terms if m)
+                a.expr
+                for a in relations
+                if all(c > 0 and self.order.never_negative(m) for m, c in a.expr.terms.items() if m)
             ]
         return found
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Return whether one of `sides` is proved to hold throughout, or in each case of a choice."""
-        if any(self.order.at_most(low, high) for low, high in sides):
+        if any(self._seen(*side) for side in sides):
             return True
         choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
         if choice is not None:
@@ -110,6 +119,12 @@ class ObligationProver:
         if any(self._at_most(low, high, domain) for low, high in likely):
             return True
         return len(sides) > 1 and self._proved(disjunction(le(low, high) for low, high in sides), domain)
+
+    def _seen(self, low: Expr, high: Expr) -> bool:
+        found = self.seen.get((low, high))
+        if found is None:
+            found = self.seen[low, high] = self.order.at_most(low, high)
+        return found
 
     def _cases(self, condition: Condition, domain: Domain) -> tuple[Domain, Domain]:
         """`domain` where `condition` holds, and where it does not."""
@@ -176,12 +191,15 @@ def _follows(low: Expr, known: Expr) -> bool:
 
     Both are polynomials over what is >= 0, with no negative term but the constant ones.
     """
-    if any(c < 0 for m, c in known.terms.items() if m):
-        return False
-    if any(m and m not in known.terms for m in low.terms):
-        return False
-    factor = max((Fraction(c, known.terms[m]) for m, c in low.terms.items() if m), default=Fraction(0))
-    return low.terms.get((), 0) <= factor * known.terms.get((), 0)
+    times, over = 0, 1  # the factor of `known`
+    for monomial, coefficient in low.terms.items():
+        if monomial:
+            have = known.terms.get(monomial, 0)
+            if not have:
+                return False
+            if coefficient * over > times * have:
+                times, over = coefficient, have
+    return low.terms.get((), 0) * over <= times * known.terms.get((), 0)
 
 
 def _symbols(plan: Plan) -> frozenset[str]:

@@ -7,11 +7,12 @@ buffers has a few dozen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from symalloc.planner.check.piles import directly_above
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.condition import Condition, disjunction, le
@@ -27,17 +28,24 @@ _LEAST, _GREATEST = constant(INT64_MIN), constant(INT64_MAX)
 class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 
-    `where` lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold
-    only where the guards do that stand before the arena is reserved, at entry or behind `defined_by`.
-    `kind` is a word for a file name.
+    The `text` of the problem has a `{}` for the expression that it is `about`, which may be long.  `where`
+    lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold only where
+    the guards do that stand before the arena is reserved, at entry or behind `defined_by`.  `kind` is a word
+    for a file name.
     """
 
     kind: str
-    problem: str
+    text: str
     where: tuple[Names, ...]
     sides: tuple[Side, ...]
+    about: Expr | None = None
     guarded: bool = False
     defined_by: Var | None = None
+
+    @property
+    def problem(self) -> str:
+        """The words for what is wrong where the obligation does not hold."""
+        return self.text if self.about is None else self.text.format(self.about)
 
     @property
     def claim(self) -> Condition:
@@ -45,8 +53,7 @@ class Obligation:
         return disjunction(le(low, high) for low, high in self.sides)
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacementClass:
+class _PlacementClass(NamedTuple):
     """The properties of a placement that its obligations depend on."""
 
     offset: Expr
@@ -61,74 +68,117 @@ def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
     Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
     """
     for arena in plan.arenas:
-        yield from obligations_of_each(arena, machine=machine)
-        yield from all_apart(arena)
+        claims = ArenaObligations(arena)
+        yield from claims.of_each(machine=machine)
+        yield from claims.all_apart()
 
 
-def obligations_of_each(arena: Arena, *, machine: bool = True) -> Iterator[Obligation]:
-    """Yield what makes the placements of `arena` right, each by itself."""
-    classes = [_class_of(p) for p in arena.placements]
-    yield from _alone(arena, classes)
-    yield from (o for o in _machine(arena, classes) if machine or not o.guarded)
+def _unknown(_: Expr) -> bool:
+    return False
 
 
-def all_apart(arena: Arena) -> Iterator[Obligation]:
-    """Yield that any two buffers that are live together are apart."""
-    met = _live_together([p.buffer for p in arena.placements])
-    for left, right, where in _pairs(arena, met, ordered=False):
-        yield _apart(where, ((left, right), (right, left)), (left.size, right.size))
+@dataclass(slots=True)
+class ArenaObligations:
+    """The obligations of one arena; `kinds` are the classes of its placements, `index` numbers them.
 
-
-def piled_up(arena: Arena) -> Iterator[Obligation]:
-    """Yield that each buffer ends below what lies directly on it: all are apart where this holds, and no size
-    is negative.
+    Invariant: placements of equal numbers have equal obligations.
     """
-    for left, right, where in _pairs(arena, directly_above(arena.placements), ordered=True):
-        yield _apart(where, ((left, right),))
 
+    arena: Arena
+    kinds: list[_PlacementClass] = field(init=False)
+    index: list[int] = field(init=False)
 
-def _class_of(placement: Placement) -> _PlacementClass:
-    buffer = placement.buffer
-    return _PlacementClass(placement.offset, buffer.size, buffer.nbytes, buffer.alignment)
+    def __post_init__(self) -> None:
+        numbers: dict[_PlacementClass, int] = {}
+        self.index = []
+        known: dict[tuple[int, int, int, int], int] = {}  # most of what is equal is one object
+        for placement in self.arena.placements:
+            buffer = placement.buffer
+            offset, size, nbytes, step = placement.offset, buffer.size, buffer.nbytes, buffer.alignment
+            key = id(offset), id(size), id(nbytes), step
+            number = known.get(key)
+            if number is None:
+                kind = _PlacementClass(offset, size, nbytes, step)
+                number = known[key] = numbers.setdefault(kind, len(numbers))
+            self.index.append(number)
+        self.kinds = list(numbers)
 
+    def of_each(
+        self, *, machine: bool = True, fits: Callable[[Expr], bool] = _unknown
+    ) -> Iterator[Obligation]:
+        """Yield what makes the placements right, each by itself.
 
-def _alone(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
-    members: dict[_PlacementClass, list[Names]] = {}
-    for placement, kind in zip(arena.placements, classes, strict=True):
-        members.setdefault(kind, []).append((placement.buffer.name,))
-    for kind, names in members.items():
-        yield from _of_class(kind, arena.size, tuple(names))
+        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
+        """
+        yield from self._alone()
+        yield from self._machine(fits if machine else None)
+
+    def all_apart(self) -> Iterator[Obligation]:
+        """Yield that any two buffers that are live together are apart."""
+        met = _live_together([p.buffer for p in self.arena.placements])
+        for left, right, where in self._pairs(met, ordered=False):
+            yield _apart(where, ((left, right), (right, left)), (left.size, right.size))
+
+    def piled_up(self) -> Iterator[Obligation]:
+        """Yield that each buffer ends below what lies directly on it: all are apart where this holds, and no
+        size is negative.
+        """
+        for left, right, where in self._pairs(directly_above(self.arena.placements), ordered=True):
+            yield _apart(where, ((left, right),))
+
+    def _alone(self) -> Iterator[Obligation]:
+        members: list[list[Names]] = [[] for _ in self.kinds]
+        for placement, number in zip(self.arena.placements, self.index, strict=True):
+            members[number].append((placement.buffer.name,))
+        for kind, names in zip(self.kinds, members, strict=True):
+            yield from _of_class(kind, self.arena.size, tuple(names))
+
+    def _pairs(
+        self, pairs: Iterable[tuple[int, int]], *, ordered: bool
+    ) -> Iterator[tuple[_PlacementClass, _PlacementClass, tuple[Names, ...]]]:
+        """Yield the classes of `pairs` of placements, each pair of classes once with the names of all pairs.
+
+        Classes are `ordered` as the placements of a pair are, or else by their first ones.
+        """
+        placements, index, kinds = self.arena.placements, self.index, self.kinds
+        met: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for pair in pairs:
+            first, second = index[pair[0]], index[pair[1]]
+            met.setdefault((first, second) if ordered or first < second else (second, first), []).append(pair)
+        for (left, right), found in met.items():
+            where = tuple((placements[a].buffer.name, placements[b].buffer.name) for a, b in found)
+            yield kinds[left], kinds[right], where
+
+    def _machine(self, fits: Callable[[Expr], bool] | None) -> Iterator[Obligation]:
+        """Yield that no value leaves 64 bits, unless `fits` is None, and that no divisor is less than 1."""
+        every = _with_inner([self.arena.size, *(kind.offset for kind in self.kinds)])
+        open_ones = [] if fits is None else [value for value in every if not fits(value)]
+        for whole, side in dict.fromkeys((value, side) for value in open_ones for side in _limits(value)):
+            yield Obligation(
+                kind="range",
+                text="`{}` can leave 64 bits",
+                about=whole,
+                where=((),),
+                sides=(side,),
+                guarded=True,
+                defined_by=self.arena.defined_by,
+            )
+        for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
+            text = "it divides by `{}`, which may be less than 1"
+            yield Obligation(kind="divisor", text=text, about=divisor, where=((),), sides=((ONE, divisor),))
 
 
 def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
     offset, size, step = kind.offset, kind.size, kind.alignment
 
-    def obligation(word: str, problem: str, low: Expr, high: Expr) -> Obligation:
-        return Obligation(kind=word, problem=problem, where=where, sides=((low, high),))
+    def obligation(word: str, text: str, low: Expr, high: Expr) -> Obligation:
+        return Obligation(kind=word, text=text, where=where, sides=((low, high),))
 
     yield obligation("start", "it starts before its arena", ZERO, offset)
     yield obligation("aligned", f"its offset is no multiple of {step}", offset % step, ZERO)
     yield obligation("holds", "it holds more bytes than are set aside", kind.nbytes, size)
     yield obligation("size", "its size can be negative", ZERO, size)
     yield obligation("inside", "it ends behind its arena", offset + size, arena)
-
-
-def _pairs(
-    arena: Arena, pairs: Iterable[tuple[int, int]], *, ordered: bool
-) -> Iterator[tuple[_PlacementClass, _PlacementClass, tuple[Names, ...]]]:
-    """Yield the classes of `pairs` of placements, each pair of classes once with the names of all pairs.
-
-    Classes are `ordered` as the placements of a pair are, or else by their first ones.
-    """
-    numbers: dict[_PlacementClass, int] = {}
-    index = [numbers.setdefault(_class_of(p), len(numbers)) for p in arena.placements]
-    met: dict[tuple[int, int], list[Names]] = {}
-    for left, right in pairs:
-        names = (arena.placements[left].buffer.name, arena.placements[right].buffer.name)
-        first, second = index[left], index[right]
-        met.setdefault((first, second) if ordered or first < second else (second, first), []).append(names)
-    kinds = list(numbers)
-    yield from ((kinds[left], kinds[right], tuple(where)) for (left, right), where in met.items())
 
 
 def _apart(
@@ -142,7 +192,7 @@ def _apart(
     sides = [(low.offset + low.size, high.offset) for low, high in orders]
     return Obligation(
         kind="apart",
-        problem="they overlap while both are live",
+        text="they overlap while both are live",
         where=where,
         sides=(*sides, *((size, ZERO) for size in empty)),
     )
@@ -169,24 +219,6 @@ def _together(left: Buffer, right: Buffer) -> bool:
 
 
 # -- 64 bits -----------------------------------------------------------------------------------------------
-
-
-def _machine(arena: Arena, classes: Sequence[_PlacementClass]) -> Iterator[Obligation]:
-    values = dict.fromkeys([arena.size, *(kind.offset for kind in classes)])
-    every = _with_inner(values)
-    for whole, side in dict.fromkeys((value, side) for value in every for side in _limits(value)):
-        problem = f"`{whole}` can leave 64 bits"
-        yield Obligation(
-            kind="range",
-            problem=problem,
-            where=((),),
-            sides=(side,),
-            guarded=True,
-            defined_by=arena.defined_by,
-        )
-    for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
-        problem = f"it divides by `{divisor}`, which may be less than 1"
-        yield Obligation(kind="divisor", problem=problem, where=((),), sides=((ONE, divisor),))
 
 
 def _limits(value: Expr) -> Iterator[Side]:

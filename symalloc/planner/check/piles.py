@@ -9,8 +9,7 @@ possible: then this proves nothing, and all pairs are to be asked about.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from symalloc.planner.memory_plan import Placement
 from symalloc.size.expr import Expr
@@ -26,46 +25,49 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     events = sorted(
         (position, begins, number)
         for number, index in enumerate(order)
-        for interval in placements[index].buffer.live
-        for begins, position in enumerate(reversed(interval))
-        if interval[0] < interval[1]
+        for begin, end in placements[index].buffer.live
+        if begin < end
+        for begins, position in ((False, end), (True, begin))
     )
     seen: set[tuple[int, int]] = set()
     pile: list[int] = []
     touched: list[int] = []
-    for place, (position, begins, number) in enumerate(events):
+    now = None
+    for position, begins, number in events:
+        if position != now:
+            _note(pile, touched, seen)
+            now, touched = position, []
         if begins:
             insort(pile, number)
         else:
             del pile[bisect_left(pile, number)]
         touched.append(number)
-        if place + 1 == len(events) or events[place + 1][0] > position:
-            seen.update(pair for one in touched for pair in _around(pile, one))
-            touched = []
     yield from ((order[low], order[high]) for low, high in sorted(seen))
 
 
-def _around(pile: Sequence[int], number: int) -> Iterator[tuple[int, int]]:
-    """Yield the neighbours in `pile` that `number` is one of, or has been between."""
-    here = bisect_left(pile, number)
-    around = pile[max(here - 1, 0) : here + 2]
-    yield from pairwise(around)
+def _note(pile: Sequence[int], touched: Iterable[int], seen: set[tuple[int, int]]) -> None:
+    """Add to `seen` the neighbours in `pile` that one of `touched` is one of, or has been between."""
+    for number in touched:
+        here = bisect_left(pile, number)
+        for upper in range(max(here, 1), min(here + 2, len(pile))):
+            seen.add((pile[upper - 1], pile[upper]))
 
 
 def _from_below(placements: Sequence[Placement]) -> list[int]:
     """The indices by where each starts and ends at a few bindings."""
-    names = sorted(frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in placements)))
+    kinds: dict[tuple[int, int], Placement] = {}  # most of what is equal is one object
+    index = [(id(p.offset), id(p.buffer.size)) for p in placements]
+    for key, placement in zip(index, placements, strict=True):
+        kinds.setdefault(key, placement)
+    names = frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in kinds.values()))
     bindings = [dict.fromkeys(names, extent) for extent in EXTENTS]
-    values: dict[Expr, list[int]] = {}
-    for placement in placements:
-        for expr in (placement.offset, placement.buffer.size):
-            if expr not in values:
-                values[expr] = [_value(expr, binding) for binding in bindings]
-    keys = [
-        [(start, start + size) for start, size in zip(values[p.offset], values[p.buffer.size], strict=True)]
-        for p in placements
-    ]
-    return sorted(range(len(placements)), key=lambda i: (keys[i], i))
+    ends = {key: [_ends(placement, at) for at in bindings] for key, placement in kinds.items()}
+    return sorted(range(len(placements)), key=lambda i: (ends[index[i]], i))
+
+
+def _ends(placement: Placement, binding: Mapping[str, int]) -> tuple[int, int]:
+    start = _value(placement.offset, binding)
+    return start, start + _value(placement.buffer.size, binding)
 
 
 def _value(expr: Expr, binding: Mapping[str, int]) -> int:

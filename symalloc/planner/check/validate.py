@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.planner.check.obligation_prover import ObligationProver
-from symalloc.planner.check.obligations import Obligation, all_apart, obligations_of_each, piled_up
+from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -71,10 +71,12 @@ def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True
 
 def _arena_faults(arena: Arena, judge: ObligationProver, machine: bool) -> Iterator[PlanFault]:
     """The faults of an arena; all pairs are looked at only where those directly on each other do not do."""
-    each = [f for o in obligations_of_each(arena, machine=machine) for f in _faults(o, judge)]
+    claims = ArenaObligations(arena)
+    asked = claims.of_each(machine=machine, fits=lambda value: judge.fits(value, arena.defined_by))
+    each = [fault for obligation in asked for fault in _faults(obligation, judge)]
     yield from each
-    if each or not all(judge.sees(obligation) for obligation in piled_up(arena)):
-        yield from (fault for obligation in all_apart(arena) for fault in _faults(obligation, judge))
+    if each or not all(judge.sees(obligation) for obligation in claims.piled_up()):
+        yield from (fault for obligation in claims.all_apart() for fault in _faults(obligation, judge))
 
 
 def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:
