@@ -17,7 +17,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.relax.emit.emit_function import EmissionError
-from symalloc.relax.extract.extract_kernel import buffer_accesses
+from symalloc.relax.extract.buffer_accesses import buffer_accesses
 from symalloc.relax.ir_types import Node, TypeNode, VarNode
 
 _INDEX = "int64"  # a narrower offset could wrap in a large arena

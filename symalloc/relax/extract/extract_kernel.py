@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
@@ -15,9 +13,9 @@ from tvm.tirx.buffer import BufferType
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.kernel_access import BufferLayout
 from symalloc.program.types import DType
+from symalloc.relax.extract.buffer_accesses import BufferAccesses, buffer_accesses
 from symalloc.relax.extract.covers import constant_extent, covered
 from symalloc.relax.extract.kernel_accesses import kernel_accesses
-from symalloc.relax.extract.kernel_exits import LEAVING_CALLS
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.extract.type_conversion import to_dtype
@@ -166,80 +164,3 @@ def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:
         return None
     strides = tuple(map(form.expr_or_none, elements(type_.strides))) if len(type_.strides) else None
     return BufferLayout(elem_offset=offset, strides=strides)
-
-
-# -- accesses ----------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class BufferAccesses:
-    """Counts of the loads, stores, declarations and mentions of each buffer variable, by address.
-
-    `exposed` are those whose element's address is taken; `leaves_early`: a loop may be left early.
-    """
-
-    loads: Counter[int] = field(default_factory=Counter)
-    stores: Counter[int] = field(default_factory=Counter)
-    declared: Counter[int] = field(default_factory=Counter)
-    mentions: Counter[int] = field(default_factory=Counter)
-    exposed: set[int] = field(default_factory=set)
-    leaves_early: bool = False
-
-    def of(self, param: Node) -> tuple[bool, bool]:
-        """(reads, writes).  A mention that is no load, store or declaration may do both."""
-        key = param.__chandle__()
-        plain = self.loads[key] + self.stores[key] + self.declared[key]
-        if key in self.exposed or self.mentions[key] > plain:
-            return True, True
-        return self.loads[key] > 0, self.stores[key] > 0
-
-    def only_accessed(self, key: int) -> bool:
-        """Return whether the body only loads and stores the buffer, and hands its pointer to nobody."""
-        plain = self.loads[key] + self.stores[key] + self.declared[key]
-        return key not in self.exposed and self.mentions[key] == plain
-
-    # callbacks of the walk
-
-    def load(self, node: Node) -> None:
-        self.loads[node.source.__chandle__()] += 1
-
-    def store(self, node: Node) -> None:
-        self.stores[node.buffer.__chandle__()] += 1
-
-    def mention(self, node: Node) -> None:
-        self.mentions[node.__chandle__()] += 1
-
-    def block(self, node: Node) -> None:
-        """The regions that a block declares are no accesses; its body holds those."""
-        for region in (*node.reads, *node.writes):
-            self.declared[region.source.__chandle__()] += 1
-
-    def call(self, node: Node) -> None:
-        """The address of an element lets the callee do anything to the buffer."""
-        name = getattr(node.op, "name", None)
-        if name in LEAVING_CALLS:
-            self.leaves_early = True
-        elif name == "tirx.address_of":
-            for argument in node.args:
-                if type(argument) is ir.TensorLoad:
-                    self.exposed.add(argument.source.__chandle__())
-
-    def leave(self, node: Node) -> None:
-        """A return, a break, a loop that goes on as long as it likes."""
-        self.leaves_early = True
-
-
-@lru_cache(maxsize=128)
-def buffer_accesses(body: Node) -> BufferAccesses:
-    """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
-    found = BufferAccesses()
-    callbacks = (
-        (ir.TensorLoad, found.load),
-        (tirx.BufferStore, found.store),
-        (s_tir.SBlock, found.block),
-        (ir.Call, found.call),
-        (ir.Var, found.mention),
-        *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
-    )
-    tvm_ffi.structural_walk(body, callbacks, order="pre")
-    return found

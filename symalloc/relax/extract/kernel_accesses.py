@@ -8,11 +8,13 @@ said to be unknown (an index that is None, a domain that is not exact).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 
 from tvm import s_tir, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.program.kernel_access import KernelLoop
+from symalloc.relax.extract.covers import constant_extent
 from symalloc.relax.extract.kernel_exits import LoopFrame, UnknownExit, leaving, without_skipped
 from symalloc.relax.extract.kernel_expressions import KernelExpressions
 from symalloc.relax.extract.kernel_scope import KernelAccesses, KernelScope
@@ -46,7 +48,8 @@ class _AccessWalk:
 
     def __init__(self, function: Node, symbols: Symbols) -> None:
         self.symbols = symbols
-        self.values = KernelValues(symbols)
+        self.values = KernelValues(symbols, function)
+        self.scalars = self.values.scalars
         self.expressions = KernelExpressions(function.params, self.values)
         self.found = self.expressions.found
         self.read = self.expressions.read
@@ -59,6 +62,7 @@ class _AccessWalk:
         read = _STATEMENTS.get(type(node))
         if read is None:
             self.expressions.anything(node, scope)
+            self.scalars.forget()
             return scope
         return read(self, node, scope) or scope
 
@@ -72,6 +76,7 @@ class _AccessWalk:
     # -- loops ---------------------------------------------------------------------------------------------
 
     def loop(self, node: Node, scope: KernelScope) -> None:
+        self.scalars.forget_stored(node.body)  # C evaluates the extent before each pass
         self.read(node.min, scope)
         self.read(node.extent, scope)
         step = 1 if node.step is None else node.step.value if type(node.step) is prim.IntImm else 0
@@ -91,7 +96,8 @@ class _AccessWalk:
         """The body of a loop; accesses are told which passes are executed."""
         frame, leavings = LoopFrame(scope, len(self.found)), self.leavings
         self.frames.append(frame)
-        self.statement(body, scope)
+        with self.scalars.perhaps(body):
+            self.statement(body, scope)
         self.frames.pop()
         self.leavings = leavings
         if frame.breaks:
@@ -99,6 +105,7 @@ class _AccessWalk:
 
     def endless(self, node: Node, scope: KernelScope) -> None:
         inside = scope.inside(KernelLoop(symbol=self.symbols.counter("while_"), passes=None))
+        self.scalars.forget_stored(node.body)
         self.read(node.condition, inside)
         self._passes(node.body, inside.where(*self.values.guard(node.condition, holds=True)))
 
@@ -108,7 +115,8 @@ class _AccessWalk:
             loop = self._loop(node.node.var, self.values.expr_or_none(node.value), parallel=True)
             self.values.bind(node.node.var, symbol(loop.symbol))
             scope = scope.inside(loop)
-        self._within(node.body, scope)
+        with self.scalars.perhaps(node.body):
+            self._within(node.body, scope)
 
     def _within(self, body: Node, scope: KernelScope) -> None:
         """A body that others follow, whatever is left early inside."""
@@ -123,12 +131,14 @@ class _AccessWalk:
         self.read(node.condition, scope)
         frame, before = self.frames[-1], len(self.frames[-1].breaks)
         leavings = self.leavings
-        then = self.statement(node.then_case, scope.where(*self.values.guard(node.condition, holds=True)))
+        with self.scalars.branch():
+            then = self.statement(node.then_case, scope.where(*self.values.guard(node.condition, holds=True)))
         otherwise = scope.where(*self.values.guard(node.condition, holds=False))
         if then.is_unreached and self.leavings == leavings + 1:
             frame.branched(before, scope, otherwise)
         if node.else_case is not None:
             otherwise = self.statement(node.else_case, otherwise)
+        self.scalars.forget_stored(node)
         return scope.behind(then, otherwise) if self.leavings > leavings else None
 
     def leave(self, node: Node, scope: KernelScope) -> KernelScope:
@@ -160,6 +170,7 @@ class _AccessWalk:
     def block(self, node: Node, scope: KernelScope) -> None:
         """A block: its axes bound, its predicate, its initialisation at the first step of a reduction."""
         block, values = node.block, []
+        self.scalars.forget_stored(block.body)  # TVM puts the values of axes and regions where they are used
         for axis, bound in zip(elements(block.iter_vars), elements(node.iter_values), strict=True):
             self.read(bound, scope)
             values.append((axis, self.values.expr_or_none(bound)))
@@ -169,12 +180,14 @@ class _AccessWalk:
             self.values.bind(axis.var, value)
         places = self.expressions.places
         for buffer in elements(block.alloc_buffers):
-            places.allocate(buffer)
+            self._allocate(buffer, scope)
         for match in elements(block.match_buffers):
             places.match(match.buffer, match.source)
         if block.init is not None:
-            self.statement(block.init, self._at_first_step(values, scope))
-        self._within(block.body, scope)
+            with self.scalars.perhaps(block.init):
+                self.statement(block.init, self._at_first_step(values, scope))
+        with nullcontext() if constant_extent(node.predicate) else self.scalars.perhaps(block.body):
+            self._within(block.body, scope)
 
     def _at_first_step(self, axes: Sequence[tuple[Node, Expr | None]], scope: KernelScope) -> KernelScope:
         for axis, value in axes:
@@ -190,6 +203,7 @@ class _AccessWalk:
         for index in (node.value, *elements(node.indices)):
             self.read(index, scope)
         self.expressions.access("store", node.buffer, node, scope, self.expressions.copied(node.value, scope))
+        self.scalars.store(node, self.values.expr_or_none(node.value), scope)
 
     def bound(self, node: Node, scope: KernelScope) -> None:
         if self.expressions.places.alias(node.var, node.value):
@@ -203,7 +217,11 @@ class _AccessWalk:
             self.read(data, scope)
 
     def allocated(self, node: Node, scope: KernelScope) -> None:
-        self.expressions.places.allocate(node.buffer)
+        self._allocate(node.buffer, scope)
+
+    def _allocate(self, buffer: Node, scope: KernelScope) -> None:
+        self.expressions.places.allocate(buffer)
+        self.scalars.allocate(buffer, scope)
 
 
 _STATEMENTS: Mapping[type, Callable[[_AccessWalk, Node, KernelScope], KernelScope | None]] = {

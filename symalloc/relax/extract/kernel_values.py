@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm import ir
 from tvm.ir.prim import expr as prim
 
+from symalloc.relax.extract.scalar_buffers import ScalarBuffers
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, VarNode
@@ -13,26 +14,35 @@ from symalloc.size.expr import Expr
 
 
 class KernelValues:
-    """The values of scalar expressions at the place that a walk has got to.
+    """The values of scalar expressions at the place that a walk of `function` has got to.
 
-    Addresses of nodes stand for the nodes.
+    Addresses of nodes stand for the nodes.  `scalars` are the numbers in buffers.
     """
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, function: Node) -> None:
         self.symbols = symbols
+        self.scalars = ScalarBuffers(function, self._renew)
         self._values: dict[int, Expr | None] = {}
         self._flags: dict[int, Condition | None] = {}
         self._renew()
 
     def _renew(self) -> None:
         """Forget what expressions were translated to: a variable has got another value."""
-        self.form = TirForm(self._resolve, self._resolve_flag, nonnegative=self.symbols.is_size)
+        self.form = TirForm(
+            self._resolve, self._resolve_flag, nonnegative=self.symbols.is_size, load=self._load
+        )
 
     def _resolve(self, var: VarNode) -> Expr:
         key = var.__chandle__()
         value = self._values[key] if key in self._values else self.symbols.known(var)
         if value is None:
             raise NotASizeError(f"the value of `{var.name}` depends on data")
+        return value
+
+    def _load(self, node: Node) -> Expr:
+        value = self.scalars.load(node)
+        if value is None:
+            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
         return value
 
     def _resolve_flag(self, var: VarNode) -> Condition | None:

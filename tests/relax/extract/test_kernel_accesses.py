@@ -103,7 +103,7 @@ def text(access: KernelAccess) -> str:
         ('e = T.alloc_buffer((64,), "float32")\ne[70] = b[1]\nb[2] = e[80]', ["load 1[1]", "store 1[2]"]),
         (
             'i = T.alloc_buffer((1,), "int64")\ni[0] = T.int64(0)\nwhile i[0] < n:\n    b[i[0]] = a[i[0], 1]',
-            ["load 0[?, 1] ?", "store 1[?] ?"],
+            ["load 0[0, 1] where n >= 1 ?", "store 1[0] where n >= 1 ?"],
         ),
     ],
 )
@@ -208,3 +208,55 @@ for i in range(n):
     assert load.loops == store.loops
     assert [loop.symbol for loop in store.loops] == ["i", "j"]
     assert [loop.symbol for loop in other.loops] == ["i", "j_1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ("k: T.int64 = n * 2\nb[k + 1] = 0.0", "2*n + 1"),
+        ("k: T.int64 = n\nk = k + 1\nb[k] = 0.0", "n + 1"),
+        ("for i in range(n):\n    k: T.int64 = i*8\n    for j in range(8):\n        b[k+j] = 0.0", "8*i + j"),
+        ("k = T.alloc_buffer((), 'int64')\nk[()] = n\nb[k[()]] = 0.0", "n"),
+        ("k: T.int64 = n\nu: T.let = k + 1\nk = 3\nb[u] = 0.0", "n + 1"),
+        ("k: T.int64 = 0\nif c[0] > 0:\n    k = 1\n    b[k] = 0.0", "1"),
+        ("k: T.int64 = 0\nif c[0] > 0:\n    k = 1\nelse:\n    b[k] = 0.0", "0"),
+        # what another pass has stored, or none
+        ("k: T.int64 = 0\nfor i in range(n):\n    b[k] = 0.0\n    k = k + 1", "?"),
+        ("k: T.int64 = 0\nfor i in range(n):\n    k = i\nb[k] = 0.0", "?"),
+        ("k: T.int64 = 0\nwhile k < n:\n    b[k] = 0.0\n    k = k + 1", "?"),
+        ("k: T.int64 = 0\nfor i in T.parallel(n):\n    k = i\n    b[k] = 0.0", "?"),
+        ("k: T.int64 = 0\nif c[0] > 0:\n    k = 1\nb[k] = 0.0", "?"),
+        ("k: T.int64 = 0\nif c[0] > 0:\n    T.evaluate(0)\nelse:\n    k = 1\nb[k] = 0.0", "?"),
+        # what somebody else may store
+        ("k: T.int64 = 0\nT.evaluate(T.call_extern('int32', 'f', T.address_of(k)))\nb[k] = 0.0", "?"),
+        ("k: T.int64 = 0\nT.evaluate(T.call_extern('int32', 'f', k))\nb[k] = 0.0", "?"),
+        ("k = T.alloc_buffer((1,), 'int64')\nl = T.decl_buffer((1,), 'int64', data=k.data)\n"
+         "k[0] = 1\nl[0] = 2\nb[k[0]] = 0.0", "?"),
+        # what is no number of its own
+        ("k = T.alloc_buffer((2,), 'int64')\nk[0] = 1\nb[k[0]] = 0.0", "?"),
+        ("k: T.int8 = T.int8(127)\nk = k + T.int8(1)\nb[T.cast(k, 'int64')] = 0.0", "?"),
+        ("k: T.int64 = c[0]\nb[k] = 0.0", "?"),
+    ],
+)  # fmt: skip
+def test_numbers_in_buffers_of_one_element(program: Read, body: str, stored: str) -> None:
+    (store,) = (a for a in kernel(program, body).accesses if a.kind == "store" and a.parameter == 1)
+    assert ["?" if index is None else str(index) for index in store.indices] == [stored]
+
+
+def test_the_axes_of_a_block_are_put_where_they_are_used(program: Read) -> None:
+    body = """
+k = T.sblock_alloc_buffer((1,), "int64", scope="local")
+k[0] = 1
+with T.sblock("x"):
+    v = T.axis.spatial(64, k[0])
+    k[0] = 2
+    b[v] = 0.0
+"""
+    (store,) = (a for a in kernel(program, body, s_tir=True).accesses if a.parameter == 1)
+    assert store.indices == (None,)
+
+
+def test_a_number_that_grows_with_each_store_is_given_up(program: Read) -> None:
+    body = "k: T.int64 = n\n" + "k = k * k + s\n" * 40 + "b[k] = 0.0"
+    (store,) = (a for a in kernel(program, body).accesses if a.kind == "store")
+    assert store.indices == (None,)
