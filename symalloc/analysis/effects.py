@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import RegionKind, leaves_of, pointees_of
+from symalloc.analysis.regions import RegionKind, leaves_of, only_region, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
@@ -289,6 +289,13 @@ class _EffectReader:
     def check(self, checked: ir.Assert) -> Effect:
         return Effect(*self.regions(checked.reads)) if checked.reads else NO_EFFECT
 
+    def view(self, view: ir.View) -> Effect:
+        """An ensure_zero_offset that makes a copy reads what it copies; no other view touches anything."""
+        made = only_region(self.points_to.regions, self.points_to.value_of(view.var))
+        if made is None or made.instruction is not view or made.kind is not RegionKind.FRESH:
+            return NO_EFFECT
+        return Effect(*self.regions((view.source,)))
+
     def not_understood(self, construct: ir.NotUnderstood) -> Effect:
         reads, may = self.regions(construct.reads)
         return Effect(reads, may, captures=reads | may)
@@ -302,6 +309,7 @@ _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
     ir.CallPacked: _EffectReader.call_packed,
     ir.CallTIR: _EffectReader.call_tir,
     ir.NotUnderstood: _EffectReader.not_understood,
+    ir.View: _EffectReader.view,
 }
 
 

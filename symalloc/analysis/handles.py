@@ -14,6 +14,7 @@ from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.sets import members
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Alias, Instruction, Kill, MatchCast, Var, View
 
@@ -118,6 +119,31 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
             if var in names and touched & (must | may):
                 written.setdefault(names[var], point.instruction)
     return written
+
+
+def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) -> bool:
+    """True if something behind an ensure_zero_offset reads the memory that it was given under another name.
+
+    That is by a handle of this memory, of a part of it or of what it is part of, or by the result of another
+    ensure_zero_offset of it, which may be a copy.
+    """
+    cfg, family = points_to.cfg, points_to.regions_of(view.source)
+    for number in members(family):
+        family |= points_to.ancestors[number] | points_to.descendants[number]
+    handing_on: Sequence[tuple[int, Instruction]] = cfg.of_type(Alias, MatchCast, View)
+    names = _names(made for _, made in handing_on)
+    sources = {made.var: points_to.regions_of(made.source) for _, made in cfg.of_type(View)}
+    for index in range(cfg.ends[view.var] + 1, len(cfg.points)):
+        point, read = cfg.points[index], effects[index].reads | effects[index].may_reads
+        if not read or isinstance(point.instruction, View):
+            continue
+        for var in point.uses:
+            name, held = names.get(var), points_to.regions_of(var)
+            behind = held if name is None else held | sources[name]
+            content = points_to.content_of_storages(held)
+            if name is not view.var and behind & family and read & (held | content):
+                return True
+    return False
 
 
 def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:

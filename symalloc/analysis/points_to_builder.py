@@ -35,6 +35,9 @@ from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.types import TupleType, Type
 from symalloc.size.expr import ZERO, Expr
 
+ALIGNMENT = 64
+"""Bytes that an address must be a multiple of, or ensure_zero_offset makes a copy."""
+
 
 def find_points_to(
     cfg: ControlFlowGraph,
@@ -137,12 +140,20 @@ class _PointsToBuilder(RegionMaker):
     def view(self, view: ir.View) -> AbstractValue:
         source = collapsed(self.value(view.source))
         if view.kind == "ensure_zero_offset":
-            return Pointees(source.must, source.may)
+            copied = self.is_copied(source)
+            return self.fresh(view.var.type, view.var, view) if copied else Pointees(source.must, source.may)
         if view.kind == "reshape":
             return source
         nbytes = known_bytes(view.shape, view.dtype)
         must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
         return Pointees(must, may, sum_of(source.offset, view.offset))
+
+    def is_copied(self, source: Pointees) -> bool:
+        """True if an ensure_zero_offset of `source` makes a copy, whatever the shapes."""
+        view = only_region(self.regions, source)
+        if view is None or view.kind is not RegionKind.VIEW or view.offset is None:
+            return False
+        return bool((view.offset % ALIGNMENT).as_constant)
 
     def take_field(self, instruction: ir.TakeField) -> AbstractValue:
         source = self.value(instruction.source)

@@ -18,7 +18,7 @@ from symalloc.program.ir import (
 from symalloc.program.types import TupleType
 from symalloc.prover.verdict import Verdict
 from tests.linter.engine_run import findings, run, verdicts
-from tests.program.build import F32, Body, buffer, param, program_of, tensor_of
+from tests.program.build import F32, Body, Size, buffer, param, program_of, tensor_of
 
 
 def call_of(kernel: Kernel, *arguments: Var, symbols: dict[str, Origin] | None = None) -> Program:
@@ -110,7 +110,7 @@ def test_a_misaligned_view_matters_where_it_is_folded() -> None:
 
 
 @pytest.mark.parametrize("how", ["kernel", "alias", "reshape", "cast", "in-place", "packed", "callee"])
-def test_what_is_written_into_a_copy_is_an_error(how: str) -> None:
+def test_what_is_written_into_a_copy_and_read_elsewhere_is_an_error(how: str) -> None:
     body = Body()
     view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
     folded = body.settle(view)
@@ -139,9 +139,35 @@ def test_what_is_written_into_a_copy_is_an_error(how: str) -> None:
             "cast": lambda v: body.cast(v, 8),
         }
         body.call("fill", names[how](folded) if how in names else folded)
+    body.call("read", body.settle(view))
     program = program_of(body.finish(), *others)
-    (found,) = findings(program, "SYM108", "SYM110")
-    assert (found.rule, found.severity) == ("SYM110", Severity.ERROR)
+    found = {d.rule: d.severity for d in findings(program, "SYM110", "SYM203")}
+    assert found == {"SYM110": Severity.ERROR}
+
+
+@pytest.mark.parametrize("reader", ["copy", "view", "whole", "copied before"])
+@pytest.mark.parametrize("offset", [4, "n"])
+def test_a_copy_that_alone_is_written_and_read_is_no_error(reader: str, offset: Size) -> None:
+    body = Body(param("x", "n"))
+    arena = body.tensor(body.storage("n + 256"), "n + 256")
+    view = body.view(arena, 8, offset=offset)
+    other = body.settle(view)
+    folded = body.settle(view)
+    body.call("fill", folded)
+    body.call("read", {"copy": folded, "view": view, "whole": arena, "copied before": other}[reader])
+    (found,) = findings(body.program(), "SYM110")
+    assert found.severity is (Severity.WARNING if reader == "copy" else Severity.ERROR)
+
+
+def test_a_copy_is_not_overwritten_with_what_it_is_a_copy_of() -> None:
+    body = Body()
+    arena = body.tensor(body.storage(256), 256)
+    view, neighbour = body.view(arena, 8, offset=4), body.view(arena, 8, offset=0)
+    folded = body.settle(view)
+    body.call("fill", folded)
+    body.call("fill", neighbour)
+    body.call("read", folded)
+    assert not findings(body.program(), "SYM203")
 
 
 def test_another_copy_that_is_only_read_is_a_warning() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
+from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.region_maker import byte_count
 from symalloc.analysis.regions import RegionKind
 from symalloc.linter.sites.registry import instruction_sites
@@ -63,7 +66,18 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
         unknown="the offset of the view is not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "writer": caller_name(writer)},
         places=places_of(writer=writer),
+        resolve=partial(_unless_read_alone, context, view),
     )
+
+
+def _unless_read_alone(
+    context: FunctionContext, view: View, site: ConstraintSite
+) -> Iterator[ConstraintSite]:
+    """The site; no fault where all that is written there is read from the copy itself."""
+    if is_read_besides(context.points_to, context.analysis.effects, view):
+        yield site
+    else:
+        yield replace(site, uncertainty=f"nothing reads it but by the name of the copy, `{view.var.name}`")
 
 
 def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
