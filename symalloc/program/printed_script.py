@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol
 
 from symalloc.program.span import Source, Span, span_of
 
-_MARK = "\0"
 _INDENT = 4
 _DEFINITION, _RESULT = -1, -2
 """Numbers of what is no binding."""
@@ -34,32 +33,43 @@ Branches = Sequence[Branch]
 WHOLE_BODY = Branch(-1, -1, True)
 
 
-def numbered(function: str, number: int, branch: int) -> Span:
+class NumberedPlace(Span):
+    """The place of a binding by its number (from 0) in a branch of a function.
+
+    It stands for a span, and becomes one when the script is printed.
+    """
+
+    __slots__ = ()
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        return self.file
+
+    @property
+    def number(self) -> int:
+        """The number of the binding in its branch."""
+        return self.line
+
+    @property
+    def branch(self) -> int:
+        """The number of the branch."""
+        return self.column
+
+
+def numbered(function: str, number: int, branch: int) -> NumberedPlace:
     """The place of binding `number` (from 0) of a branch."""
-    return Span(_MARK + function, number, branch, 0, 0)
+    return NumberedPlace(function, number, branch, 0, 0)
 
 
-def numbered_definition(function: str) -> Span:
+def numbered_definition(function: str) -> NumberedPlace:
     """The place of the `def` line."""
     return numbered(function, _DEFINITION, 0)
 
 
-def numbered_result(function: str) -> Span:
+def numbered_result(function: str) -> NumberedPlace:
     """The place of what the function returns."""
     return numbered(function, _RESULT, 0)
-
-
-class Place(NamedTuple):
-    """A numbered place, taken apart."""
-
-    function: str
-    number: int
-    branch: int
-
-
-def place_of(span: Span) -> Place | None:
-    """The numbered place that a span is; None for one of a text."""
-    return Place(span.file[1:], span.line, span.column) if span.file.startswith(_MARK) else None
 
 
 class PlaceFinder(Protocol):
@@ -78,9 +88,9 @@ class PrintedScript:
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
         """See PlaceFinder."""
-        places = ((span, place_of(span)) for span in dict.fromkeys(spans))
-        found = {span: self._span(place) for span, place in places if place is not None}
-        return self.source, {span: there for span, there in found.items() if there is not None}
+        places = (span for span in dict.fromkeys(spans) if isinstance(span, NumberedPlace))
+        found = {place: self._span(place) for place in places}
+        return self.source, {place: there for place, there in found.items() if there is not None}
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -90,7 +100,7 @@ class PrintedScript:
     def _functions(self) -> dict[str, _Function]:
         return {}
 
-    def _span(self, place: Place) -> Span | None:
+    def _span(self, place: NumberedPlace) -> Span | None:
         function = self._functions.get(place.function)
         if function is None:
             function = _function(self._lines, place.function, self.branches.get(place.function, ()))

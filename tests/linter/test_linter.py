@@ -21,7 +21,7 @@ from symalloc.program.ir import (
     Program,
     Var,
 )
-from symalloc.program.printed_script import numbered, place_of
+from symalloc.program.printed_script import NumberedPlace, numbered
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
@@ -52,8 +52,7 @@ class _Printed:
     origin: str
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, dict[Span, Span]]:
-        places = {span: place_of(span) for span in spans}
-        found = {span: _span(place.number) for span, place in places.items() if place is not None}
+        found = {place: _span(place.number) for place in spans if isinstance(place, NumberedPlace)}
         return Source(file=FILE, text=PRINTED, origin=self.origin), found
 
 

@@ -13,10 +13,9 @@ from symalloc.program.printed_script import (
     WHOLE_BODY,
     Branch,
     Branches,
-    Place,
+    NumberedPlace,
     PrintedScript,
     numbered,
-    place_of,
 )
 from symalloc.program.span import Source, Span
 from symalloc.relax.ir_types import Node, elements
@@ -39,14 +38,14 @@ class ModuleScript:
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
         """See PlaceFinder."""
-        wanted = {span: place for span in spans if (place := place_of(span)) is not None}
+        wanted = dict.fromkeys(span for span in spans if isinstance(span, NumberedPlace))
         if sum(map(_length, self.mod.functions.values())) <= PRINTED_WHOLE:
             return printed(self.mod, self.file, self.stage, self.branches).located(wanted)
-        shortened = _Shortened(self.mod, wanted.values(), self.branches)
+        shortened = _Shortened(self.mod, wanted, self.branches)
         script = printed(shortened.mod, self.file, self.stage, shortened.branches)
-        moved = {span: shortened.moved.get(place, span) for span, place in wanted.items()}
+        moved = {place: shortened.moved.get(place, place) for place in wanted}
         source, found = script.located(moved.values())
-        return source, {span: found[there] for span, there in moved.items() if there in found}
+        return source, {place: found[there] for place, there in moved.items() if there in found}
 
 
 def printed(mod: tvm.IRModule, file: str, stage: str, branches: Mapping[str, Branches]) -> PrintedScript:
@@ -67,10 +66,12 @@ class _Shortened:
     `moved` gives the numbered place that each wanted place has there, `branches` the branches there.
     """
 
-    def __init__(self, mod: tvm.IRModule, wanted: Iterable[Place], branches: Mapping[str, Branches]) -> None:
-        self.moved: dict[Place, Span] = {}
+    def __init__(
+        self, mod: tvm.IRModule, wanted: Iterable[NumberedPlace], branches: Mapping[str, Branches]
+    ) -> None:
+        self.moved: dict[NumberedPlace, NumberedPlace] = {}
         self.branches: dict[str, list[Branch]] = {}
-        places: dict[str, list[Place]] = defaultdict(list)
+        places: dict[str, list[NumberedPlace]] = defaultdict(list)
         for place in wanted:
             places[place.function].append(place)
         functions = {v: f for v, f in mod.functions.items() if v.name_hint in places}
@@ -78,7 +79,11 @@ class _Shortened:
         self.mod = tvm.IRModule(kept, global_infos=mod.global_infos)
 
     def _function(
-        self, name: str, function: Node, places: Mapping[str, list[Place]], branches: Mapping[str, Branches]
+        self,
+        name: str,
+        function: Node,
+        places: Mapping[str, list[NumberedPlace]],
+        branches: Mapping[str, Branches],
     ) -> Node:
         keep: dict[int, set[int]] = defaultdict(set)
         of_function = branches.get(name, ())
@@ -101,7 +106,7 @@ class _Shortening:
         name: str,
         keep: Mapping[int, set[int]],
         branches: Branches,
-        moved: dict[Place, Span],
+        moved: dict[NumberedPlace, NumberedPlace],
         found: list[Branch],
     ) -> None:
         self.name, self.keep, self.branches = name, keep, branches
@@ -113,7 +118,7 @@ class _Shortening:
         bindings = [b for block in body.blocks for b in elements(block.bindings)] if keep else []
         kept = []
         for place, number in enumerate(sorted(keep)):
-            self.moved[Place(self.name, number, branch)] = numbered(self.name, place, there)
+            self.moved[numbered(self.name, number, branch)] = numbered(self.name, place, there)
             kept.append(self._binding(bindings[number], number, branch, place, there))
         return relax.SeqExpr([relax.BindingBlock(kept)] if kept else [], body.body)
 

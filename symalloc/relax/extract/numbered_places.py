@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from symalloc.program.printed_script import (
     WHOLE_BODY,
     Branch,
+    NumberedPlace,
     numbered_definition,
     numbered_result,
 )
@@ -23,7 +24,6 @@ class NumberedPlaces(Places):
     def __init__(self, function: str) -> None:
         self.branches = [WHOLE_BODY]
         self._function, self._branch, self._next = function, 0, 0
-        self._file = numbered_definition(function).file
 
     @property
     def definition(self) -> Span | None:
@@ -39,7 +39,7 @@ class NumberedPlaces(Places):
         """See Places; the text is found when it is shown."""
         number = self._next
         self._next = number + 1
-        return from_fields(Span, (self._file, number, self._branch, 0, 0)), ""
+        return from_fields(NumberedPlace, (self._function, number, self._branch, 0, 0)), ""
 
     @contextmanager
     def branch(self, *, taken: bool) -> Iterator[None]:
