@@ -235,8 +235,12 @@ class _FunctionWriter(BindingRewriter):
             case ir.MakeTuple(var=var) if var in self.taken_apart and type(binding.value) is relax.Tuple:
                 self.fields[var] = elements(binding.value.fields)
                 return []
-            case ir.TakeField(source=source, index=index) if source in self.fields:
-                return [relax.VarBinding(binding.var, self.fields[source][index])]
+            case ir.TakeField(var=var, source=source, index=index) if source in self.fields:
+                field = self.fields[source][index]
+                if var in self.taken_apart and type(field) is relax.Tuple:
+                    self.fields[var] = elements(field.fields)
+                    return []
+                return [relax.VarBinding(binding.var, field)]
             case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
                 return [binding if self.context.keeps_reshapes else self.reshape(binding)]
             case ir.CallFunction(var=var, name=name) if var in self.places:
@@ -356,20 +360,28 @@ def first_uses(
 
 
 def _taken_apart(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
-    """The tuples of variables that nothing uses but to take fields out of them.
+    """The tuples of variables, also within each other, that nothing uses but to take fields out of them.
 
     TVM kills no variable that nothing uses any more once it has replaced the fields by what they are: such a
     tuple would hold memory to the end of the call.
     """
     made = {
-        one.var
-        for _, one in cfg.instructions
-        if isinstance(one, ir.MakeTuple) and all(type(item) is ir.Var for item in one.fields)
+        one.var for _, one in cfg.instructions if type(one) is ir.MakeTuple and all(map(_plain, one.fields))
     }
-    for point in cfg.points if made else ():
+    if not made:
+        return frozenset()
+    for _, one in cfg.instructions:
+        if type(one) is ir.TakeField and one.source in made:
+            made.add(one.var)
+    for point in cfg.points:
         if type(point.instruction) is not ir.TakeField:
             made.difference_update(point.uses)
     return frozenset(made)
+
+
+def _plain(item: ir.Operand) -> bool:
+    """Return whether a field is a variable, or a tuple of such fields."""
+    return type(item) is ir.Var or (type(item) is ir.TupleValue and all(map(_plain, item.items)))
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
