@@ -75,13 +75,15 @@ def path_lifetimes(
     paths = enumerate_paths(cfg.function, most=_MOST_PATHS, alike=True) if cfg.joins else None
     numbers = {var: number for number, var in enumerate(variables)}
     conditions = _conditions(analyses[cfg.function.name]) if paths else {}
+    unused = _unused(cfg) if paths else frozenset()
     for path in paths or ():
         analysis = analyse_variant(program, path, analyses)
         points = [
             len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
             for point in analysis.cfg.points
         ]
-        found = CandidateTimes(program, analysis, analyses, variables).lifetimes(variables, points)
+        times = CandidateTimes(program, analysis, analyses, variables)
+        found = times.lifetimes(variables, points, unused)
         passed = sorted(conditions.keys() & set(points))
         tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
         yield replace(found, tested=tested)
@@ -102,6 +104,18 @@ def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
                 yield made
 
     return {point: frozenset(needed(point)) for point in analysis.cfg.joins}
+
+
+def _unused(cfg: ControlFlowGraph) -> frozenset[Var]:
+    """The results of Ifs that nothing uses.
+
+    TVM kills no variable that nothing uses: what such a one stands for is held to the end of the call.
+    """
+    branches = {cfg.points[number].instruction for number in cfg.joins}
+    found = {branch.var for branch in branches if branch is not None}
+    for point in cfg.points if found else ():
+        found.difference_update(point.uses)
+    return frozenset(found)
 
 
 class CandidateTimes:
@@ -154,18 +168,34 @@ class CandidateTimes:
     def _held(self, time: LiveRange) -> LiveRange:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
 
-    def lifetimes(self, variables: Sequence[Var | None], points: Sequence[int]) -> PathLifetimes:
-        """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map."""
+    def lifetimes(
+        self, variables: Sequence[Var | None], points: Sequence[int], unused: Collection[Var] = ()
+    ) -> PathLifetimes:
+        """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map.
+
+        What the variables `unused` stand for is held to the end.
+        """
         placed = {*variables, *(call.var for call in self.calls)}
+        points_to = self.analysis.points_to
+        made = (i.var for _, i in self.analysis.cfg.instructions if i.var in unused)
+        roots = {root for var in made for root in points_to.roots(points_to.regions_of(var))}
+        lasting = {points_to.regions[root].var for root in roots}
+
+        def live(var: Var | None) -> Intervals:
+            time = self.of.get(var)
+            if time is None:
+                return ()
+            return self._held(time).live if var in lasting else time.live
+
         unplanned = [
-            UnplannedRange(padded_size(self.nbytes.get(var)), time.live)
-            for var, time in self.of.items()
+            UnplannedRange(padded_size(self.nbytes.get(var)), live(var))
+            for var in self.of
             if var not in placed
         ]
         return PathLifetimes(
-            lives=[self.of[var].live if var in self.of else () for var in variables],
+            lives=[live(var) for var in variables],
             steps=[points[index] for index in self.points],
-            unplanned=[*unplanned, *self._returned()],
+            unplanned=[*unplanned, *self._returned(roots)],
             calls=[
                 CalleeRange(
                     call.name,
@@ -177,13 +207,14 @@ class CandidateTimes:
             ],
         )
 
-    def _returned(self) -> Iterator[UnplannedRange]:
-        """Results of callees, each from behind the call to its last use."""
+    def _returned(self, lasting: Collection[int]) -> Iterator[UnplannedRange]:
+        """Results of callees, each from behind the call to its last use; those `lasting` to the end."""
         for region in self.given:
             time = self.regions.get(region.number)
             if time is None:
                 continue
-            held = self._held(time) if region.number in self.analysis.escapes else time
+            kept = region.number in self.analysis.escapes or region.number in lasting
+            held = self._held(time) if kept else time
             (begin, end), *rest = held.live
             behind = (*(((begin + 1, end),) if begin + 1 < end else ()), *rest)
             if behind:
