@@ -63,9 +63,9 @@ class FunctionAnalysis:
         """The reason for each root that may be reached from outside when the function is over."""
         return find_escapes(self.points_to, self.effects)
 
-    def live_ranges(self, numbers: Iterable[int]) -> LiveRanges:
+    def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""
-        return find_live_ranges(self.points_to, self.effects, self.live.after, numbers)
+        return find_live_ranges(self.points_to, self.effects, self.live.after, numbers, once=once)
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:

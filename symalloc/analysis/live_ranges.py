@@ -44,14 +44,20 @@ class LiveRanges(NamedTuple):
 
 
 def find_live_ranges(
-    points_to: PointsTo, effects: Sequence[Effect], live_out: Sequence[LiveRegions], numbers: Iterable[int]
+    points_to: PointsTo,
+    effects: Sequence[Effect],
+    live_out: Sequence[LiveRegions],
+    numbers: Iterable[int],
+    *,
+    once: bool = False,
 ) -> LiveRanges:
     """The live ranges of roots by number.
 
     Numbers from `len(points_to.regions)` on are program points, for memory that is needed there alone.
+    `once`: each point counts once, where all that an If may yield is live.
     """
     regions, wanted = len(points_to.regions), frozenset(numbers)
-    numbering = _Numbering(points_to, region_set(wanted))
+    numbering = _Numbering(points_to, region_set(wanted), once=once)
     begun, run = NO_REGIONS, _PointRun()
     for point, effect in enumerate(effects):
         if effect is NO_EFFECT:
@@ -81,8 +87,8 @@ class _PointRun:
 class _Numbering:
     """Counts positions, and notes what is live at each."""
 
-    def __init__(self, points_to: PointsTo, wanted: RegionSet) -> None:
-        self.points_to, self.wanted = points_to, wanted
+    def __init__(self, points_to: PointsTo, wanted: RegionSet, *, once: bool = False) -> None:
+        self.points_to, self.wanted, self.once = points_to, wanted, once
         phis = (RegionSet(1 << number) for number in members(points_to.phis))
         self.phis = NO_REGIONS  # those that may be one of the wanted roots
         for phi in phis:
@@ -133,8 +139,8 @@ class _Numbering:
         """The sets of roots that undecided phis may be; sets within another set are left out."""
         if not undecided:
             return (NO_REGIONS,)
-        branches = sorted(self._branches(undecided))
-        if len(branches) > _MOST_BRANCHES:
+        branches = () if self.once else sorted(self._branches(undecided))
+        if self.once or len(branches) > _MOST_BRANCHES:
             return (self.roots(self.points_to.resolve(undecided)),)
         ways = product((0, 1), repeat=len(branches))
         found = dict.fromkeys(self._chosen(undecided, dict(zip(branches, way, strict=True))) for way in ways)

@@ -30,13 +30,13 @@ from symalloc.planner.buffers.call_timeline import (
     CallProfile,
     CallTimeline,
     Tenant,
-    sample_grid,
     sizes_of,
 )
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.result_memory import relieved
+from symalloc.planner.buffers.sample_shapes import sample_grid
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.program.block_nesting import BlockNesting

@@ -13,13 +13,13 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, islice, product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.analysis.live_ranges import Intervals
+from symalloc.planner.buffers.branch_limits import least_on_paths
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
@@ -73,6 +73,7 @@ class CallTimeline:
     """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size.
 
     `profiles` tell what callees take.  `paths` are those by number: all of the text is not one of them.
+    `loose` are tenants that keep memory of their own.
     """
 
     def __init__(
@@ -103,13 +104,16 @@ class CallTimeline:
             self.steps.append(np.array([at[start] for start in starts], dtype=np.int64))
             self.offsets.append(self.offsets[-1] + len(starts))
         self.made = [int(np.searchsorted(self.steps[0], t.made)) for t in tenants]
-        self.all_known = all(t.known < 0 for t in tenants)
         self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
         others = [(p, *one) for p, beside in enumerate(known) for one in beside]
-        self.beside = self._summed(
-            [(self._span(p, live),) for p, _, live in others],
-            _evaluated([size for _, size, _ in others], grid),
-        )
+        spans: list[tuple[Held, ...]] = [(self._span(p, live),) for p, _, live in others]
+        sizes = _evaluated([size for _, size, _ in others], grid)
+        self.loose: frozenset[int] = frozenset()
+        self.elsewhere = np.zeros((self.offsets[-1], len(grid)))
+        if any(path.merged for path in paths):
+            self._set_apart(paths[0], spans, sizes)
+        self.all_known = not self.loose and all(t.known < 0 for t in tenants)
+        self.beside = self._summed(spans, sizes)
         self.need = self.load([i for i, t in enumerate(tenants) if not t.lent]) + self.beside
         called = [(column, self.profiles[c.name].at(grid, c)) for column, c in self._calls(paths)]
         for column, taken in called:
@@ -122,6 +126,31 @@ class CallTimeline:
             self.beside[column] += taken.most
 
     # -- columns -------------------------------------------------------------------------------------------
+
+    def _set_apart(self, text: PathLifetimes, spans: list[tuple[Held, ...]], sizes: Values) -> None:
+        """Leave out what lives on some paths through a part of the text and not on others.
+
+        Such tensors keep memory of their own, and all of them may be there at once.
+        """
+        found = [
+            i
+            for i, t in enumerate(self.tenants)
+            if self._outlives(self.held[i], t.made, text.lives[t.number])
+        ]
+        lives = [u.live for u in text.unplanned if u.size is not None]
+        beside = [i for i, live in enumerate(lives) if self._outlives(spans[i], text.steps[live[0][0]], live)]
+        self.loose = frozenset(found)
+        self.elsewhere = self.load(found) + self._summed([spans[i] for i in beside], sizes[beside])
+        for i in found:
+            self.held[i] = ()
+        for i in beside:
+            spans[i] = ()
+
+    def _outlives(self, held: Sequence[Held], made: int, live: Intervals) -> bool:
+        """Return whether a tensor is live behind the block that it is made in, or in parts of the text."""
+        begin, end = self.nesting.reservation((made,)).block
+        columns = (step for _, first, last in held for step in self.steps[0][first:last].tolist())
+        return len(live) > 1 or any(not begin <= step < end for step in columns)
 
     def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
         starts, offset = self.starts[path], self.offsets[path]
@@ -150,6 +179,9 @@ class CallTimeline:
                 continue
             unknown = [self._span(number, u.live) for u in path.unplanned if u.size is None]
             limit[begin:end] = NO_LIMIT if path.text else need[begin:end].max(axis=0)
+            if path.merged:
+                least = least_on_paths(need, self.steps[number].tolist(), self.nesting)
+                limit[begin:end] = np.maximum(least - self.elsewhere, need)
             for _, first, last in unknown:  # how much more is taken there than elsewhere nobody knows
                 limit[first:last] = need[first:last]
         return limit
@@ -175,6 +207,11 @@ class CallTimeline:
             for _, begin, end in self.held[i]:
                 load[begin:end] += self.bytes[i]
         return load
+
+    @property
+    def straight(self) -> bool:
+        """True where the function does not branch."""
+        return not self.nesting.cfg.joins
 
     # -- arenas --------------------------------------------------------------------------------------------
 
@@ -226,8 +263,10 @@ class CallTimeline:
 
     def possible(self, members: Sequence[int]) -> bool:
         """Return whether all sizes are known where an arena of the given tenants is reserved."""
-        if self.all_known:
+        if self.all_known or len(members) == 1:
             return True
+        if not self.loose.isdisjoint(members):
+            return False
         known = max(self.tenants[i].known for i in members)
         return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
 
@@ -292,6 +331,10 @@ class CallProfile:
         timeline = CallTimeline(self.tenants, self.paths, self.nesting, grid, self.profiles)
         own = [group for i, group in enumerate(self.groups) if i not in self.lent]
         most, need = timeline.largest(timeline.taken(own)), timeline.largest(timeline.need)
+        if any(path.merged for path in self.paths):  # each path keeps the limit, whatever it is
+            lent = np.array([timeline.height(self.groups[i]) for i in self.lent])
+            spare = lent.reshape(-1, len(grid)).sum(axis=0)
+            return CalleeBytes(timeline.limit.min(axis=0, initial=NO_LIMIT), most.max(axis=0), spare)
         return CalleeBytes(need.min(axis=0), most.max(axis=0), (need - most).min(axis=0))
 
 
@@ -327,52 +370,3 @@ def _evaluated(sizes: Sequence[Expr], grid: Grid) -> Values:
     rows = np.array([kinds.setdefault(size, len(kinds)) for size in sizes], dtype=np.int64)
     values: Values = np.maximum(grid.values(tuple(kinds)), 0.0)[rows]
     return values
-
-
-def sample_grid(sizes: Iterable[Expr], lower: Mapping[str, int]) -> Grid:
-    """Return bindings of the symbols of `sizes`, at which all are defined: alike, skewed, odd, small.
-
-    `lower` holds declared lower bounds.
-    """
-    distinct = tuple(dict.fromkeys(sizes))
-    names = tuple(sorted(frozenset().union(*(size.symbols for size in distinct))))
-    points = dict.fromkeys(
-        tuple(max(extent, lower.get(name, 0)) for name, extent in zip(names, point, strict=True))
-        for point in _points(len(names))
-    )
-    grid = Grid(names=names, points=tuple(points))
-    undefined = set(np.argwhere(~np.isfinite(grid.values(distinct)))[:, 1].tolist())
-    kept = tuple(point for number, point in enumerate(grid.points) if number not in undefined)
-    return Grid(names=names, points=kept or grid.points[:1])
-
-
-LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
-PLANE = (0, 1, 5, 33, 200, 1024)
-SPACE = (0, 3, 40, 700)
-FEW_SYMBOLS = 3
-ALIKE = (1, 5, 33, 200, 1024)
-LEVELS = ((0, 300), (3, 64), (3, 1024), (200, 0), (200, 2), (64, 1))  # all symbols but one, and that one
-PAIRS = (3, 700)  # all symbols but two, and those
-MOST_PAIRS = 24
-MIXED = 12
-
-
-def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
-    if dimensions == 1:
-        return ((extent,) for extent in LINE)
-    if dimensions == 2:
-        return product(PLANE, PLANE)
-    alike = [(extent,) * dimensions for extent in ALIKE]
-    mixed = [
-        tuple(ALIKE[(3 * k + k // 6 + j * (k + 1)) % len(ALIKE)] for j in range(dimensions))
-        for k in range(MIXED)
-    ]
-    if dimensions <= FEW_SYMBOLS:
-        return (*alike, *mixed, *product(SPACE, repeat=dimensions))
-    lone = [_except(dimensions, (axis,), rest, one) for rest, one in LEVELS for axis in range(dimensions)]
-    pairs = islice(combinations(range(dimensions), 2), MOST_PAIRS)
-    return (*alike, *lone, *mixed, *(_except(dimensions, pair, *PAIRS) for pair in pairs))
-
-
-def _except(dimensions: int, axes: Sequence[int], rest: int, one: int) -> tuple[int, ...]:
-    return tuple(one if axis in axes else rest for axis in range(dimensions))

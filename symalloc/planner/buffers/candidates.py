@@ -56,8 +56,11 @@ def find_buffers(
     unused = [c for c in finder.found if c.buffer.var not in times.of]
     variables = [c.buffer.var for c in candidates]
     paths = list(path_lifetimes(program, analyses, analysis.cfg, variables))
+    merged = bool(analysis.cfg.joins) and not paths
+    if merged:
+        times = CandidateTimes(program, analysis, analyses, variables, once=True)
     text = times.lifetimes(variables, range(len(analysis.cfg.points)))
-    paths = [*paths, replace(text, text=True)] if paths else [text]
+    paths.append(replace(text, text=bool(paths), merged=merged))
     lower = analysis.cfg.function.declared_lower
     assignment = ArenaAssignment(
         paths,

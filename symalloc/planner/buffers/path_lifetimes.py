@@ -49,7 +49,7 @@ class PathLifetimes:
     program point of each position.  `tested` holds the last If on the path that a candidate decides, or
     behind which another path needs it, by number: it is there until then, in front of which memory for both
     sides is reserved.  `text`: this is no path but all of the text, which says how large arenas are, and
-    nothing more.
+    nothing more.  `merged`: all of the text stands for its paths, which are too many.
     """
 
     lives: Sequence[Intervals]
@@ -58,6 +58,7 @@ class PathLifetimes:
     calls: Sequence[CalleeRange] = ()
     tested: Mapping[int, int] = field(default_factory=dict)
     text: bool = False
+    merged: bool = False
 
 
 def path_lifetimes(
@@ -130,7 +131,10 @@ class CandidateTimes:
         analysis: FunctionAnalysis,
         analyses: Mapping[str, FunctionAnalysis],
         variables: Collection[Var | None],
+        *,
+        once: bool = False,
     ) -> None:
+        """Find the live ranges; with `once` each point counts once, whatever Ifs yield."""
         self.program, self.analysis = program, analysis
         self.nbytes: dict[Var | None, Expr | None] = {}
         self.calls: list[CallFunction] = []
@@ -156,7 +160,8 @@ class CandidateTimes:
                 numbers.setdefault(made_by.var, region.number)  # nobody knows how much that is
             elif isinstance(made_by, CallFunction):
                 self.given.append(region)
-        found = analysis.live_ranges((*numbers.values(), *(region.number for region in self.given)))
+        wanted = (*numbers.values(), *(region.number for region in self.given))
+        found = analysis.live_ranges(wanted, once=once)
         self.regions = found.of
         self.points = found.points
         self.of: dict[Var | None, LiveRange] = {

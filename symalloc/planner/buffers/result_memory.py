@@ -54,7 +54,7 @@ class _Relief:
             room = np.minimum(room, (memory.limit[begin:end] - others[begin:end]).min(axis=0, initial=np.inf))
         if (room < 0).any() or self.hopeless(room):
             return False
-        if len(memory.paths) == 1:
+        if memory.straight:
             self.chains(room)
         over = self.over(room)
         while over.any():
