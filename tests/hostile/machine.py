@@ -42,7 +42,7 @@ class Machine:
     def executable(self) -> Any:
         """The module built for the CPU."""
         with tvm.transform.PassContext(instruments=[] if self.planned else [_without_planner()]):
-            return relax.build(self.module, target="llvm")
+            return relax.build(_without_idle_kernels(self.module), target="llvm")
 
     def prepare(self) -> None:
         """Build and link the module now, for all copies that are made of this process."""
@@ -100,6 +100,19 @@ def _tensors(value: Any) -> Iterator[Any]:
     else:
         for part in value:
             yield from _tensors(part)
+
+
+def _without_idle_kernels(module: tvm.IRModule) -> tvm.IRModule:
+    """The module less the kernels that nobody calls: compiling is most of the time that a run takes."""
+    spoken: set[str] = set()
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function, ((tvm.ir.GlobalVar, lambda var: spoken.add(var.name_hint)),))
+    kept = {
+        var: function
+        for var, function in module.functions_items()
+        if isinstance(function, relax.Function) or var.name_hint in spoken
+    }
+    return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _without_planner() -> Any:
