@@ -28,7 +28,7 @@ class KernelExpressions:
 
     def __init__(self, params: Node, values: KernelValues) -> None:
         self.values = values
-        self.places = BufferPlaces(params, values.expr_or_none)
+        self.places = BufferPlaces(params, values.lasting)
         self.found: list[KernelAccess] = []
 
     def read(self, node: Node, scope: KernelScope) -> None:

@@ -28,9 +28,9 @@ class KernelValues:
 
     def _renew(self) -> None:
         """Forget what expressions were translated to: a variable has got another value."""
-        self.form = TirForm(
-            self._resolve, self._resolve_flag, nonnegative=self.symbols.is_size, load=self._load
-        )
+        resolve, is_size = (self._resolve, self._resolve_flag), self.symbols.is_size
+        self.form = TirForm(*resolve, nonnegative=is_size, load=self._load)
+        self._lasting_form = TirForm(*resolve, nonnegative=is_size)
 
     def _resolve(self, var: VarNode) -> Expr:
         key = var.__chandle__()
@@ -70,6 +70,12 @@ class KernelValues:
         if type(node) is prim.Broadcast:
             return self.expr_or_none(node.value)
         return self.form.expr_or_none(node)
+
+    def lasting(self, node: Node) -> Expr | None:
+        """The form of an extent, which is evaluated where the buffer is used: what scalars hold by then is
+        not known.
+        """
+        return self._lasting_form.expr_or_none(node)
 
     def guard(self, test: Node, holds: bool) -> tuple[tuple[Condition, ...], bool]:
         """The conditions that hold where `test` is true, or is not; and whether they say all that it says."""

@@ -232,6 +232,8 @@ for i in range(n):
         ("k: T.int64 = 0\nT.evaluate(T.call_extern('int32', 'f', k))\nb[k] = 0.0", "?"),
         ("k = T.alloc_buffer((1,), 'int64')\nl = T.decl_buffer((1,), 'int64', data=k.data)\n"
          "k[0] = 1\nl[0] = 2\nb[k[0]] = 0.0", "?"),
+        # what is evaluated only where it is used
+        ("k: T.int64 = 4\nd = T.decl_buffer((8, k), 'float32', data=b.data)\nk = 2\nd[1, 0] = 0.0", "?"),
         # what is no number of its own
         ("k = T.alloc_buffer((2,), 'int64')\nk[0] = 1\nb[k[0]] = 0.0", "?"),
         ("k: T.int8 = T.int8(127)\nk = k + T.int8(1)\nb[T.cast(k, 'int64')] = 0.0", "?"),
