@@ -18,7 +18,7 @@ from symalloc.linter.sites.site import ANY_PASS, Passes
 from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import TensorType, TupleType, Type
-from symalloc.prover.budget import Budget
+from symalloc.prover.budget import Budget, excess
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -146,13 +146,15 @@ class FunctionProver:
 
         The counterexample has extents of at least 1 where there is such a one, and is the smallest of those.
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
-        an empty tensor.
+        an empty tensor.  What is very long and was not decided is only glanced at.
         """
         domain = domain_of(decided)
-        proof = self.prover.prove(constraint, domain)
+        hopeless = decided.unknown and decided.counterexample is None and excess((constraint,)) > 1
+        proof = decided if hopeless else self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
             return self._at_a_shape(proof), False
-        inner = self.prover.prove(constraint, non_empty(domain))
+        prover = self.glancing.prover if hopeless else self.prover
+        inner = prover.prove(constraint, non_empty(domain))
         if inner.verdict is Verdict.ALWAYS_INVALID:
             return self._at_a_shape(replace(inner, witness=proof.witness, domain=domain)), False
         if inner.counterexample is None:

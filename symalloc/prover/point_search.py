@@ -12,7 +12,7 @@ from itertools import product
 from operator import add, le
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.budget import Budget
+from symalloc.prover.budget import Budget, excess
 from symalloc.prover.equations import divisor_points
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.size.condition import Condition, Or, Relation
@@ -91,12 +91,12 @@ def walk(conditions: Sequence[Condition], box: Box, starts: Iterable[Point], *, 
 def search(goal: Condition, domain: NormalizedDomain, budget: Budget) -> Point | None:
     """A point of the domain where `goal` holds; it joins the domain's points."""
     branches = goal.operands if isinstance(goal, Or) else (goal,)
-    steps = budget.sampling_steps // len(branches)
     for branch in branches:
         wanted = (*domain.facts, branch)
-        starts = domain.points[:24]
-        found = _solved(branch, wanted, domain.box) or walk(wanted, domain.box, starts, steps=steps)
-        found = found or _in_wide_grid(wanted, domain.box, budget.sampling_steps)
+        starts, most = domain.points[:24], budget.sampling_steps // excess(wanted)
+        found = _solved(branch, wanted, domain.box)
+        found = found or walk(wanted, domain.box, starts, steps=most // len(branches))
+        found = found or _in_wide_grid(wanted, domain.box, most)
         if found is not None:
             domain.points.append(found)
             return found
