@@ -60,7 +60,7 @@ def test_a_search_that_ends_above_the_floor_says_so() -> None:
 def test_many_symbols_give_sums_that_bound_others() -> None:
     """All 24 sums of neighbours are at the floor somewhere: fewer of them are more than is needed."""
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
-    with patch.object(pruning, "MOST_TERMS", 64):
+    with patch.object(pruning, "ENOUGH_TERMS", 64), patch.object(pruning, "MOST_TERMS", 64):
         first, *_ = found([buffer(i, size, i, i + 2) for i, size in enumerate(sizes)])
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1

@@ -15,7 +15,7 @@ from symalloc.planner.layout.dominance import Dominance
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial
 
-ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 16, 64  # beyond these two are replaced where that adds next to nothing
+ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 32, 128  # beyond these two are replaced where that adds next to nothing
 MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
 MOST_KEPT = 64  # before they are made fewer on the way
 NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
