@@ -5,27 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.hostile.any_length import COPY, MODULE, ONES, storage, tensor
 from tests.hostile.machine import Machine, fails, floats, gives
 from tests.hostile.program import HostileProgram
 
-_KERNELS = """
-@I.ir_module
-class Module:
-    @T.prim_func
-    def copy(source: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
-        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            b[i] = a[i]
-
-    @T.prim_func
-    def ones(out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            a[i] = T.float32(1)
-
+_KERNELS = f"""{MODULE}{COPY}{ONES}
     @T.prim_func
     def eight(source: T.handle, out: T.Buffer((8,), "float32")):
         k = T.int64()
@@ -34,15 +18,6 @@ class Module:
             out[i] = a[i]
 """
 _N, _M = 'R.Tensor(("n",), "float32")', 'R.Tensor(("m",), "float32")'
-
-
-def _storage(nbytes: str) -> str:
-    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
-
-
-def _tensor(storage: str, extent: str, offset: str = "0") -> str:
-    place = f"{storage}, R.prim_value({offset}), R.shape([{extent}])"
-    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
 
 
 def _assert(condition: str, number: int = 0) -> str:
@@ -84,31 +59,31 @@ def _overrun(count: int, *more: Any) -> Callable[[Machine, Machine], bool]:
     return shows
 
 
-_PLACED = f"s = {_storage('16')}\na = {_tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
-_SHIFTED = f"s = {_storage('64')}\na = {_tensor('s', 'n - 4')}\nModule.ones(a)\nreturn x"
-_BETWEEN = f"s = {_storage('64')}\na = {_tensor('s', 'n * 2 - 8')}\nModule.ones(a)\nreturn x"
-_TOGETHER = f"s = {_storage('64')}\na = {_tensor('s', 'n + m')}\nModule.ones(a)\nreturn x"
-_DIVIDED = f"s = {_storage('4096')}\na = {_tensor('s', '256 // (n - 4)')}\nModule.ones(a)\nreturn x"
-_EIGHT = f"s = {_storage('32')}\na = {_tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
+_PLACED = f"s = {storage('16')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
+_SHIFTED = f"s = {storage('64')}\na = {tensor('s', 'n - 4')}\nModule.ones(a)\nreturn x"
+_BETWEEN = f"s = {storage('64')}\na = {tensor('s', 'n * 2 - 8')}\nModule.ones(a)\nreturn x"
+_TOGETHER = f"s = {storage('64')}\na = {tensor('s', 'n + m')}\nModule.ones(a)\nreturn x"
+_DIVIDED = f"s = {storage('4096')}\na = {tensor('s', '256 // (n - 4)')}\nModule.ones(a)\nreturn x"
+_EIGHT = f"s = {storage('32')}\na = {tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
 _NEIGHBOURS = (
-    f"s = {_storage('n * 4 + 128')}\nb = {_tensor('s', '16', '64')}\na = {_tensor('s', 'n')}\n"
+    f"s = {storage('n * 4 + 128')}\nb = {tensor('s', '16', '64')}\na = {tensor('s', 'n')}\n"
     "Module.ones(b)\nModule.copy(x, a)\n"
     'y = R.call_tir(Module.copy, (b,), out_ty=R.Tensor((16,), "float32"))\nreturn a'
 )
 _BRANCH = (
-    f"if R.prim_value(n > 8):\n    s = {_storage('16')}\n    a = {_tensor('s', '8')}\n    Module.ones(a)\n"
+    f"if R.prim_value(n > 8):\n    s = {storage('16')}\n    a = {tensor('s', '8')}\n    Module.ones(a)\n"
     "    y = x\nelse:\n    y = x\nreturn y"
 )
 _KILLED = (
-    f"s = {_storage('n * 4')}\na = {_tensor('s', 'n')}\nModule.copy(x, a)\n"
+    f"s = {storage('n * 4')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\n"
     "if R.prim_value(n > 8):\n    _ = R.memory.kill_tensor(a)\n    y = x\nelse:\n    y = x\n"
     'z = R.call_tir(Module.copy, (a,), out_ty=R.Tensor((n,), "float32"))\nreturn z'
 )
 _HELPER = f"""    @R.function(pure=False, private=True)
     def helper(x: {_M}) -> {_M}:
         m = T.int64()
-        s = {_storage("16")}
-        a = {_tensor("s", "m")}
+        s = {storage("16")}
+        a = {tensor("s", "m")}
         Module.copy(x, a)
         return a
 

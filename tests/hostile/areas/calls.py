@@ -2,70 +2,31 @@
 
 from __future__ import annotations
 
+from tests.hostile.any_length import COPY, MODULE, ONES, PLUS, plus, storage, tensor
 from tests.hostile.machine import fails, floats, gives
 from tests.hostile.program import HostileProgram
 
-_KERNELS = """
-@I.ir_module
-class Module:
-    @T.prim_func
-    def ones(out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            a[i] = T.float32(1)
-
-    @T.prim_func
-    def copy(source: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
-        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            b[i] = a[i]
-
-    @T.prim_func
-    def plus(left: T.handle, right: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(left, (k,), "float32", offset_factor=16)
-        b = T.match_buffer(right, (k,), "float32", offset_factor=16)
-        c = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            c[i] = a[i] + b[i]
-"""
+_KERNELS = MODULE + ONES + COPY + PLUS
 _V16, _V = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")'
-
-
-def _storage(nbytes: str) -> str:
-    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
-
-
-def _tensor(storage: str, offset: str, extent: str = "16") -> str:
-    place = f"{storage}, R.prim_value({offset}), R.shape([{extent}])"
-    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
-
-
-def _plus(left: str, right: str, extent: str = "16") -> str:
-    return f'R.call_tir(Module.plus, ({left}, {right}), out_ty=R.Tensor(({extent},), "float32"))'
-
 
 # a callee writes on a storage that it is handed, next to what the caller keeps there
 _NEIGHBOUR = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V}) -> {_V}:
         n = T.int64()
-        t = {_tensor("s", "0", "n")}
+        t = {tensor("s", "n")}
         Module.copy(x, t)
-        y = {_plus("t", "x", "n")}
+        y = {plus("t", "x", "n")}
         return y
 
     @R.function(pure=False)
     def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
         m = T.int64()
-        storage = {_storage("m * 4 + 256")}
-        kept = {_tensor("storage", "128")}
+        storage = {storage("m * 4 + 256")}
+        kept = {tensor("storage", offset="128")}
         Module.ones(kept)
         z = Module.helper(storage, x)
-        y = {_plus("kept", "kept")}
+        y = {plus("kept", "kept")}
         return y
 """
 
@@ -73,15 +34,15 @@ _ORDER = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(p: {_V16}, q: {_V16}) -> {_V16}:
         Module.ones(p)
-        y = {_plus("q", "q")}
-        z = {_plus("p", "y")}
+        y = {plus("q", "q")}
+        z = {plus("p", "y")}
         return z
 
     @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
-        storage = {_storage("128")}
-        p = {_tensor("storage", "0")}
-        q = {_tensor("storage", "0")}
+        storage = {storage("128")}
+        p = {tensor("storage")}
+        q = {tensor("storage")}
         Module.copy(x, q)
         z = Module.helper(p, q)
         return z
@@ -91,9 +52,9 @@ _TWO_RESULTS = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def pair(x: {_V}) -> R.Tuple({_V}, {_V16}):
         n = T.int64()
-        s = {_storage("n * 64 + 128")}
-        a = {_tensor("s", "0", "n")}
-        b = {_tensor("s", "64")}
+        s = {storage("n * 64 + 128")}
+        a = {tensor("s", "n")}
+        b = {tensor("s", offset="64")}
         Module.ones(b)
         Module.copy(x, a)
         return (a, b)
@@ -102,41 +63,41 @@ _TWO_RESULTS = f"""{_KERNELS}
     def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
         both = Module.pair(x)
         b = both[1]
-        y = {_plus("b", "b")}
+        y = {plus("b", "b")}
         return y
 """
 
 _USED_FURTHER = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def place(s: R.Object, x: {_V16}) -> {_V16}:
-        t = {_tensor("s", "0")}
+        t = {tensor("s")}
         Module.copy(x, t)
         return t
 
     @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
-        storage = {_storage("256")}
+        storage = {storage("256")}
         t = Module.place(storage, x)
-        b = {_tensor("storage", "0")}
+        b = {tensor("storage")}
         Module.ones(b)
-        y = {_plus("t", "b")}
+        y = {plus("t", "b")}
         return y
 """
 
 _TWICE = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def place(s: R.Object, x: {_V16}) -> {_V16}:
-        t = {_tensor("s", "0")}
+        t = {tensor("s")}
         Module.copy(x, t)
         return t
 
     @R.function(pure=False)
     def main(x: {_V16}, y: {_V16}) -> {_V16}:
-        one = {_storage("64")}
-        two = {_storage("64")}
+        one = {storage("64")}
+        two = {storage("64")}
         a = Module.place(one, x)
         b = Module.place(one, y)
-        z = {_plus("a", "b")}
+        z = {plus("a", "b")}
         return z
 """
 
@@ -144,16 +105,16 @@ _STORAGE_OF_CALLEE = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def reserve(x: {_V}) -> R.Object:
         n = T.int64()
-        s = {_storage("n * 4")}
+        s = {storage("n * 4")}
         return s
 
     @R.function(pure=False)
     def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
         m = T.int64()
         storage = Module.reserve(x)
-        t = {_tensor("storage", "0")}
+        t = {tensor("storage")}
         Module.ones(t)
-        y = {_plus("t", "t")}
+        y = {plus("t", "t")}
         return y
 """
 
@@ -161,15 +122,15 @@ _TOO_SMALL = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V}) -> {_V}:
         n = T.int64()
-        t = {_tensor("s", "0", "n")}
+        t = {tensor("s", "n")}
         Module.copy(x, t)
-        y = {_plus("t", "x", "n")}
+        y = {plus("t", "x", "n")}
         return y
 
     @R.function(pure=False)
     def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
         m = T.int64()
-        storage = {_storage("64")}
+        storage = {storage("64")}
         z = Module.helper(storage, x)
         return z
 """
@@ -177,17 +138,17 @@ _TOO_SMALL = f"""{_KERNELS}
 _ONE_FOR_BOTH = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, r: R.Object, x: {_V16}) -> {_V16}:
-        a = {_tensor("s", "0")}
-        b = {_tensor("r", "0")}
+        a = {tensor("s")}
+        b = {tensor("r")}
         Module.copy(x, a)
         Module.ones(b)
-        y = {_plus("a", "b")}
+        y = {plus("a", "b")}
         return y
 
     @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
-        one = {_storage("64")}
-        two = {_storage("64")}
+        one = {storage("64")}
+        two = {storage("64")}
         z = Module.helper(one, one, x)
         return z
 """
@@ -195,18 +156,18 @@ _ONE_FOR_BOTH = f"""{_KERNELS}
 _TUPLE = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def open(x: {_V16}) -> R.Tuple(R.Object, {_V16}, R.Object):
-        s = {_storage("64")}
-        r = {_storage("64")}
-        t = {_tensor("s", "0")}
+        s = {storage("64")}
+        r = {storage("64")}
+        t = {tensor("s")}
         Module.copy(x, t)
         return (s, t, r)
 
     @R.function(pure=False, private=True)
     def write(pair: R.Tuple({_V16}, R.Object)) -> {_V16}:
         s = pair[1]
-        t = {_tensor("s", "0")}
+        t = {tensor("s")}
         Module.ones(t)
-        y = {_plus("t", "t")}
+        y = {plus("t", "t")}
         return y
 
     @R.function(pure=False)
@@ -216,60 +177,60 @@ _TUPLE = f"""{_KERNELS}
         t = opened[1]
         pair = (t, s)
         y = Module.write(pair)
-        z = {_plus("t", "y")}
+        z = {plus("t", "y")}
         return z
 """
 
 _TWO_LEVELS = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def inner(s: R.Object) -> {_V16}:
-        t = {_tensor("s", "0")}
+        t = {tensor("s")}
         Module.ones(t)
-        y = {_plus("t", "t")}
+        y = {plus("t", "t")}
         return y
 
     @R.function(pure=False, private=True)
     def outer(s: R.Object) -> {_V16}:
         y = Module.inner(s)
-        z = {_plus("y", "y")}
+        z = {plus("y", "y")}
         return z
 
     @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
-        storage = {_storage("128")}
-        kept = {_tensor("storage", "0")}
+        storage = {storage("128")}
+        kept = {tensor("storage")}
         Module.copy(x, kept)
         y = Module.outer(storage)
-        z = {_plus("kept", "y")}
+        z = {plus("kept", "y")}
         return z
 """
 
 _RECURSION = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def descend(s: R.Object, x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
-        t = {_tensor("s", "0")}
+        t = {tensor("s")}
         Module.copy(x, t)
         if more:
-            r = {_plus("x", "x")}
+            r = {plus("x", "x")}
             deep = Module.descend(s, r, last, last)
-            y = {_plus("t", "deep")}
+            y = {plus("t", "deep")}
         else:
-            y = {_plus("t", "t")}
+            y = {plus("t", "t")}
         return y
 
     @R.function(pure=False)
     def main(x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
-        storage = {_storage("64")}
+        storage = {storage("64")}
         z = Module.descend(storage, x, more, last)
         return z
 """
 
 _RECURSION_TWIN = _RECURSION.replace(
-    f"""        t = {_tensor("s", "0")}
+    f"""        t = {tensor("s")}
         Module.copy(x, t)
         if more:""",
-    f"""        fresh = {_storage("64")}
-        t = {_tensor("fresh", "0")}
+    f"""        fresh = {storage("64")}
+        t = {tensor("fresh")}
         Module.copy(x, t)
         if more:""",
 )
@@ -279,27 +240,27 @@ _DEEP = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def descend(s: R.Object, a: R.Shape(["k"]), x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
         k = T.int64()
-        t = {_tensor("s", "k % 5 * 64")}
+        t = {tensor("s", offset="k % 5 * 64")}
         Module.copy(x, t)
         if more:
             deep = Module.descend(s, R.shape([k + 1]), x, more)
-            y = {_plus("t", "deep")}
+            y = {plus("t", "deep")}
         else:
-            y = {_plus("t", "t")}
+            y = {plus("t", "t")}
         return y
 
     @R.function(pure=False)
     def main(x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
-        storage = {_storage("320")}
+        storage = {storage("320")}
         z = Module.descend(storage, R.shape([0]), x, more)
         return z
 """
 
 _DEEP_TWIN = _DEEP.replace(
-    f"""        t = {_tensor("s", "k % 5 * 64")}
+    f"""        t = {tensor("s", offset="k % 5 * 64")}
 """,
-    f"""        fresh = {_storage("320")}
-        t = {_tensor("fresh", "k % 5 * 64")}
+    f"""        fresh = {storage("320")}
+        t = {tensor("fresh", offset="k % 5 * 64")}
 """,
 )
 
@@ -307,20 +268,20 @@ _ON_ONE_BRANCH = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
         if again:
-            t = {_tensor("s", "0")}
+            t = {tensor("s")}
             Module.ones(t)
-            y = {_plus("t", "x")}
+            y = {plus("t", "x")}
         else:
-            y = {_plus("x", "x")}
+            y = {plus("x", "x")}
         return y
 
     @R.function(pure=False)
     def main(x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
-        storage = {_storage("128")}
-        kept = {_tensor("storage", "0")}
+        storage = {storage("128")}
+        kept = {tensor("storage")}
         Module.copy(x, kept)
         y = Module.helper(storage, x, again)
-        z = {_plus("kept", "y")}
+        z = {plus("kept", "y")}
         return z
 """
 
@@ -332,25 +293,25 @@ _VIEW_OF_PARAMETER = f"""{_KERNELS}
 
     @R.function(pure=False)
     def main(x: {_V16}) -> R.Tensor((8,), "float32"):
-        storage = {_storage("128")}
-        a = {_tensor("storage", "0")}
+        storage = {storage("128")}
+        a = {tensor("storage")}
         Module.copy(x, a)
         lower = Module.half(a)
-        b = {_tensor("storage", "0")}
+        b = {tensor("storage")}
         Module.ones(b)
-        z = {_plus("lower", "lower", "8")}
+        z = {plus("lower", "lower", "8")}
         return z
 """
 
 _OPAQUE = f"""{_KERNELS}
     @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
-        storage = {_storage("128")}
-        spare = {_storage("128")}
-        kept = {_tensor("storage", "0")}
+        storage = {storage("128")}
+        spare = {storage("128")}
+        kept = {tensor("storage")}
         Module.copy(x, kept)
         gone = R.call_packed("library.scribble", storage, ty_args=(R.Tuple(),))
-        z = {_plus("kept", "kept")}
+        z = {plus("kept", "kept")}
         return z
 """
 
@@ -362,9 +323,9 @@ _AT_AN_OFFSET = f"""{_KERNELS}
 
     @R.function(pure=False, private=True)
     def pair(x: {_V16}) -> R.Tuple({_V16}, {_V16}):
-        s = {_storage("128")}
-        a = {_tensor("s", "0")}
-        b = {_tensor("s", "64")}
+        s = {storage("128")}
+        a = {tensor("s")}
+        b = {tensor("s", offset="64")}
         Module.copy(x, a)
         Module.copy(x, b)
         return (a, b)
@@ -383,23 +344,23 @@ _ONE_FLAG = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
         if flag:
-            t = {_tensor("s", "0")}
+            t = {tensor("s")}
             Module.ones(t)
-            y = {_plus("t", "x")}
+            y = {plus("t", "x")}
         else:
-            y = {_plus("x", "x")}
+            y = {plus("x", "x")}
         return y
 
     @R.function(pure=False)
     def main(x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
-        storage = {_storage("64")}
-        kept = {_tensor("storage", "0")}
+        storage = {storage("64")}
+        kept = {tensor("storage")}
         Module.copy(x, kept)
         y = Module.helper(storage, x, flag)
         if flag:
-            z = {_plus("kept", "y")}
+            z = {plus("kept", "y")}
         else:
-            z = {_plus("x", "y")}
+            z = {plus("x", "y")}
         return z
 """
 
@@ -409,7 +370,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="what a callee writes on the storage that it is handed reaches what the caller keeps there",
         module=_NEIGHBOUR,
         twin=_NEIGHBOUR.replace("n * 4", "n * 4").replace(
-            _tensor("storage", "128"), _tensor("storage", "(m + 15) // 16 * 64")
+            tensor("storage", offset="128"), tensor("storage", offset="(m + 15) // 16 * 64")
         ),
         rule="SYM203",
         verdict="runtime-check",
@@ -424,8 +385,8 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="a callee writes p before it reads q, and both have the same bytes",
         module=_ORDER,
         twin=_ORDER.replace(
-            f"        Module.ones(p)\n        y = {_plus('q', 'q')}\n",
-            f"        y = {_plus('q', 'q')}\n        Module.ones(p)\n",
+            f"        Module.ones(p)\n        y = {plus('q', 'q')}\n",
+            f"        y = {plus('q', 'q')}\n        Module.ones(p)\n",
         ),
         rule="SYM203",
         verdict="always-invalid",
@@ -438,7 +399,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="results-of-a-callee-overlap",
         what="two results of one callee share bytes from n = 17 on",
         module=_TWO_RESULTS,
-        twin=_TWO_RESULTS.replace(_tensor("s", "64"), _tensor("s", "n * 64")),
+        twin=_TWO_RESULTS.replace(tensor("s", offset="64"), tensor("s", offset="n * 64")),
         rule="SYM203",
         verdict="runtime-check",
         on_line="Module.copy(x, a)",
@@ -450,7 +411,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="result-on-a-storage-used-further",
         what="the caller writes where the callee put its result",
         module=_USED_FURTHER,
-        twin=_USED_FURTHER.replace(f"b = {_tensor('storage', '0')}", f"b = {_tensor('storage', '64')}"),
+        twin=_USED_FURTHER.replace(f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.ones(b)",
@@ -475,7 +436,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="storage-of-a-callee-is-too-small",
         what="a callee reserves 4*n bytes, of which the caller takes 64",
         module=_STORAGE_OF_CALLEE,
-        twin=_STORAGE_OF_CALLEE.replace(_storage("n * 4"), _storage("n * 4 + 64")),
+        twin=_STORAGE_OF_CALLEE.replace(storage("n * 4"), storage("n * 4 + 64")),
         rule="SYM101",
         on_line="t = R.memory.alloc_tensor",
     ),
@@ -483,7 +444,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="callee-outgrows-the-storage",
         what="a callee places n floats on a storage of 64 bytes that it is handed",
         module=_TOO_SMALL,
-        twin=_TOO_SMALL.replace(_storage("64"), _storage("m * 4")),
+        twin=_TOO_SMALL.replace(storage("64"), storage("m * 4")),
         rule="SYM101",
         verdict="runtime-check",
         counterexample={"m": 17},
@@ -517,7 +478,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="two-levels-below",
         what="a callee of a callee writes over what the caller keeps",
         module=_TWO_LEVELS,
-        twin=_TWO_LEVELS.replace(_tensor("s", "0"), _tensor("s", "64")),
+        twin=_TWO_LEVELS.replace(tensor("s"), tensor("s", offset="64")),
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.ones(t)",
@@ -547,7 +508,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="callee-overwrites-on-one-branch",
         what="a callee overwrites what the caller keeps, on one of two branches",
         module=_ON_ONE_BRANCH,
-        twin=_ON_ONE_BRANCH.replace(_tensor("s", "0"), _tensor("s", "64")),
+        twin=_ON_ONE_BRANCH.replace(tensor("s"), tensor("s", offset="64")),
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.ones(t)",
@@ -556,7 +517,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="view-of-a-parameter",
         what="a callee returns a view of its argument, whose memory is taken over",
         module=_VIEW_OF_PARAMETER,
-        twin=_VIEW_OF_PARAMETER.replace(f"b = {_tensor('storage', '0')}", f"b = {_tensor('storage', '64')}"),
+        twin=_VIEW_OF_PARAMETER.replace(f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.ones(b)",
@@ -584,9 +545,9 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         name="one-flag-for-callee-and-caller",
         what="the callee overwrites where the caller reads, if one flag is set; in the twin if not",
         module=_ONE_FLAG,
-        twin=_ONE_FLAG.replace(_plus("kept", "y"), "KEPT")
-        .replace(f"z = {_plus('x', 'y')}", f"z = {_plus('kept', 'y')}")
-        .replace("KEPT", _plus("x", "y")),
+        twin=_ONE_FLAG.replace(plus("kept", "y"), "KEPT")
+        .replace(f"z = {plus('x', 'y')}", f"z = {plus('kept', 'y')}")
+        .replace("KEPT", plus("x", "y")),
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.ones(t)",

@@ -7,36 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.hostile.any_length import COPY, MODULE, ONES, PLUS, plus, storage, tensor
 from tests.hostile.machine import Machine, depends_on_storages, floats, gives
 from tests.hostile.program import HostileProgram
 
-_KERNELS = """
-@I.ir_module
-class Module:
-    @T.prim_func
-    def ones(out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            a[i] = T.float32(1)
-
-    @T.prim_func
-    def copy(source: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
-        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            b[i] = a[i]
-
-    @T.prim_func
-    def plus(left: T.handle, right: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(left, (k,), "float32", offset_factor=16)
-        b = T.match_buffer(right, (k,), "float32", offset_factor=16)
-        c = T.match_buffer(out, (k,), "float32", offset_factor=16)
-        for i in range(k):
-            c[i] = a[i] + b[i]
-
+_KERNELS = f"""{MODULE}{ONES}{COPY}{PLUS}
     @T.prim_func
     def flip(flag: T.Buffer((), "bool")):
         flag[()] = not flag[()]
@@ -54,19 +29,6 @@ _FLAG = 'R.Tensor((), "bool")'
 TRUE, FALSE = np.array(True), np.array(False)
 
 
-def _storage(nbytes: str) -> str:
-    return f'R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
-
-
-def _tensor(storage: str, extent: str = "16") -> str:
-    place = f"{storage}, R.prim_value(0), R.shape([{extent}])"
-    return f'R.memory.alloc_tensor({place}, R.dtype("float32"))'
-
-
-def _plus(left: str, right: str) -> str:
-    return f'R.call_tir(Module.plus, ({left}, {right}), out_ty=R.Tensor((16,), "float32"))'
-
-
 def _function(params: str, *lines: str, before: str = "", result: str = _V16) -> str:
     """A module whose `main` takes the tensor x, and `params`."""
     body = "\n".join(f"        {line}" for text in lines for line in text.split("\n"))
@@ -74,10 +36,10 @@ def _function(params: str, *lines: str, before: str = "", result: str = _V16) ->
     return f"{_KERNELS}\n{before}{head}{body}\n"
 
 
-_SHARED = f"""storage = {_storage("64")}
-a = {_tensor("storage")}
+_SHARED = f"""storage = {storage("64")}
+a = {tensor("storage")}
 Module.copy(x, a)
-b = {_tensor("storage")}"""
+b = {tensor("storage")}"""
 
 
 def _if(condition: str, then: str, otherwise: str) -> str:
@@ -86,9 +48,9 @@ def _if(condition: str, then: str, otherwise: str) -> str:
     return f"if {condition}:\n    {inner}\nelse:\n    {other}"
 
 
-_OVERWRITE = f"Module.ones(b)\nu = {_plus('b', 'x')}"
-_READ, _INSTEAD = f"z = {_plus('a', 'a')}", f"z = {_plus('x', 'x')}"
-_NOTHING = f"u = {_plus('x', 'x')}"
+_OVERWRITE = f"Module.ones(b)\nu = {plus('b', 'x')}"
+_READ, _INSTEAD = f"z = {plus('a', 'a')}", f"z = {plus('x', 'x')}"
+_NOTHING = f"u = {plus('x', 'x')}"
 _NEW_FLAG = 'R.builtin.alloc_tensor(R.shape([]), R.dtype("bool"), R.prim_value(0), R.str("global"))'
 _BOTH = "R.call_tir(Module.both, ({}, {}), out_ty=R.Tensor((), 'bool'))".format
 
@@ -146,46 +108,46 @@ _GT = "R.prim_value(n > {})".format
 _ANEW = _function(
     _TWO_FLAGS,
     _SHARED,
-    f"Module.ones(b)\nu = {_plus('b', 'x')}",
-    _if("c", f"Module.copy(x, a)\nv = {_plus('x', 'x')}", f"v = {_plus('x', 'x')}"),
-    _if("SECOND", f"w = {_plus('x', 'x')}", f"Module.copy(x, a)\nw = {_plus('x', 'x')}"),
-    f"z = {_plus('a', 'a')}",
+    f"Module.ones(b)\nu = {plus('b', 'x')}",
+    _if("c", f"Module.copy(x, a)\nv = {plus('x', 'x')}", f"v = {plus('x', 'x')}"),
+    _if("SECOND", f"w = {plus('x', 'x')}", f"Module.copy(x, a)\nw = {plus('x', 'x')}"),
+    f"z = {plus('a', 'a')}",
     "return z",
 )
 _UNWRITTEN = _function(
     _TWO_FLAGS,
-    f"storage = {_storage('64')}",
-    f"a = {_tensor('storage')}",
-    _if("c", f"Module.copy(x, a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
+    f"storage = {storage('64')}",
+    f"a = {tensor('storage')}",
+    _if("c", f"Module.copy(x, a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
     _if("SECOND", _READ, _INSTEAD),
     "return z",
 )
 _KILLED = _function(
     _TWO_FLAGS,
-    f"storage = {_storage('64')}",
-    f"a = {_tensor('storage')}",
+    f"storage = {storage('64')}",
+    f"a = {tensor('storage')}",
     "Module.copy(x, a)",
-    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
+    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
     _if("SECOND", _INSTEAD, _READ),
     "return z",
 )
 _KILLED_TWICE = _function(
     _TWO_FLAGS,
-    f"storage = {_storage('64')}",
-    f"a = {_tensor('storage')}",
+    f"storage = {storage('64')}",
+    f"a = {tensor('storage')}",
     "Module.copy(x, a)",
-    f"y = {_plus('a', 'a')}",
-    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {_plus('x', 'x')}", f"u = {_plus('x', 'x')}"),
-    _if("SECOND", f"v = {_plus('x', 'x')}", f"_1 = R.memory.kill_tensor(a)\nv = {_plus('x', 'x')}"),
+    f"y = {plus('a', 'a')}",
+    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
+    _if("SECOND", f"v = {plus('x', 'x')}", f"_1 = R.memory.kill_tensor(a)\nv = {plus('x', 'x')}"),
     "return y",
 )
 _GUARDED_SIDE = _function(
     f"t: {_N}, {_TWO_FLAGS}",
     _LOCAL,
-    _if("c", f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {_plus("x", "x")}', f"u = {_plus('x', 'x')}"),
+    _if("c", f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {plus("x", "x")}', f"u = {plus('x', 'x')}"),
     _if(
         "SECOND",
-        f"storage = {_storage('16')}\na = {_tensor('storage', 'n')}\nModule.copy(t, a)\n{_INSTEAD}",
+        f"storage = {storage('16')}\na = {tensor('storage', 'n')}\nModule.copy(t, a)\n{_INSTEAD}",
         _INSTEAD,
     ),
     "return z",
@@ -195,19 +157,19 @@ _GUARDED_SIDES = _function(
     _LOCAL,
     _if(
         "c",
-        f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {_plus("x", "x")}',
-        f'_1 = R.assert_op(n <= MOST, [n], format="n")\nu = {_plus("x", "x")}',
+        f'_ = R.assert_op(n <= 4, [n], format="n")\nu = {plus("x", "x")}',
+        f'_1 = R.assert_op(n <= MOST, [n], format="n")\nu = {plus("x", "x")}',
     ),
-    f"storage = {_storage('16')}\na = {_tensor('storage', 'n')}\nModule.copy(t, a)",
-    f"z = {_plus('x', 'x')}\nreturn z",
+    f"storage = {storage('16')}\na = {tensor('storage', 'n')}\nModule.copy(t, a)",
+    f"z = {plus('x', 'x')}\nreturn z",
 )
 _CHOSEN_STORAGE = _function(
     f"t: {_N}",
     _LOCAL,
-    _if("R.prim_value(n <= MOST)", f"s = {_storage('16')}", f"s = {_storage('n * 4')}"),
-    f"a = {_tensor('s', 'n')}",
+    _if("R.prim_value(n <= MOST)", f"s = {storage('16')}", f"s = {storage('n * 4')}"),
+    f"a = {tensor('s', 'n')}",
     "Module.copy(t, a)",
-    f"z = {_plus('x', 'x')}\nreturn z",
+    f"z = {plus('x', 'x')}\nreturn z",
 )
 _CALLED = _function(
     'c: R.Prim("bool"), d: R.Prim("bool")',
@@ -226,9 +188,9 @@ _CALLED = _function(
     @R.function(pure=False, private=True)
     def pick(p: {_V16}, q: {_V16}, f: R.Prim("bool")) -> {_V16}:
         if f:
-            z = {_plus("p", "p")}
+            z = {plus("p", "p")}
         else:
-            z = {_plus("q", "q")}
+            z = {plus("q", "q")}
         return z
 
 """,
