@@ -2,11 +2,14 @@
 
 TVM carries no types for mypy: its classes serve `isinstance` and `match`, the types below serve annotations.
 A `Node` has whatever fields TVM gives it, and never passes for a structure of ours, a number or a text.
+
+What is made or read by the thousand goes to TVM's functions directly: its Python classes look up modules and
+convert arguments at every call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any, Protocol, TypeAlias
 
@@ -15,6 +18,9 @@ from tvm import relax
 
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _size = tvm_ffi.get_global_func("ffi.ArraySize")
+_call = tvm_ffi.get_global_func("ir.Call")
+_var = tvm_ffi.get_global_func("ir.Var")
+_kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 
 
 class Node(Protocol):
@@ -72,6 +78,23 @@ def elements(array: Node) -> list[Any]:
 def each(array: Node) -> Iterator[Any]:
     """The elements of an array one by one, none kept."""
     return map(_item, repeat(array), range(_size(array)))
+
+
+def typed_call(
+    op: Node, arguments: Sequence[Node], type_: TypeNode, ty_args: Sequence[TypeNode] = ()
+) -> Node:
+    """The call of `op` whose type is known: a builder has nothing to infer from it."""
+    return _call(type_, op, arguments, None, ty_args, None)
+
+
+def typed_var(name: str, type_: TypeNode) -> VarNode:
+    """A new variable."""
+    return _var(name, type_, None)
+
+
+def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> Node:
+    """The PrimFunc `kernel` with other parameters and another body."""
+    return _kernel(parameters, body, kernel.ret_type, kernel.attrs, kernel.span)
 
 
 def bindings_in(body: Node) -> Iterator[BindingNode]:

@@ -16,7 +16,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.emit.accepts_offset import accepts_offset
 from symalloc.relax.extract.covers import Nest, constant_extent, idle_loops, same_extent, stores
-from symalloc.relax.ir_types import Node, VarNode
+from symalloc.relax.ir_types import Node, VarNode, with_parameters
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
@@ -50,8 +50,7 @@ def in_place(
     body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
     if not _is_closed(body, kept, sources):
         return None
-    made = tirx.PrimFunc(kept, body, kernel.ret_type, kernel.attrs, kernel.span)
-    return made.without_attr("global_symbol")
+    return with_parameters(kernel, kept, body).without_attr("global_symbol")
 
 
 def _alike(source: BufferType, target: BufferType) -> bool:

@@ -18,9 +18,9 @@ from tvm.tirx.buffer import BufferType
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.extract.buffer_accesses import buffer_accesses
-from symalloc.relax.ir_types import Node, TypeNode, VarNode
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements, typed_var, with_parameters
 
-_INDEX = "int64"  # a narrower offset could wrap in a large arena
+_INDEX = ir.PrimType("int64")  # a narrower offset could wrap in a large arena
 
 
 def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
@@ -33,7 +33,7 @@ def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
     attributes = kernel.attrs
     if attributes is not None and "calling_conv" in attributes:
         return frozenset()  # lowered already: its parameters are no longer those of the PrimFunc
-    candidates = {p.__chandle__(): i for i, p in enumerate(kernel.params) if _plain(p.ty)}
+    candidates = {p.__chandle__(): i for i, p in enumerate(elements(kernel.params)) if _plain(p.ty)}
     if not candidates:
         return frozenset()
     accesses = buffer_accesses(kernel.body)
@@ -69,21 +69,22 @@ def offset_parameters(kernel: tirx.PrimFunc) -> tuple[int, ...]:
 
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
     """`kernel` with the buffers at `positions`, of those that it accepts, at a free multiple of 64 B."""
-    params = list(kernel.params)
+    params = elements(kernel.params)
+    names = [param.name for param in params]
     replaced: dict[int, Node] = {}
     for position in positions:
-        old = params[position]
-        if not _is_zero(old.ty.elem_offset):
+        old, name = params[position], names[position]
+        type_ = old.ty
+        if not _is_zero(type_.elem_offset):
             continue
-        shared = sum(param.name == old.name for param in kernel.params) > 1
-        name = f"{old.name}{position}" if shared else old.name  # of one name TVM prints in any order
-        params[position] = replaced[old.__chandle__()] = ir.Var(old.name, _with_offset(name, old.ty))
+        one = f"{name}{position}" if names.count(name) > 1 else name  # of one name TVM prints in any order
+        params[position] = replaced[old.__chandle__()] = typed_var(name, _with_offset(one, type_))
 
     def renewed(var: VarNode) -> Node:
         return replaced.get(var.__chandle__(), var)
 
     body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
-    return tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs, kernel.span)
+    return with_parameters(kernel, params, body)
 
 
 def _plain(type_: TypeNode) -> bool:
@@ -115,7 +116,7 @@ def _with_offset(name: str, old: Node) -> BufferType:
         old.storage_scope,
         old.shape,
         old.strides,
-        tirx.Var(f"{name}_offset", _INDEX),
+        typed_var(f"{name}_offset", _INDEX),
         old.data_alignment,
         _elements(old),
         old.layout,

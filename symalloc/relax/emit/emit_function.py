@@ -25,7 +25,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
-from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements, typed_call
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
@@ -42,6 +42,7 @@ _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _VIEW = relax.ExternFunc(VIEW)
+_RESHAPED = relax.ExternFunc(RESHAPE)
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
@@ -98,8 +99,8 @@ class _ArenaHandle:
         The call says its type, for TVM to infer nothing.
         """
         if self.brought:
-            return Call(_VIEW, [self.var, shape, dtype, offset], ty_args=[type_], ret_ty=type_)
-        return Call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], ret_ty=type_)
+            return typed_call(_VIEW, [self.var, shape, dtype, offset], type_, [type_])
+        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,11 +260,11 @@ class _FunctionWriter(BindingRewriter):
         source, shape = elements(binding.value.args)
         type_ = binding.var.ty
         if any(arena.size.as_constant is None for arena in self.plan.arenas):
-            call = Call(relax.ExternFunc(RESHAPE), [source, shape], ty_args=[type_])
+            call = typed_call(_RESHAPED, [source, shape], type_, [type_])
         else:
             dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
-            call = Call(_VIEW, [source, shape, dtype, relax.prim_value(0)], ty_args=[type_])
-        return relax.VarBinding(binding.var, self.builder.normalize(call))
+            call = typed_call(_VIEW, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
+        return relax.VarBinding(binding.var, call)
 
     def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
         """Takes up the symbols that a cast binds, and checks what it says of those that were known.
@@ -366,7 +367,7 @@ def _taken_apart(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
     tuple would hold memory to the end of the call.
     """
     made = {
-        one.var for _, one in cfg.instructions if type(one) is ir.MakeTuple and all(map(_plain, one.fields))
+        one.var for _, one in cfg.of_type(ir.MakeTuple) if all(map(_plain, one.fields))
     }
     if not made:
         return frozenset()

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.sets import RegionSet, members, region_set
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
 
-_NONE: frozenset[Var] = frozenset()
 _HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
 _USING = frozenset({PointKind.INSTRUCTION, PointKind.BRANCH})  # the machine reads a condition at its pointer
 
@@ -41,58 +40,47 @@ def offset_uses(
     """
     points_to = analysis.points_to
     regions = points_to.regions
-    wanted = region_set(region.number for region in regions if regions[region.root].var in away)
-    finder = _Finder(points_to, wanted)
+    finder = _Finder(points_to, region_set(r.number for r in regions if regions[r.root].var in away))
     for point in analysis.cfg.points:
         instruction = point.instruction
         if type(instruction) is CallKernel:
             finder.kernel(instruction, accepts_offset(instruction.kernel))
         elif point.kind is PointKind.EXIT:
-            finder.needs_zero |= finder.held_by(point.operand)
+            finder.look(point.operand)
         elif point.uses and type(instruction) not in _HANDED_ON and point.kind in _USING:
             for var in point.uses:
-                finder.needs_zero |= finder.held_by(var)
-    return OffsetUses(
-        needs_zero_offset=frozenset(finder.needs_zero), offset_parameters=finder.offset_parameters()
-    )
+                finder.look(var)
+    return finder.found()
 
 
 @dataclass(slots=True)
 class _Finder:
+    """Follows the regions in `away`: of those in `needs_zero` something sees the bare pointer."""
+
     points_to: PointsTo
     away: RegionSet
-    needs_zero: set[Var] = field(default_factory=set)
-    calls: defaultdict[tuple[str, int], set[Var]] = field(default_factory=lambda: defaultdict(set))
-    held: dict[RegionSet, frozenset[Var]] = field(default_factory=dict)
+    needs_zero: RegionSet = NO_REGIONS
+    calls: defaultdict[tuple[str, int], RegionSet] = field(default_factory=lambda: defaultdict(RegionSet))
 
-    def held_by(self, operand: Operand | None) -> frozenset[Var]:
-        """The allocations at an offset that `operand` may be, or hold."""
-        found = self.points_to.regions_of(operand) & self.away
-        if not found:
-            return _NONE
-        held = self.held.get(found)
-        if held is None:
-            regions = self.points_to.regions
-            roots = {regions[number].root for number in members(found)}
-            held = frozenset(var for root in roots if (var := regions[root].var) is not None)
-            self.held[found] = held
-        return held
+    def look(self, operand: Operand | None) -> None:
+        """Take up what looks at the pointer of all that `operand` may be, or hold."""
+        self.needs_zero |= self.points_to.regions_of(operand) & self.away
 
     def kernel(self, call: CallKernel, accepting: Collection[int]) -> None:
-        kernel, held_by = call.kernel, self.held_by
         for position, argument in enumerate(call.arguments):
-            found = held_by(argument)
-            if not found:
-                continue
             if position in accepting and type(argument) is Var:
-                self.calls[kernel, position] |= found
+                self.calls[call.kernel, position] |= self.points_to.regions_of(argument) & self.away
             else:
-                self.needs_zero |= found
+                self.look(argument)
 
-    def offset_parameters(self) -> dict[str, frozenset[int]]:
-        """The positions that tensors at an offset arrive at, once it is known which need offset zero."""
-        found: dict[str, frozenset[int]] = {}
+    def found(self) -> OffsetUses:
+        """The uses that were met, now that it is known which allocations need offset zero."""
+        regions = self.points_to.regions
+        roots = {regions[number].root for number in members(self.needs_zero)}
+        zero = region_set(r.number for r in regions if r.root in roots) if roots else NO_REGIONS
+        parameters: dict[str, frozenset[int]] = {}
         for (kernel, position), arrived in self.calls.items():
-            if arrived - self.needs_zero:
-                found[kernel] = found.get(kernel, frozenset()) | {position}
-        return found
+            if arrived & ~zero:
+                parameters[kernel] = parameters.get(kernel, frozenset()) | {position}
+        needing = frozenset(var for root in roots if (var := regions[root].var) is not None)
+        return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)

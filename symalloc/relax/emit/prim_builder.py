@@ -159,13 +159,22 @@ def paired(theirs: Node, ours: Type) -> Iterator[tuple[str, Node]]:
             for one, other in zip(theirs.fields, fields, strict=True):
                 yield from paired(one, other)
         case TensorType(shape=extents) if extents is not None:
-            yield from _paired_extents(theirs.shape.values, extents)
+            for index, name in _alone(extents):
+                yield from _var_at(theirs.shape.values, index, name)
         case ShapeType(values=extents) if extents is not None:
-            yield from _paired_extents(theirs.values, extents)
+            for index, name in _alone(extents):
+                yield from _var_at(theirs.values, index, name)
 
 
-def _paired_extents(theirs: Node, ours: tuple[Expr, ...]) -> Iterator[tuple[str, Node]]:
-    for one, other in zip(theirs, ours, strict=True):
-        name = other.as_symbol
-        if name is not None and isinstance(one, relax.Var):
-            yield name, one
+def _alone(extents: tuple[Expr, ...]) -> Iterator[tuple[int, str]]:
+    """The symbols that are extents by themselves, each with its place."""
+    for index, extent in enumerate(extents):
+        name = extent.as_symbol
+        if name is not None:
+            yield index, name
+
+
+def _var_at(values: Node, index: int, name: str) -> Iterator[tuple[str, Node]]:
+    one = values[index]
+    if isinstance(one, relax.Var):
+        yield name, one
