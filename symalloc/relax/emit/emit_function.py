@@ -25,7 +25,15 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
-from symalloc.relax.ir_types import BindingNode, Node, PrimNode, TypeNode, VarNode, elements, typed_call
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    PrimNode,
+    TypeNode,
+    VarNode,
+    elements,
+    typed_call,
+)
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
@@ -43,7 +51,7 @@ _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _VIEW = relax.ExternFunc(VIEW)
 _RESHAPED = relax.ExternFunc(RESHAPE)
-_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
+_LEFT_ALONE = (ir.Alias, ir.CallKernel, ir.CallPacked)
 _BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
@@ -118,6 +126,7 @@ class _FunctionWriter(BindingRewriter):
     wanted: Counter[Expr] = field(init=False)
     places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
+    touched: Container[ir.Var] = ()
     late: frozenset[ir.Var] = field(init=False)
     written: set[ir.Var] = field(default_factory=set)
     taken_apart: frozenset[ir.Var] = field(init=False)
@@ -143,6 +152,7 @@ class _FunctionWriter(BindingRewriter):
         if self.context.arenas:
             self.bring()
         self.due = first_uses(self.plan, self.cfg, self.arenas)
+        self.touched = {*self.due, *self.late}
         guarded = self.context.unplanned is None or not guards
         planned = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
         if not self.written >= {*self.places, *self.late}:
@@ -200,10 +210,21 @@ class _FunctionWriter(BindingRewriter):
 
     # -- the body ------------------------------------------------------------------------------------------
 
-    def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
-        if isinstance(block, relax.DataflowBlock):
-            raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
-        return super(_FunctionWriter, self).block(block)
+    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
+        """`seq` rebuilt, behind the bindings `entry`."""
+        known, touched = self.instructions, self.touched
+        written = list(entry)
+        for block in elements(seq.blocks):
+            if isinstance(block, relax.DataflowBlock):
+                raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
+            for binding in elements(block.bindings):
+                instruction = known.get(binding.__chandle__())
+                if isinstance(instruction, _LEFT_ALONE) and instruction.var not in touched:
+                    written.append(binding)
+                else:
+                    written += self.rewrite(binding)
+        blocks = [relax.BindingBlock(written)] if written else []
+        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If: what it binds is not known outside of it."""
@@ -219,11 +240,11 @@ class _FunctionWriter(BindingRewriter):
         if instruction is None:
             raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
         var = instruction.var
-        if var in self.due or var in self.late:
+        if var in self.touched:
             self.written.add(var)
             reserved = self.reserve(self.due.get(var, ()))
             return [*reserved, *self.stand_in(binding, instruction), *self.behind(var)]
-        return [binding] if type(instruction) in _LEFT_ALONE else self.stand_in(binding, instruction)
+        return self.stand_in(binding, instruction)
 
     def stand_in(self, binding: BindingNode, instruction: ir.Instruction) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding` itself."""
@@ -280,7 +301,7 @@ class _FunctionWriter(BindingRewriter):
 
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
-        if not isinstance(value, Call) or not _BUILTIN_ALLOC.same_as(value.op):
+        if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
         shape, dtype, device, *_ = elements(value.args)
