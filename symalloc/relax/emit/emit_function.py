@@ -387,9 +387,7 @@ def _taken_apart(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
     TVM kills no variable that nothing uses any more once it has replaced the fields by what they are: such a
     tuple would hold memory to the end of the call.
     """
-    made = {
-        one.var for _, one in cfg.of_type(ir.MakeTuple) if all(map(_plain, one.fields))
-    }
+    made = {one.var for _, one in cfg.of_type(ir.MakeTuple) if all(map(_plain, one.fields))}
     if not made:
         return frozenset()
     for _, one in cfg.instructions:
