@@ -23,7 +23,7 @@ from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
-from symalloc.relax.emit.guard_calls import GuardWriter
+from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -43,8 +43,6 @@ from symalloc.size.expr import Expr
 VIEW = "runtime.TVMTensorCreateView"
 
 RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
-
-_CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
@@ -343,23 +341,6 @@ class _FunctionWriter(BindingRewriter):
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
-
-
-def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
-    """The argument that keeps a check of `function` out of CUDA graphs: none where nothing would capture it.
-
-    RewriteCUDAGraph takes a packed call on symbols that it may capture, those that it is told and those of
-    weights, for a kernel.  One on a tensor that changes from call to call it leaves where it stands.
-    """
-    attributes = function.attrs or {}
-    given = attributes.get("num_input")
-    inputs = len(function.params) if given is None else int(given)
-    params = elements(function.params)
-    if _CAPTURED not in attributes and not any(
-        relax.analysis.tir_vars_in_type(p.ty) for p in params[inputs:]
-    ):
-        return ()
-    return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
 
 
 def first_uses(

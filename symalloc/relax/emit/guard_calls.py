@@ -16,13 +16,15 @@ from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node, VarNode
+from symalloc.relax.ir_types import Node, VarNode, elements
 from symalloc.relax.rewrite import free_name
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
 from symalloc.size.expr import Expr, constant, symbol
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
+
+_CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +136,23 @@ class GuardWriter:
         name = free_name(wanted, self.taken)
         self.taken.add(name)
         return name
+
+
+def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
+    """The argument that keeps a check of `function` out of CUDA graphs: none where nothing would capture it.
+
+    RewriteCUDAGraph takes a packed call on symbols that it may capture, those that it is told and those of
+    weights, for a kernel.  One on a tensor that changes from call to call it leaves where it stands.
+    """
+    attributes = function.attrs or {}
+    given = attributes.get("num_input")
+    inputs = len(function.params) if given is None else int(given)
+    params = elements(function.params)
+    if _CAPTURED not in attributes and not any(
+        relax.analysis.tir_vars_in_type(p.ty) for p in params[inputs:]
+    ):
+        return ()
+    return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
 
 
 def _assertion(condition: Node, message: str, values: Sequence[Node]) -> Node:
