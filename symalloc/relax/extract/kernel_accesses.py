@@ -203,7 +203,8 @@ class _AccessWalk:
         for index in (node.value, *elements(node.indices)):
             self.read(index, scope)
         self.expressions.access("store", node.buffer, node, scope, self.expressions.copied(node.value, scope))
-        self.scalars.store(node, self.values.expr_or_none(node.value), scope)
+        if self.scalars.follows(node.buffer):
+            self.scalars.store(node, self.values.expr_or_none(node.value), scope)
 
     def bound(self, node: Node, scope: KernelScope) -> None:
         if self.expressions.places.alias(node.var, node.value):

@@ -79,12 +79,14 @@ class ScalarBuffers:
         """The number that a load finds; None where that is not known."""
         return self._held.get(node.source.__chandle__()) if _is_plain(node) else None
 
+    def follows(self, buffer: Node) -> bool:
+        """Return whether stores to `buffer` are to be noted."""
+        return buffer.__chandle__() in self._scalars
+
     def store(self, node: Node, value: Expr | None, scope: KernelScope) -> None:
-        """Note a store of `value`, None for what is not known."""
+        """Note a store of `value` to a buffer that is followed, None for what is not known."""
         key = node.buffer.__chandle__()
-        scalar = self._scalars.get(key)
-        if scalar is None:
-            return
+        scalar = self._scalars[key]
         self._forget({key})
         alone = not any(loop.parallel for loop in scope.loops[scalar.loops if scalar.private else 0 :])
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype
