@@ -208,6 +208,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _COPY,
     ),
     _stores(
+        "number-that-is-kept",
+        "the place of an element is computed beforehand, and one too far",
+        "b[0] = a[0]\nfor i in range(16):\n    at: T.int64 = i + 1\n    b[at] = a[i]",
+        "for i in range(16):\n    at: T.int64 = i\n    b[at] = a[i]",
+    ),
+    _stores(
         "wide-guard",
         "the guard of the last tile lets one element too many through",
         _TILES.format(test="<= 16"),

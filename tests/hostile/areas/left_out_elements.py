@@ -64,6 +64,7 @@ _COPY = "for i, j in T.grid(n, m):\n    b[i, j] = a[i, j]\n"
 _ODD = "for i, j in T.grid(n // 2, m):\n    b[2 * i + 1, j] = a[2 * i + 1, j]\n"
 _EVEN = "for i, j in T.grid((n + 1) // 2, m):\n    b[2 * i, j] = a[2 * i, j]\n"
 _TRIANGLE = "for i, j in T.grid(n, m):\n    if i <= j:\n        b[i, j] = a[i, j]\n"
+_KEPT = "for i in range(n):\n    row: T.int64 = {}\n    for j in range(m):\n        b[row, j] = a[i, j]\n"
 _FUSED = "for t in range({}):\n    b[t // m, t % m] = a[t // m, t % m]\n"
 _TILED = """
 for o, t, j in T.grid({}, T.int64(4), m):
@@ -96,6 +97,13 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "what lies below the diagonal is left as it was",
         _TRIANGLE,
         _TRIANGLE + "    else:\n        b[i, j] = T.float32(0)\n",
+        counterexample={"m": 1, "n": 2},
+    ),
+    _left_out(
+        "number-of-a-row-is-kept",
+        "each row is stored at a place that is computed beforehand, two at the same",
+        _KEPT.format("i // 2"),
+        _KEPT.format("n - 1 - i"),
         counterexample={"m": 1, "n": 2},
     ),
     _left_out(
