@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -76,7 +77,7 @@ def path_lifetimes(
     paths = enumerate_paths(cfg.function, most=_MOST_PATHS, alike=True) if cfg.joins else None
     numbers = {var: number for number, var in enumerate(variables)}
     conditions = _conditions(analyses[cfg.function.name]) if paths else {}
-    unused = _unused(cfg) if paths else frozenset()
+    joined = _joined(cfg)
     for path in paths or ():
         analysis = analyse_variant(program, path, analyses)
         points = [
@@ -84,7 +85,7 @@ def path_lifetimes(
             for point in analysis.cfg.points
         ]
         times = CandidateTimes(program, analysis, analyses, variables)
-        found = times.lifetimes(variables, points, unused)
+        found = times.lifetimes(variables, points, joined)
         passed = sorted(conditions.keys() & set(points))
         tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
         yield replace(found, tested=tested)
@@ -94,12 +95,19 @@ def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
     """The allocations that each If or what comes behind it needs, by the number of its BRANCH."""
     points_to = analysis.points_to
 
+    yielded = {
+        point: points_to.roots(points_to.regions_of(branch.var))
+        for point in analysis.cfg.joins
+        if (branch := analysis.cfg.points[point].instruction) is not None
+    }
+
     def needed(point: int) -> Iterator[Var]:
         live = analysis.live.before[point]
         regions = live.must | live.may | live.contents
         for var in analysis.cfg.points[point].uses:
             regions |= points_to.regions_of(var)
-        for root in points_to.roots(regions):
+        later = (root for branch, roots in yielded.items() if branch >= point for root in roots)
+        for root in {*points_to.roots(regions), *later}:
             made = points_to.regions[root].var
             if made is not None:
                 yield made
@@ -107,16 +115,10 @@ def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
     return {point: frozenset(needed(point)) for point in analysis.cfg.joins}
 
 
-def _unused(cfg: ControlFlowGraph) -> frozenset[Var]:
-    """The results of Ifs that nothing uses.
-
-    TVM kills no variable that nothing uses: what such a one stands for is held to the end of the call.
-    """
-    branches = {cfg.points[number].instruction for number in cfg.joins}
-    found = {branch.var for branch in branches if branch is not None}
-    for point in cfg.points if found else ():
-        found.difference_update(point.uses)
-    return frozenset(found)
+def _joined(cfg: ControlFlowGraph) -> frozenset[Var]:
+    """The results of all Ifs."""
+    branches = (cfg.points[number].instruction for number in cfg.joins)
+    return frozenset(branch.var for branch in branches if branch is not None)
 
 
 class CandidateTimes:
@@ -174,23 +176,24 @@ class CandidateTimes:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
 
     def lifetimes(
-        self, variables: Sequence[Var | None], points: Sequence[int], unused: Collection[Var] = ()
+        self, variables: Sequence[Var | None], points: Sequence[int], joined: Collection[Var] = ()
     ) -> PathLifetimes:
         """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map.
 
-        What the variables `unused` stand for is held to the end.
+        TVM holds what an If yields, its result one of `joined`, until there, whether anything uses it or not.
         """
         placed = {*variables, *(call.var for call in self.calls)}
         points_to = self.analysis.points_to
-        made = (i.var for _, i in self.analysis.cfg.instructions if i.var in unused)
-        roots = {root for var in made for root in points_to.roots(points_to.regions_of(var))}
-        lasting = {points_to.regions[root].var for root in roots}
+        yielded: dict[int, int] = {}
+        for point, made in self.analysis.cfg.instructions:
+            if made.var in joined:
+                roots = points_to.roots(points_to.regions_of(made.var))
+                yielded.update(dict.fromkeys(roots, bisect_right(self.points, point)))
+        until = {points_to.regions[root].var: end for root, end in yielded.items()}
 
         def live(var: Var | None) -> Intervals:
             time = self.of.get(var)
-            if time is None:
-                return ()
-            return self._held(time).live if var in lasting else time.live
+            return () if time is None else _prolonged(time.live, until.get(var, 0))
 
         unplanned = [
             UnplannedRange(padded_size(self.nbytes.get(var)), live(var))
@@ -200,7 +203,7 @@ class CandidateTimes:
         return PathLifetimes(
             lives=[live(var) for var in variables],
             steps=[points[index] for index in self.points],
-            unplanned=[*unplanned, *self._returned(roots)],
+            unplanned=[*unplanned, *self._returned(yielded)],
             calls=[
                 CalleeRange(
                     call.name,
@@ -212,15 +215,20 @@ class CandidateTimes:
             ],
         )
 
-    def _returned(self, lasting: Collection[int]) -> Iterator[UnplannedRange]:
-        """Results of callees, each from behind the call to its last use; those `lasting` to the end."""
+    def _returned(self, yielded: Mapping[int, int]) -> Iterator[UnplannedRange]:
+        """Results of callees, each from behind the call to its last use, or to where an If has yielded it."""
         for region in self.given:
             time = self.regions.get(region.number)
             if time is None:
                 continue
-            kept = region.number in self.analysis.escapes or region.number in lasting
-            held = self._held(time) if kept else time
-            (begin, end), *rest = held.live
+            held = self._held(time) if region.number in self.analysis.escapes else time
+            (begin, end), *rest = _prolonged(held.live, yielded.get(region.number, 0))
             behind = (*(((begin + 1, end),) if begin + 1 < end else ()), *rest)
             if behind:
                 yield UnplannedRange(padded_size(region.nbytes), behind)
+
+
+def _prolonged(live: Intervals, until: int) -> Intervals:
+    """Return a live range that lasts at least to the position `until`."""
+    *before, (begin, end) = live
+    return live if end >= until else (*before, (begin, until))
