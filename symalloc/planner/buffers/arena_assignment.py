@@ -174,15 +174,23 @@ class ArenaAssignment:
         hosts = [i for i in results if members[i].buffer.var not in self.barred]
         few = max(FEW, len(planned) // MEMBERS_EACH)
         worst: list[tuple[float, Groups]] = []
+        spread: list[tuple[float, Groups]] = []
         passed = 0
         for groups in _attempts(timeline, planned, results, hosts):
             over = timeline.excess(groups)
-            if over <= EXACT and len(groups) - len(results) <= few:
-                passed += 1
-                if passed > self.passed:
-                    return groups
+            if over > EXACT or len(groups) - len(results) > few:
+                worst.append((over, groups))
                 continue
-            worst.append((over, groups))
+            ratio = timeline.spread(groups)
+            passed += 1
+            if passed > self.passed and ratio <= 1 + EXACT:
+                return groups
+            spread.append((ratio, groups))
+        if spread:
+            tight = first_fit(timeline.tightened(planned, results), planned, results, hosts)
+            if tight is not None and len(tight) - len(results) <= few and timeline.excess(tight) <= EXACT:
+                spread.append((timeline.spread(tight), tight))
+            return min(spread, key=lambda one: one[0])[1]
         tolerable = [groups for over, groups in worst if over <= TOLERABLE]
         return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one[0])[1]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -283,6 +284,23 @@ class CallTimeline:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
         over = self.taken(groups, lent) - self.limit
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+
+    def spread(self, groups: Sequence[Sequence[int]]) -> float:
+        """The bytes of arenas that are there together over those of the tensors in them, at worst.
+
+        The memory of results counts in neither.
+        """
+        own = [group for group in groups if not self.tenants[group[0]].kept]
+        taken = (self.taken(own) - self.beside).max(axis=0, initial=0.0)
+        needed = self.load([i for group in own for i in group]).max(axis=0, initial=0.0)
+        return float((taken / np.maximum(needed, 1.0)).max(initial=1.0))
+
+    def tightened(self, planned: Sequence[int], results: Sequence[int]) -> CallTimeline:
+        """Return the same where arenas are not to take more together than what lies in them."""
+        found = copy(self)
+        floor = self.load(planned).max(axis=0, initial=0.0)
+        found.limit = np.minimum(self.limit, floor + self.taken([[i] for i in results]))
+        return found
 
     def largest(self, bytes_at: Values) -> Values:
         """The most bytes at the columns of each path: a row for each path."""
