@@ -135,14 +135,14 @@ class Guard:
     declared: bool = False
 
 
-RungKind: TypeAlias = Literal["search", "bounds", "one stacking", "storages"]
+RungKind: TypeAlias = Literal["search", "bounds", "one stacking", "storages", "arenas"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A way in which a plan gave in where a budget ran out, and why.
+    """A way in which a plan gave in where a budget ran out, or a call would take more (`arenas`), and why.
 
-    `ratio` is the largest of the arena to its floor at sample bindings.
+    `ratio` is the largest of the arenas to their floor at sample bindings.
     """
 
     kind: RungKind

@@ -14,7 +14,7 @@ from symalloc.planner.check.plan_certificate import plan_certificate, write_cert
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.layout_ladder import LooseError, OutgrownError, layouts
-from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.memory_plan import Buffer, Plan, Rung
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Function, Program, Var
@@ -22,6 +22,8 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 
 LOOSE = 1.02  # times its floor
+NEGLIGIBLE = 1e-9
+SEVERAL = "several arenas, so that a call takes no more than without a plan"
 MOST_PASSED = 2  # assignments that are given up because an arena is loose
 
 
@@ -84,14 +86,15 @@ def _plan_function(
     barred: frozenset[Var] = frozenset()
     passed = 0
     while True:
-        buffers, unplanned, profile = find_buffers(
+        buffers, unplanned, profile, spread = find_buffers(
             program, analyses, name, sizes, plans, profiles, barred=barred, whole=whole, passed=passed
         )
         if profile is not None:
             profiles[name] = profile
         if grounded is not None:
             buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
-        plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds))
+        rungs = (Rung(kind="arenas", reason=SEVERAL, ratio=spread),) if spread > 1 + NEGLIGIBLE else ()
+        plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
         loosest = LOOSE if passed < MOST_PASSED and not whole else inf
         try:
             return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
@@ -127,7 +130,7 @@ def _proved(
             arenas=layout.arenas,
             guards=(*bare.guards, *guards(layout.arenas, bounded, prover)),
             representative=layout.representative,
-            rungs=layout.rungs,
+            rungs=(*bare.rungs, *layout.rungs),
         )
         faults = validate(plan, domain, prover)
         if not faults:

@@ -94,13 +94,17 @@ class Candidate:
 
 
 class Assigned(NamedTuple):
-    """The buffers arena by arena, each with the number of its `arena` and its `defined_by`; the results whose
-    memory holds nothing `else`; and what a call takes of the function, where others call it.
+    """The buffers arena by arena, each with the number of its `arena` and its `defined_by`; and the results
+    whose memory holds nothing else (`lone`).
+
+    `profile` tells what a call takes of the function, where others call it; `spread` is how many times their
+    floor all arenas take together at the worst of the sample bindings.
     """
 
     buffers: Sequence[Buffer]
     lone: Sequence[Candidate]
     profile: CallProfile | None
+    spread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +132,12 @@ class ArenaAssignment:
         for candidate in candidates:
             places.setdefault(candidate.place, []).append(candidate)
         groups: list[list[Candidate]] = []
+        spread = 1.0
         for members in places.values():
-            chosen = [[members[i] for i in group] for group in self.chosen(members)]
-            groups += sorted(chosen, key=self.reserved_at)
+            timeline = self.timeline([m.tenant() for m in members])
+            numbers = self.chosen(members, timeline)
+            spread = spread if self.whole else max(spread, timeline.spread(numbers))
+            groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
         profile = self.profile(candidates, groups) if self.called else None
         found: list[Buffer] = []
         lone: list[Candidate] = []
@@ -140,7 +147,7 @@ class ArenaAssignment:
             else:
                 lendable = self.whole or profile is None or number in profile.lent
                 found += _arena(sorted(group, key=lambda m: m.buffer.id), len(found), lendable=lendable)
-        return Assigned(found, lone, profile)
+        return Assigned(found, lone, profile, spread)
 
     def profile(self, candidates: Sequence[Candidate], groups: Sequence[Sequence[Candidate]]) -> CallProfile:
         """Return what a call takes; its caller brings the arenas that it may hold for all of the call."""
@@ -164,9 +171,8 @@ class ArenaAssignment:
         """Return where the arena of a group is reserved, in the order of the text."""
         return self.nesting.reservation(m.made for m in group).point, group[0].buffer.id
 
-    def chosen(self, members: Sequence[Candidate]) -> Groups:
+    def chosen(self, members: Sequence[Candidate], timeline: CallTimeline) -> Groups:
         """Return the first of the assignments that is good enough, else the one that takes least."""
-        timeline = self.timeline([m.tenant() for m in members])
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
         if self.whole:

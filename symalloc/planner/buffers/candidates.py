@@ -19,11 +19,15 @@ from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 
 
 class FoundBuffers(NamedTuple):
-    """The buffers of a function, what stays as it is, and what a call takes, where others call it."""
+    """The buffers of a function, what stays as it is, and what a call takes, where others call it.
+
+    `spread` is how many times their floor all arenas take together at worst, where several are needed.
+    """
 
     buffers: tuple[Buffer, ...]
     unplanned: tuple[Unplanned, ...]
     profile: CallProfile | None
+    spread: float = 1.0
 
 
 def find_buffers(
@@ -75,7 +79,7 @@ def find_buffers(
     found = assignment.assigned(candidates)
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
     left = (*finder.left, *map(_left, unused), *map(_left, found.lone))
-    return FoundBuffers(numbered, left, found.profile)
+    return FoundBuffers(numbered, left, found.profile, found.spread)
 
 
 def _left(candidate: Candidate) -> Unplanned:
