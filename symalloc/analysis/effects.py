@@ -159,12 +159,13 @@ class _EffectReader:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
-        tensors, value_of, arguments = self.tensors, self.points_to.value_of, call.arguments
+        tensors, values, arguments = self.tensors, self.points_to.values, call.arguments
         for position, is_read, is_written, must_def, refuses_offset in buffers:
             if position >= len(arguments):
                 break
             argument = arguments[position]
-            must, may = pointees_of(value_of(argument))
+            known = values.get(argument) if type(argument) is ir.Var else None
+            must, may = pointees_of(self.points_to.value_of(argument) if known is None else known)
             must, may = must & tensors, may & tensors
             if is_read:
                 reads, may_reads = reads | must, may_reads | may

@@ -164,9 +164,9 @@ class KernelCalls:
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
         """The values of the arguments, as the kernel sees them."""
-        value_of = self.points_to.value_of
+        value_of, known = self.points_to.value_of, self.points_to.values
         if isinstance(call, ir.CallKernel):
-            return [value_of(argument) for argument in call.arguments]
+            return [known[a] if type(a) is ir.Var and a in known else value_of(a) for a in call.arguments]
         made = list(leaves_of(self.points_to.values[call.var]))
         donors = (*call.inplace, *(None for _ in call.outputs))
         fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]

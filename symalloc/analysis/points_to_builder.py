@@ -123,7 +123,7 @@ class _PointsToBuilder(RegionMaker):
         return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
 
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
-        nbytes = known_bytes(made.shape, made.dtype)
+        nbytes = self.bytes_of(made.shape, made.dtype)
         source = self.value(made.storage)
         alone = only_region(self.regions, source)
         if alone is None or alone.kind is not RegionKind.STORAGE:

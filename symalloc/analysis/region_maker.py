@@ -65,6 +65,7 @@ class RegionMaker:
     def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
         self.storage_vars = storage_vars
         self.contents: dict[int, RegionSet] = {}
+        self._bytes: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
         self.regions: list[Region] = []
         self.of_kind = dict.fromkeys(RegionKind, NO_REGIONS)
         self.defs = NO_REGIONS
@@ -112,6 +113,14 @@ class RegionMaker:
         if not external:
             self.defs |= made
         return Pointees(made)
+
+    def bytes_of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+        """As known_bytes, for shapes of instructions, which are mostly one object where they are equal."""
+        key = (id(shape), id(dtype))
+        found = self._bytes.get(key)
+        if found is None:
+            found = self._bytes[key] = (shape, dtype, known_bytes(shape, dtype))
+        return found[2]
 
     def content_of(self, storage: int) -> RegionSet:
         """The region of unknown place that stands for what functions write and read on a storage."""

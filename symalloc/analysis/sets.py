@@ -50,7 +50,7 @@ def contains(numbers: RegionSet | LeafSet, number: int) -> bool:
 def only_member(numbers: RegionSet) -> int | None:
     """The member of a set that has exactly one."""
     bits = int(numbers)
-    return bits.bit_length() - 1 if bits and not bits & (bits - 1) else None
+    return bits.bit_length() - 1 if bits.bit_count() == 1 else None
 
 
 def region_set(numbers: Iterable[int]) -> RegionSet:

@@ -121,7 +121,7 @@ class Types:
         Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
         """
         nodes = elements(values)
-        key = tuple([int(n.value) if type(n) is tirx.IntImm else (n.__chandle__(),) for n in nodes])
+        key = tuple([n.value if type(n) is tirx.IntImm else (n.__chandle__(),) for n in nodes])
         found = self._extents.get(key)
         if found is None:
             convert = self._form.expr
