@@ -84,10 +84,19 @@ def _plan_function(
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
     whole = options.constants_apart or options.flavour == "storages"
     barred: frozenset[Var] = frozenset()
-    passed = 0
+    passed, merging = 0, True
     while True:
         buffers, unplanned, profile, spread = find_buffers(
-            program, analyses, name, sizes, plans, profiles, barred=barred, whole=whole, passed=passed
+            program,
+            analyses,
+            name,
+            sizes,
+            plans,
+            profiles,
+            barred=barred,
+            whole=whole,
+            passed=passed,
+            merging=merging,
         )
         if profile is not None:
             profiles[name] = profile
@@ -95,11 +104,11 @@ def _plan_function(
             buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
         rungs = (Rung(kind="arenas", reason=SEVERAL, ratio=spread),) if spread > 1 + NEGLIGIBLE else ()
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
-        loosest = LOOSE if passed < MOST_PASSED and not whole else inf
+        loosest = LOOSE if (passed < MOST_PASSED or merging) and not whole else inf
         try:
             return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
         except LooseError:
-            passed += 1
+            passed, merging = (passed, False) if merging else (passed + 1, True)
         except OutgrownError as error:
             barred |= error.results
 

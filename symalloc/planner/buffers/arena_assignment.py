@@ -14,6 +14,8 @@ with few arenas first:
    one (`first_fit`);
 6. each tensor by itself.
 
+Then arenas are joined, two by two, as long as the call keeps its limit (`merged_arenas`).
+
 Each is judged by the bytes taken at every moment on every path over the limit (`CallTimeline`), at sample
 bindings only: at others a call may take more.  The last one always keeps the limit.  How many arenas that
 is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` say.
@@ -34,6 +36,7 @@ from symalloc.planner.buffers.call_timeline import (
 )
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
+from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.result_memory import relieved
 from symalloc.planner.buffers.sample_shapes import sample_grid
@@ -114,7 +117,8 @@ class ArenaAssignment:
     `profiles` are those of the functions that it calls; `called`: others call it.
     `lower` holds declared lower bounds of symbols; `barred` are results whose memory is not to be used;
     `whole`: as few arenas as can be are wanted, whatever a call takes then.  `passed` good assignments are
-    passed over, whose arenas could not be packed tight.
+    passed over, whose arenas could not be packed tight.  `merging`: arenas are joined where that takes no
+    more.
     """
 
     paths: Sequence[PathLifetimes]
@@ -125,6 +129,7 @@ class ArenaAssignment:
     barred: frozenset[Var] = frozenset()
     whole: bool = False
     passed: int = 0
+    merging: bool = True
 
     def assigned(self, candidates: Sequence[Candidate]) -> Assigned:
         """Return the arenas of `candidates`, whose buffers are numbered in this order."""
@@ -136,6 +141,7 @@ class ArenaAssignment:
         for members in places.values():
             timeline = self.timeline([m.tenant() for m in members])
             numbers = self.chosen(members, timeline)
+            numbers = merged_arenas(timeline, numbers) if self.merging and not self.whole else numbers
             spread = spread if self.whole else max(spread, timeline.spread(numbers))
             groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
         profile = self.profile(candidates, groups) if self.called else None

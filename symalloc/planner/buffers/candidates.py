@@ -41,6 +41,7 @@ def find_buffers(
     barred: frozenset[Var] = frozenset(),
     whole: bool = False,
     passed: int = 0,
+    merging: bool = True,
 ) -> FoundBuffers:
     """Return the buffers of the function `name`, and what stays as it is.
 
@@ -49,6 +50,7 @@ def find_buffers(
     is a buffer for each arena that its caller brings.  A result is a buffer where others lie in its memory,
     which those of `barred` keep for themselves.  `whole`: as few arenas as can be, whatever a call takes
     then.  `passed`: how many assignments to arenas are passed over, because they could not be packed tight.
+    `merging`: arenas are joined where a call takes no more then.
     """
     analysis = analyses[name]
     if analysis.recursive:
@@ -75,6 +77,7 @@ def find_buffers(
         barred=barred,
         whole=whole,
         passed=passed,
+        merging=merging,
     )
     found = assignment.assigned(candidates)
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
