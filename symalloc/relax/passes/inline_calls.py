@@ -42,6 +42,8 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     refers to any more are left out.
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    if len(functions) == 1:
+        return module  # there is nobody to call but itself
     called = {name: set(_references(function)) & functions.keys() for name, function in functions.items()}
     if not any(called.values()):
         return module
