@@ -55,6 +55,7 @@ bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing
 	$(BIN)/python -m benchmarks.ablate_prover
 	$(BIN)/python -m benchmarks.plan_models
 	$(BIN)/python -m benchmarks.plan_zoo
+	$(BIN)/python -m benchmarks.plan_targets
 	$(BIN)/python -m benchmarks.plan_random --seeds 0..200
 	$(BIN)/python -m benchmarks.pool_vm
 	$(BIN)/python -m tests.models.pooled 500

@@ -1,3 +1,3 @@
-"""Planning: live ranges, interference, stacking, offsets, guards; and a validator that shares no packing code
+"""Planning: live ranges, interference, stacking, offsets, guards; and a validator that shares only the prover
 with them.
 """

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,3 +189,16 @@ def test_what_cannot_overflow_needs_no_guard() -> None:
 def test_a_size_that_never_fits_is_always_refused() -> None:
     (guard,) = overflow_guards([constant(2**63)], DOMAIN, PROVER)
     assert guard.check == FALSE
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, Domain(upper={"n": 4096}), Domain(lower={"n": 7, "b": 1})])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_no_check_is_kept_that_the_prover_would_drop(size: Expr, domain: Domain) -> None:
+    kept = [guard.condition for guard in overflow_guards([size, 64 * M, 4 * N], domain, PROVER)]
+    assert list(PROVER.minimise(kept, domain)) == kept
+
+
+def test_the_prover_is_not_asked_about_checks_that_each_fail_alone() -> None:
+    with patch.object(Prover, "prove", side_effect=AssertionError):
+        assert len(overflow_guards([64 * N, 128 * M * B], DOMAIN, PROVER)) == 2
+        assert len(overflow_guards([64 * N], SIGNED, PROVER)) == 2
