@@ -58,15 +58,15 @@ class Frame:
         return self.value(value)
 
     def branch(self, condition: Any) -> bool:
-        """Both branches are walked, one after the other: a tensor's value is not known, and a condition on
-        sizes may be otherwise for sizes that are too large to walk through.
+        """Both branches are walked, one after the other: a tensor's value is not known, unless it is computed
+        from what was chosen before, and a condition on sizes may be otherwise for sizes too large to walk
+        through.
         """
         test = self.use(condition, "an If") if type(condition).__name__ == "Var" else self.value(condition)
         if isinstance(test, Tensor):
             check_at_pointer(test, "an If")
-        taken = next(self.machine.branches)
-        self.machine.taken.append(taken)
-        return taken
+            return test.stamp.truth.hold(self.machine.choose)
+        return self.machine.choose()
 
     def value(self, expression: Any) -> Any:
         kind = type(expression).__name__

@@ -10,6 +10,7 @@ from tests.mutation.arithmetic import evaluate
 from tests.mutation.kernels import Kernel, Parameter
 from tests.mutation.machine import FailedError, StopError, check_content
 from tests.mutation.memory import Tensor
+from tests.mutation.truth import computed
 
 __all__ = ["run_kernel"]
 
@@ -31,9 +32,11 @@ def run_kernel(name: str, kernel: Kernel, arguments: list[Any]) -> None:
         if param.needs:
             check_content(tensor, name, param.var.name)
     _check_disjoint(name, pairs)
+    read = [tensor.stamp.truth for param, tensor in pairs if not param.written]
     for param, tensor in pairs:
         if param.written:
             tensor.write()
+            tensor.stamp.truth = computed(name, read)
 
 
 def _admit(name: str, param: Parameter, argument: Any, scope: dict[str, int]) -> None:

@@ -60,6 +60,11 @@ class Machine:
     depth: int = 0
     noted: list[FailedError] = field(default_factory=list)
 
+    def choose(self) -> bool:
+        """The next of `branches`."""
+        self.taken.append(next(self.branches))
+        return self.taken[-1]
+
 
 def fresh(shape: tuple[int, ...], dtype: str) -> Tensor:
     """A tensor in memory of its own, not yet written."""

@@ -6,15 +6,20 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import prod
 
+from tests.mutation.truth import Truth
+
 __all__ = ["Region", "Stamp", "Storage", "Tensor"]
 
 
 @dataclass(eq=False, slots=True)
 class Stamp:
-    """Whose content it is: one per tensor allocated or viewed; `parent` is what it is a view of."""
+    """Whose content it is: one per tensor allocated or viewed; `parent` is what it is a view of, `truth` what
+    it says as a condition.
+    """
 
     parent: Stamp | None = None
     written: bool = False
+    truth: Truth = field(default_factory=Truth)
 
     def related(self, other: Stamp) -> bool:
         """Whether one is the other or a view of it, over any number of steps."""
