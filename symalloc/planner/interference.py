@@ -7,10 +7,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import ZERO, Expr
+
+Changes: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""What begins and what ends, at one position after the other."""
 
 
 def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
@@ -57,24 +61,31 @@ def pairs_live_together(lives: Iterable[Intervals]) -> int:
     return pairs
 
 
-def resting_on(order: Sequence[int], lives: Sequence[Intervals]) -> tuple[tuple[int, ...], ...]:
+def changes_of(lives: Sequence[Intervals]) -> Changes:
+    """Return what begins and what ends to live, by index, at each position where something does."""
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for index, live in enumerate(lives):
+        for begin, end in live:
+            if begin < end:
+                found.setdefault(begin, ([], []))[0].append(index)
+                found.setdefault(end, ([], []))[1].append(index)
+    return [found[position] for position in sorted(found)]
+
+
+def resting_on(order: Sequence[int], changes: Changes) -> tuple[tuple[int, ...], ...]:
     """Return for each range those that it lies on directly where ranges are piled up in `order`, bottom
-    first.
+    first; `changes` are theirs.
 
     At some position both are live, and nothing that is comes between them in the order: what lies farther
     down is below one of them.  There are at most three for each interval, whatever is live together.
     """
-    rank = {index: position for position, index in enumerate(order)}
-    changes: dict[int, tuple[list[int], list[int]]] = {}
-    for index, live in enumerate(lives):
-        for begin, end in live:
-            if begin < end:
-                changes.setdefault(begin, ([], []))[0].append(rank[index])
-                changes.setdefault(end, ([], []))[1].append(rank[index])
-    found: list[set[int]] = [set() for _ in lives]
+    rank = [0] * len(order)
+    for position, index in enumerate(order):
+        rank[index] = position
+    found: list[set[int]] = [set() for _ in order]
     active: list[int] = []
-    for position in sorted(changes):
-        begun, ended = changes[position]
+    for begins, ends in changes:
+        begun, ended = [rank[i] for i in begins], [rank[i] for i in ends]
         for one in ended:
             del active[bisect_left(active, one)]
         for one in begun:

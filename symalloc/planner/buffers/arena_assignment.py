@@ -75,7 +75,7 @@ class Candidate:
     def living(self, number: int, time: LiveRange) -> Candidate:
         """Return the same with the id `number` and its live range."""
         buffer = replace(self.buffer, id=number, live=time.live, steps=(time.first, time.last))
-        return replace(self, buffer=buffer)
+        return Candidate(buffer=buffer, definition=self.definition, made=self.made)
 
     def unplanned(self, reason: str) -> Unplanned:
         """Return what is left of the candidate where it is not planned."""
@@ -221,7 +221,10 @@ def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> S
 def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list[Buffer]:
     waits = [m.definition for m in members if m.definition is not None]
     last = max(waits, key=lambda definition: definition.step).var if waits else None
-    return [replace(m.buffer, arena=number, defined_by=last, lendable=lendable) for m in members]
+    return [
+        replace(m.buffer, id=number + place, arena=number, defined_by=last, lendable=lendable)
+        for place, m in enumerate(members)
+    ]
 
 
 def _attempts(

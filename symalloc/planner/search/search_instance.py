@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symalloc.planner.interference import interference, pairs_live_together
+from symalloc.planner.interference import Changes, changes_of, interference, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.size.expr import Expr
@@ -19,14 +19,15 @@ MOST_PAIRS = 100_000  # of buffers that are live together
 class SearchInstance:
     """`buffers` with the numbers that the search works on.
 
-    `pairs` counts those that are live together; `neighbours` holds the indices of the buffers that interfere
-    with each, none where all is `crowded`.  `sizes` holds the distinct sizes and `kinds` which of them each
-    buffer has; `values[k, g]` is the k-th size at point g of the grid, `floors[g]` the floor there (at least
-    1 byte).
+    `changes` are those of their live ranges; `pairs` counts those that are live together; `neighbours` holds
+    the indices of the buffers that interfere with each, none where all is `crowded`.  `sizes` holds the
+    distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of
+    the grid, `floors[g]` the floor there (at least 1 byte).
     """
 
     buffers: Sequence[Buffer]
     neighbours: tuple[tuple[int, ...], ...]
+    changes: Changes
     pairs: int
     begins: tuple[int, ...]
     durations: tuple[int, ...]
@@ -48,6 +49,7 @@ class SearchInstance:
         return cls(
             buffers=buffers,
             neighbours=() if pairs > MOST_PAIRS else interference(buffers),
+            changes=changes_of([b.live for b in buffers]),
             pairs=pairs,
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
             durations=tuple(sum(end - begin for begin, end in b.live) for b in buffers),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symalloc.planner.interference import resting_on
+from symalloc.planner.interference import Changes, changes_of, resting_on
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import Values
 from symalloc.planner.search.search_instance import SearchInstance
@@ -32,7 +32,12 @@ class Stacking:
         """Return the stacking in which of two that are live together the one that comes first in `order` lies
         below.
         """
-        return cls(order=tuple(order), below=resting_on(order, [b.live for b in buffers]))
+        return cls.at(order, changes_of([b.live for b in buffers]))
+
+    @classmethod
+    def at(cls, order: Sequence[int], changes: Changes) -> Stacking:
+        """Return the same, where it is known when each buffer begins and ends to live."""
+        return cls(order=tuple(order), below=resting_on(order, changes))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,22 +53,21 @@ class Score:
         return cls(round(float(values.max()), 9), round(float(values.mean()), 9))
 
 
-def ratios(problem: SearchInstance, order: Sequence[int]) -> Values:
-    """Return height over floor at each point of the grid, when buffers are stacked in `order`."""
-    return np.maximum(heights(problem, order) / problem.floors, 1.0)
+def ratios(problem: SearchInstance, stacking: Stacking) -> Values:
+    """Return height over floor at each point of the grid."""
+    return np.maximum(heights(problem, stacking) / problem.floors, 1.0)
 
 
-def heights(problem: SearchInstance, order: Sequence[int]) -> Values:
-    """Return the height at each point of the grid in bytes, when buffers are stacked in `order`.
+def heights(problem: SearchInstance, stacking: Stacking) -> Values:
+    """Return the height at each point of the grid in bytes.
 
     Buffers of one size that lie on the same ends end together: layers repeat, so there are few different
     ends.
     """
     ends_of = [-1] * len(problem)
     known: dict[tuple[int, frozenset[int]], int] = {}
-    below = Stacking.of(order, problem.buffers).below
-    for i in order:
-        under = frozenset([ends_of[j] for j in below[i]])
+    for i in stacking.order:
+        under = frozenset([ends_of[j] for j in stacking.below[i]])
         ends_of[i] = known.setdefault((problem.kinds[i], under), len(known))
     ends = np.zeros((len(known), len(problem.grid)))
     for row, (kind, under) in enumerate(known):

@@ -143,8 +143,8 @@ def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ScoredOrder:
-    order: Sequence[int]
+class _ScoredStacking:
+    stacking: Stacking
     values: Values
     score: Score
 
@@ -155,7 +155,7 @@ class _StackingSearch:
 
     problem: SearchInstance
     budget: SearchBudget
-    candidates: list[_ScoredOrder] = field(default_factory=list)
+    candidates: list[_ScoredStacking] = field(default_factory=list)
     seen: set[tuple[int, ...]] = field(default_factory=set)
     steps: int = 0
     looked_at: int = 0
@@ -180,8 +180,9 @@ class _StackingSearch:
 
     def add(self, order: Sequence[int]) -> bool:
         """Enter a candidate, judged over the whole grid; return whether the search is over."""
-        values = ratios(self.problem, order)
-        self.candidates.append(_ScoredOrder(order=order, values=values, score=Score.of(values)))
+        stacking = Stacking.at(order, self.problem.changes)
+        values = ratios(self.problem, stacking)
+        self.candidates.append(_ScoredStacking(stacking=stacking, values=values, score=Score.of(values)))
         self.candidates.sort(key=lambda c: c.score)
         del self.candidates[KEPT:]
         return self.candidates[0].score.worst <= PERFECT
@@ -212,7 +213,7 @@ class _StackingSearch:
         """Search from the best candidate at `points`; return whether the search is over."""
         order, taken = improve(
             self.problem,
-            self.candidates[0].order,
+            self.candidates[0].stacking.order,
             points,
             target=PERFECT,
             steps=steps,
@@ -263,12 +264,9 @@ class _StackingSearch:
         chosen = Split(conditions=(), choices=(0,), values=self.candidates[0].values)
         if self.problem.grid.names and chosen.score.worst > self.budget.target:
             chosen = split(self.problem, [c.values for c in self.candidates], self.budget.regimes)
-        orders = [self.candidates[choice].order for choice in chosen.choices]
+        stackings = [self.candidates[choice].stacking for choice in chosen.choices]
         return SearchResult(
-            regimes=tuple(
-                (condition, Stacking.of(order, self.problem.buffers))
-                for condition, order in zip((*chosen.conditions, None), orders, strict=True)
-            ),
+            regimes=tuple(zip((*chosen.conditions, None), stackings, strict=True)),
             score=chosen.score,
             representative=self.problem.grid.binding(point),
             steps=self.steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.search_instance import SearchInstance, representatives
-from symalloc.planner.search.stacking import Score, heights, ratios
+from symalloc.planner.search.stacking import Score, Stacking, heights, ratios
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at, pile, together
 from tests.planner.search.test_stacking_search import problems
@@ -21,12 +22,16 @@ def instance(buffers: tuple[Buffer, ...]) -> SearchInstance:
     return SearchInstance.of(buffers, {})
 
 
+def stacked(problem: SearchInstance, order: Sequence[int]) -> Stacking:
+    return Stacking.at(order, problem.changes)
+
+
 @settings(max_examples=40)
 @given(problems(most=10), st.randoms(use_true_random=False))
 def test_heights_and_ratios_are_those_of_the_pile(buffers: tuple[Buffer, ...], random: Random) -> None:
     problem = instance(buffers)
     order = random.sample(range(len(buffers)), len(buffers))
-    tops, found = heights(problem, order), ratios(problem, order)
+    tops, found = heights(problem, stacked(problem, order)), ratios(problem, stacked(problem, order))
     for point in range(0, len(problem.grid), 7):
         binding = {"n": 1, "m": 1, **problem.grid.binding(point)}
         sizes = {b.id: b.size.evaluate(binding) for b in buffers}
@@ -49,7 +54,7 @@ def test_greedy_packings_are_disjoint_and_pile_no_higher(buffers: tuple[Buffer, 
                 if together(a, b):
                     assert offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
         highest = max(o + s for o, s in zip(offsets, sizes, strict=True))
-        assert heights(problem, by_offset(offsets, sizes))[point] <= highest
+        assert heights(problem, stacked(problem, by_offset(offsets, sizes)))[point] <= highest
 
 
 @settings(max_examples=20)
@@ -67,7 +72,7 @@ def test_local_search_never_makes_it_worse(buffers: tuple[Buffer, ...], random: 
         random=random,
     )
     assert sorted(better) == sorted(order) and steps <= 30
-    before, after = (ratios(problem, o)[points] for o in (order, better))
+    before, after = (ratios(problem, stacked(problem, o))[points] for o in (order, better))
     # the mean counts for a tenth of the worst
     assert after.max() + 0.1 * after.mean() <= before.max() + 0.1 * before.mean() + 1e-9
 
@@ -91,4 +96,4 @@ def test_representatives_are_different_points(buffers: tuple[Buffer, ...], most:
 def test_scores_compare_by_the_worst_first() -> None:
     assert Score(1.1, 1.0) < Score(1.2, 1.0) and Score(1.1, 1.0) < Score(1.1, 1.05)
     problem = instance(())
-    assert Score.of(ratios(problem, [])) == Score(1.0, 1.0)
+    assert Score.of(ratios(problem, stacked(problem, []))) == Score(1.0, 1.0)
