@@ -9,7 +9,8 @@ with few arenas first:
 2. tensors that are live when most is taken move into the memory of a result, in which they end before it is
    made;
 3. a few arenas, large tensors first (`few_arenas`);
-4. an arena that ends before results are made, and tensors that outlive it (`early_arena`);
+4. an arena that ends before results are made, and tensors that outlive it (`early_arena`); where there are
+   many tensors, this comes before 3;
 5. each tensor goes into the arena that grows least by it, where nothing exceeds the limit; else into a new
    one (`first_fit`);
 6. each tensor by itself.
@@ -49,6 +50,7 @@ EXACT = 1e-9
 TOLERABLE = 0.01
 FEW = 6  # arenas, or one for every MEMBERS_EACH tensors: as many are worth it to stay at the limit exactly
 MEMBERS_EACH = 6
+MANY = 200  # tensors, of which a cut through time takes less work than looking at each by itself
 MOST_LENT = 32  # arenas that are tried one by one
 
 Groups: TypeAlias = Sequence[Sequence[int]]
@@ -237,7 +239,10 @@ def _attempts(
         found = relieved(timeline, whole[0], results, hosts)
         if found is not None:
             yield [*(one for one in lone if one[0] not in hosts), *found]
-    for attempt in (few_arenas, early_arena, first_fit):
+    cut_first = len(planned) > MANY
+    for attempt in (
+        (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
+    ):
         found = attempt(timeline, planned, results, hosts)
         if found is not None:
             yield found

@@ -160,7 +160,8 @@ class _FirstFit:
         alone = {path: (begin, end) for path, begin, end in held}
         found = []
         for path, begin, end in spans:
-            more = np.tile(height, (end - begin, 1))
+            more = np.empty((end - begin, len(height)))
+            more[:] = height
             self.work += more.size
             for (first, last), size in (
                 (before.get(path, (0, 0)), group.height),
