@@ -45,17 +45,14 @@ class SyntacticOrder:
 
     def _below(self, low: Expr, nodes: Iterable[Expr]) -> bool:
         """Return whether one of `nodes` is seen to be at least `low`."""
-        likely = [node for node in nodes if self._may_be_at_most(low, node)]
+        lows = self._at_points(low)
+        likely = [node for node in nodes if _nowhere_above(lows, self._at_points(node))]
         return any(self._terms_at_most(low.terms, node.terms) for node in likely) or any(
             self._roughly_at_most(low, node) for node in likely
         )
 
-    def _may_be_at_most(self, low: Expr, high: Expr) -> bool:
-        """Return whether `low <= high` at a few points: what fails there need not be looked at."""
-        pairs = zip(self._at_points(low), self._at_points(high), strict=True)
-        return all(a is None or b is None or a <= b for a, b in pairs)
-
     def _at_points(self, expr: Expr) -> tuple[int | None, ...]:
+        """The values at a few points: what is not in order there need not be looked at."""
         found = self._values.get(expr)
         if found is None:
             found = self._values[expr] = tuple(_value(expr, point) for point in self._points)
@@ -134,6 +131,14 @@ class _Point(dict[str, int]):
         extent = self.extents[len(self) % len(self.extents)]
         value = self[name] = min(self.domain.lower_of(name) + extent, self.domain.upper_of(name))
         return value
+
+
+def _nowhere_above(lows: Iterable[int | None], highs: Iterable[int | None]) -> bool:
+    """Return whether no value is known to be greater than the one across."""
+    for low, high in zip(lows, highs, strict=True):
+        if low is not None and high is not None and low > high:
+            return False
+    return True
 
 
 def _value(expr: Expr, point: Mapping[str, int]) -> int | None:

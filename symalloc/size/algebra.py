@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")  # what an expression becomes
 B = TypeVar("B")  # what a condition becomes
@@ -22,10 +22,12 @@ Term: TypeAlias = tuple[int, Sequence[tuple[T, int]]]
 class Algebra(ABC, Generic[T, B]):
     """An interpretation of sizes and conditions.
 
-    `ordered` asks for terms in the order of degrees and names.
+    `ordered` asks for terms in the order of degrees and names.  Where there is a `memo`, it holds what each
+    expression became, and each becomes it once.
     """
 
     ordered: ClassVar[bool] = False
+    memo: dict[Any, T] | None = None
 
     @abstractmethod
     def symbol(self, name: str) -> T:

@@ -232,7 +232,13 @@ class Expr(Polynomial[Atom]):
 
     def fold(self, algebra: Algebra[T, B]) -> T:
         """The expression in `algebra`."""
-        return algebra.total(self.fold_terms(algebra))
+        memo = algebra.memo
+        if memo is None:
+            return algebra.total(self.fold_terms(algebra))
+        found = memo.get(self)
+        if found is None:
+            found = memo[self] = algebra.total(self.fold_terms(algebra))
+        return found
 
     def fold_terms(self, algebra: Algebra[T, B]) -> list[Term[T]]:
         """The terms in `algebra`, in the order that it asks for."""

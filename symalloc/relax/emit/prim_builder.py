@@ -30,36 +30,28 @@ class PrimBuilder:
     """
 
     variables: dict[str, PrimNode]
-    _built: dict[Expr, PrimNode] = field(default_factory=dict)
+    _terms: _PrimTerms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._terms = _PrimTerms(self.variables)
+        self._terms.memo = {}
 
     def __call__(self, expr: Expr) -> PrimNode:
-        """`expr` in int64; raises as `to_prim` does."""
-        found = self._built.get(expr)
-        if found is None:
-            found = self._built[expr] = to_prim(expr, self.variables)
-        return found
+        """`expr` in int64.
+
+        Raises KeyError for a symbol that is not among the variables, and NotASizeError for a coefficient
+        outside int64.
+        """
+        return expr.fold(self._terms)
 
     def condition(self, condition: Condition) -> PrimNode:
-        """`condition` as a boolean expression; raises as `to_prim` does."""
-        return condition_to_prim(condition, self.variables)
+        """`condition` as a boolean expression; raises as for an expression."""
+        return condition.fold(self._terms)
 
     def define(self, found: Iterable[tuple[str, PrimNode]]) -> None:
         """Adds variables that become known as the function goes on."""
         for name, variable in found:
             self.variables.setdefault(name, variable)
-
-
-def to_prim(expr: Expr, variables: Mapping[str, PrimNode]) -> PrimNode:
-    """`expr` as a TVM expression in int64 over `variables`.
-
-    Raises KeyError for a symbol that is not among them, and NotASizeError for a coefficient outside int64.
-    """
-    return expr.fold(_PrimTerms(variables))
-
-
-def condition_to_prim(condition: Condition, variables: Mapping[str, PrimNode]) -> PrimNode:
-    """`condition` as a TVM boolean expression over `variables`; raises as `to_prim` does."""
-    return condition.fold(_PrimTerms(variables))
 
 
 class _PrimTerms(Algebra[PrimNode, PrimNode]):

@@ -133,6 +133,7 @@ class PlanMemory:
     def __init__(self, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008 - frozen
         self.options = options
 
+    @no_collections()  # what only the plan needs is gone before the collector looks at it
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
         return plan_lowered(module, options=self.options, keeps_reshapes=True).module

@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from tvm.ir.prim import expr as prim
 from tvm.relax.utils import copy_with_new_vars
 
-from symalloc.relax.emit.prim_builder import condition_to_prim, to_prim
+from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
@@ -53,7 +53,7 @@ def form() -> TirForm:
 @given(expressions, points)
 @settings(max_examples=tries(75, 1500))
 def test_back_and_forth(expr: Expr, point: dict[str, int]) -> None:
-    node = to_prim(expr, VARS)
+    node = PrimBuilder(dict(VARS))(expr)
     assert str(node.ty.dtype) == "int64"
     assert form().expr(node).evaluate(point) == expr.evaluate(point)
 
@@ -61,28 +61,28 @@ def test_back_and_forth(expr: Expr, point: dict[str, int]) -> None:
 @given(conditions(expressions), points)
 @settings(max_examples=tries(50, 1000))
 def test_conditions_back_and_forth(condition: Condition, point: dict[str, int]) -> None:
-    node: Any = condition_to_prim(condition, VARS)
+    node: Any = PrimBuilder(dict(VARS)).condition(condition)
     assert str(node.ty.dtype) == "bool"
     assert form().condition(node).evaluate(point) == condition.evaluate(point)
 
 
 def test_differences_read_as_differences() -> None:
-    assert str(to_prim(symbol("a") - symbol("b"), VARS)) == "a - b"
-    assert str(condition_to_prim(le(symbol("a") - symbol("b"), 0), VARS)) == "a <= b"
+    assert str(PrimBuilder(dict(VARS))(symbol("a") - symbol("b"))) == "a - b"
+    assert str(PrimBuilder(dict(VARS)).condition(le(symbol("a") - symbol("b"), 0))) == "a <= b"
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(NotASizeError, match="int64"):
-        to_prim(symbol("a") * 2**64, VARS)
+        PrimBuilder(dict(VARS))(symbol("a") * 2**64)
     with pytest.raises(KeyError):
-        to_prim(symbol("c"), VARS)
+        PrimBuilder(dict(VARS))(symbol("c"))
 
 
 def test_choices_stand_in_types() -> None:
     """TVM copies no function whose types hold a call of if_then_else."""
     a, b = symbol("a"), symbol("b")
     nested = select(le(a, b), a, select(le(b, 8), maximum(a, select(le(a, 4), b, a)), 2 * b))
-    param = relax.Var("x", relax.TensorType([to_prim(nested, VARS)], "uint8"))
+    param = relax.Var("x", relax.TensorType([PrimBuilder(dict(VARS))(nested)], "uint8"))
     (copied,) = copy_with_new_vars(relax.Function([param], param, param.ty)).params
     assert str(copied.ty) == str(param.ty)
 
@@ -90,6 +90,12 @@ def test_choices_stand_in_types() -> None:
 @pytest.mark.parametrize("divided", [floordiv, mod])
 def test_a_choice_that_spares_a_division_evaluates_one_side(divided: Callable[[Expr, Expr], Expr]) -> None:
     a, b = symbol("a"), symbol("b")
-    spared = to_prim(select(le(1, b), divided(a, b), a), VARS)
+    spared = PrimBuilder(dict(VARS))(select(le(1, b), divided(a, b), a))
     assert getattr(spared.op, "name", None) == "prim.if_then_else"
-    assert isinstance(to_prim(select(le(1, b), divided(a, constant(3)), a), VARS), prim.Select)
+    assert isinstance(PrimBuilder(dict(VARS))(select(le(1, b), divided(a, constant(3)), a)), prim.Select)
+
+
+def test_what_expressions_share_is_built_once() -> None:
+    build: Any = PrimBuilder(dict(VARS))
+    shared = maximum(64 * symbol("a"), 8 * symbol("b"))
+    assert build(floordiv(shared, 7)).a.same_as(build(floordiv(shared, 9)).a)
