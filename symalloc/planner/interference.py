@@ -72,6 +72,11 @@ def changes_of(lives: Sequence[Intervals]) -> Changes:
     return [found[position] for position in sorted(found)]
 
 
+def most_at_once(changes: Changes) -> int:
+    """Return how many are live together at most."""
+    return max(accumulate(len(begins) - len(ends) for begins, ends in changes), default=0)
+
+
 def resting_on(order: Sequence[int], changes: Changes) -> tuple[tuple[int, ...], ...]:
     """Return for each range those that it lies on directly where ranges are piled up in `order`, bottom
     first; `changes` are theirs.

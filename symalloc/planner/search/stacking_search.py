@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from symalloc.planner.exact.solve import pack_exactly, steps_within
-from symalloc.planner.interference import live_sets
+from symalloc.planner.interference import changes_of, most_at_once
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.crowded import crowded_orders
@@ -104,7 +104,7 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
     Layers are stacked alike, but where one by one they come nearer to the floor.
     """
-    if any(len(together) == len(buffers) for together in live_sets(b.live for b in buffers)):
+    if buffers and most_at_once(changes_of([b.live for b in buffers])) == len(buffers):
         return _any_order(buffers, ranges)
     classes = folded(buffers)
     if classes is None:
