@@ -13,7 +13,7 @@ from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import pointees_of
+from symalloc.analysis.regions import RegionKind, only_region, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Alias, Instruction, Kill, MatchCast, Var, View
@@ -105,10 +105,11 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
     """The results of ensure_zero_offset that are written, under whatever name, with the first that does so.
 
     Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
-    of an If counts as not written.
+    of an If counts as not written, unless it is a copy for sure.
     """
     handing_on: Sequence[tuple[int, Instruction]] = points_to.cfg.of_type(Alias, MatchCast, View)
     names = _names(made for _, made in handing_on)
+    copies = {var: points_to.regions_of(var) for var in names if _is_a_copy(points_to, var)}
     written: dict[Var, Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
         touched = effect.writes | effect.may_writes | effect.may_defs
@@ -118,18 +119,32 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
             must, may = pointees_of(points_to.value_of(var))
             if var in names and touched & (must | may):
                 written.setdefault(names[var], point.instruction)
+        for var, memory in copies.items():
+            if touched & memory:
+                written.setdefault(var, point.instruction)
     return written
+
+
+def _is_a_copy(points_to: PointsTo, var: Var) -> bool:
+    """True if the ensure_zero_offset that binds `var` makes memory of its own for sure."""
+    made = only_region(points_to.regions, points_to.value_of(var))
+    return made is not None and made.kind is RegionKind.FRESH and made.var is var
 
 
 def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) -> bool:
     """True if something behind an ensure_zero_offset reads the memory that it was given under another name.
 
     That is by a handle of this memory, of a part of it or of what it is part of, or by the result of another
-    ensure_zero_offset of it, which may be a copy.
+    ensure_zero_offset of it, which may be a copy.  Memory of the caller is read by the caller, and what a
+    packed function may have kept, by that.
     """
     cfg, family = points_to.cfg, points_to.regions_of(view.source)
     for number in members(family):
         family |= points_to.ancestors[number] | points_to.descendants[number]
+    if any(points_to.regions[number].external for number in members(family)):
+        return True
+    if any(effect.captures & family for effect in effects):
+        return True
     handing_on: Sequence[tuple[int, Instruction]] = cfg.of_type(Alias, MatchCast, View)
     names = _names(made for _, made in handing_on)
     sources = {made.var: points_to.regions_of(made.source) for _, made in cfg.of_type(View)}

@@ -38,6 +38,9 @@ from symalloc.size.expr import ZERO, Expr
 ALIGNMENT = 64
 """Bytes that an address must be a multiple of, or ensure_zero_offset makes a copy."""
 
+_BEGIN_AT_ZERO = (ir.AllocFresh, ir.CallTIR, ir.CallOperator)
+"""What makes tensors whose handles have no offset."""
+
 
 def find_points_to(
     cfg: ControlFlowGraph,
@@ -149,9 +152,15 @@ class _PointsToBuilder(RegionMaker):
         return Pointees(must, may, sum_of(source.offset, view.offset))
 
     def is_copied(self, source: Pointees) -> bool:
-        """True if an ensure_zero_offset of `source` makes a copy, whatever the shapes."""
+        """True if an ensure_zero_offset of `source` makes a copy, whatever the shapes.
+
+        That is not known of memory that a caller or a callee hands over: it may be handed with an offset.
+        """
         view = only_region(self.regions, source)
         if view is None or view.kind is not RegionKind.VIEW or view.offset is None:
+            return False
+        root = self.regions[view.root]
+        if root.kind is not RegionKind.STORAGE and not isinstance(root.instruction, _BEGIN_AT_ZERO):
             return False
         return bool((view.offset % ALIGNMENT).as_constant)
 

@@ -159,6 +159,45 @@ def test_a_copy_that_alone_is_written_and_read_is_no_error(reader: str, offset: 
     assert found.severity is (Severity.WARNING if reader == "copy" else Severity.ERROR)
 
 
+@pytest.mark.parametrize("reader", ["the caller", "who keeps it"])
+def test_a_copy_of_what_others_may_read_is_an_error(reader: str) -> None:
+    body = Body(param("p", 256))
+    whole = body.params[0] if reader == "the caller" else body.tensor(body.storage(256), 256)
+    if reader == "who keeps it":
+        body.packed("keep", whole, pure=False, kind=TupleType(fields=()))
+    folded = body.settle(body.view(whole, 8, offset=4))
+    body.call("fill", folded)
+    body.call("read", folded)
+    (found,) = findings(body.program(), "SYM110")
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("reader", ["copy", "whole"])
+@pytest.mark.parametrize("way", ["tuple", "if"])
+def test_a_copy_that_is_written_behind_a_tuple_or_an_if(way: str, reader: str) -> None:
+    body = Body()
+    arena = body.tensor(body.storage(256), 256)
+    folded = body.settle(body.view(arena, 8, offset=4))
+    if way == "tuple":
+        handle = body.take(body.tuple(folded, arena), 0)
+    else:
+        handle = body.branch(lambda: folded, lambda: folded)
+    body.call("fill", handle)
+    body.call("read", handle if reader == "copy" else arena)
+    (found,) = findings(body.program(), "SYM110")
+    assert found.severity is (Severity.WARNING if reader == "copy" else Severity.ERROR)
+
+
+def test_a_part_of_what_is_handed_over_may_begin_where_no_copy_is_made() -> None:
+    inner = Body(param("p", 64), name="inner")
+    inner.call("fill", inner.settle(inner.view(inner.params[0], 8, offset=32)))
+    body = Body()
+    arena = body.tensor(body.storage(256), 256)
+    body.function("inner", body.view(arena, 64, offset=32), kind=TupleType(fields=()))
+    body.call("read", body.view(arena, 8, offset=64))
+    assert not findings(program_of(body.finish(), inner.finish()), "SYM208", "SYM203")
+
+
 def test_a_copy_is_not_overwritten_with_what_it_is_a_copy_of() -> None:
     body = Body()
     arena = body.tensor(body.storage(256), 256)

@@ -170,7 +170,7 @@ class _AccessWalk:
     def block(self, node: Node, scope: KernelScope) -> None:
         """A block: its axes bound, its predicate, its initialisation at the first step of a reduction."""
         block, values = node.block, []
-        self.scalars.forget_stored(block.body)  # TVM puts the values of axes and regions where they are used
+        self.scalars.forget_stored(block)  # TVM puts the values of axes and regions where they are used
         for axis, bound in zip(elements(block.iter_vars), elements(node.iter_values), strict=True):
             self.read(bound, scope)
             values.append((axis, self.values.expr_or_none(bound)))

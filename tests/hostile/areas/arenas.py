@@ -53,6 +53,66 @@ def _stale(bad: Machine, twin: Machine) -> bool:
     return not gives(bad, 8 * floats(16), floats(16)) and gives(twin, 8 * floats(16), floats(16))
 
 
+_PARTS = """@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):
+        for i in range(64):
+            b[i] = a[i]
+
+    @T.prim_func
+    def fill(a: T.Buffer((8,), "float32")):
+        for i in range(8):
+            a[i] = T.float32(7)
+
+    @R.function(pure=False)
+    def clear(whole: R.Tensor((64,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = Module
+        view = R.memory.view(whole, R.shape([8]), R.dtype("float32"), R.prim_value(OFFSET))
+        part = R.memory.ensure_zero_offset(view)
+        _ = cls.fill(part)
+        return part
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((64,), "float32")) -> R.Tensor((64,), "float32"):
+        cls = Module
+        y = R.builtin.alloc_tensor(R.shape([64]), R.dtype("float32"), R.prim_value(0))
+        _0 = cls.copy(x, y)
+INSIDE
+        return y
+"""
+_BY_CALLEE = '_1: R.Tensor((8,), "float32") = cls.clear(y)'
+_BY_TUPLE = """view = R.memory.view(y, R.shape([8]), R.dtype("float32"), R.prim_value(OFFSET))
+part = R.memory.ensure_zero_offset(view)
+parts = (part, y)
+first = parts[0]
+_1 = cls.fill(first)"""
+
+
+def _parts(inside: str, offset: int) -> str:
+    lines = "\n".join(f"        {line}" for line in inside.splitlines())
+    clear = 64 if inside == _BY_TUPLE else offset
+    return _PARTS.replace("INSIDE", lines.replace("OFFSET", str(offset))).replace("OFFSET", str(clear))
+
+
+def _cleared(bad: Machine, twin: Machine) -> bool:
+    right = floats(64)
+    right[16:24] = 7
+    return gives(bad, floats(64), floats(64)) and gives(twin, right, floats(64))
+
+
+def _of_a_copy(name: str, what: str, inside: str) -> HostileProgram:
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=_parts(inside, 32),
+        twin=_parts(inside, 64),
+        rule="SYM110",
+        on_line="ensure_zero_offset(view)",
+        shows=_cleared,
+    )
+
+
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
         name="fourth-view-not-written",
@@ -84,4 +144,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM208",
         on_line="cls.double(g, h)",
     ),
+    _of_a_copy("copy-of-the-callers", "a callee writes into a copy of what its caller reads", _BY_CALLEE),
+    _of_a_copy("copy-out-of-a-tuple", "what is taken out of a tuple and written is a copy", _BY_TUPLE),
 )

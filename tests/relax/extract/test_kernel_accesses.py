@@ -245,13 +245,16 @@ def test_numbers_in_buffers_of_one_element(program: Read, body: str, stored: str
     assert ["?" if index is None else str(index) for index in store.indices] == [stored]
 
 
-def test_the_axes_of_a_block_are_put_where_they_are_used(program: Read) -> None:
-    body = """
+@pytest.mark.parametrize(
+    "inside",
+    ["v = T.axis.spatial(64, k[0])\nk[0] = 2", "v = T.axis.reduce(64, k[0])\nwith T.init():\n    k[0] = 2"],
+)
+def test_the_axes_of_a_block_are_put_where_they_are_used(program: Read, inside: str) -> None:
+    body = f"""
 k = T.sblock_alloc_buffer((1,), "int64", scope="local")
 k[0] = 1
 with T.sblock("x"):
-    v = T.axis.spatial(64, k[0])
-    k[0] = 2
+{indent(inside, "    ")}
     b[v] = 0.0
 """
     (store,) = (a for a in kernel(program, body, s_tir=True).accesses if a.parameter == 1)
