@@ -1,82 +1,166 @@
 // Naming the block whose protected pages a program runs into.
-#include "pool/guard.h"
+// Whatever the program was doing: nothing here takes a lock, allocates, or reads memory that may be protected.
+#include "pool/fault_handler.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
+
+#include "pool/guarded_blocks.h"
 
 namespace symalloc {
 
 namespace {
 
-constexpr int kMost = 256;
-std::atomic<Guard*> watched[kMost];
 struct sigaction previous;
 
-const char* Verb(void* context) {
-#if defined(__x86_64__)
-  bool write = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2;
-  return write ? "written" : "read";
-#else
-  (void)context;
-  return "touched";
-#endif
+// A line of text that grows on the stack.
+class Line {
+ public:
+  Line& operator<<(const char* text) {
+    size_t size = std::min(std::strlen(text), sizeof text_ - size_);
+    std::memcpy(text_ + size_, text, size);
+    size_ += size;
+    return *this;
+  }
+
+  Line& operator<<(int64_t number) {
+    char digits[24];
+    char* at = digits + sizeof digits - 1;
+    *at = '\0';
+    uint64_t left = number < 0 ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+    do {
+      *--at = static_cast<char>('0' + left % 10);
+      left /= 10;
+    } while (left > 0);
+    if (number < 0) *--at = '-';
+    return *this << at;
+  }
+
+  // In one piece, so that lines of several threads stay whole.
+  void Write() const {
+    ssize_t written = write(STDERR_FILENO, text_, size_);
+    (void)written;
+  }
+
+ private:
+  char text_[kShownTag + 256];
+  size_t size_ = 0;
+};
+
+// The first byte of [from, to) that is no canary, as far as it can be read; `to` where all are.
+const char* FirstDamagedReadable(const char* from, const char* to) {
+  char copy[256];
+  while (from < to) {
+    iovec here{copy, std::min(sizeof copy, static_cast<size_t>(to - from))};
+    iovec there{const_cast<char*>(from), here.iov_len};
+    ssize_t count = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (count <= 0) return to;
+    for (ssize_t i = 0; i < count; ++i) {
+      if (static_cast<unsigned char>(copy[i]) != kCanary) return from + i;
+    }
+    from += count;
+  }
+  return to;
 }
 
-// The thread that faults holds no mutex of a guard: those are held in this library alone.
-void Name(const char* address, const char* verb) {
-  static char text[1024];
-  for (auto& slot : watched) {
-    Guard* guard = slot.load();
-    if (guard == nullptr) continue;
-    std::lock_guard<std::mutex> lock(*guard->mutex());
-    if (!guard->Describe(address, verb, text, sizeof text)) continue;
-    ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-    (void)written;
-    return;
+void Describe(const char* address, const char* verb, const GuardedBlock& block, const char* tag, Line* line) {
+  const char* behind = block.begin + block.nbytes;
+  const char* quote = *tag == '\0' ? "" : "`";
+  *line << "symalloc: " << quote << (*tag == '\0' ? "a block" : tag) << quote << " of " << block.nbytes << " bytes is ";
+  if (block.freed) {
+    *line << verb << " after it was freed: byte " << address - block.begin << " of it\n";
+  } else if (address < block.begin) {
+    *line << "underrun: byte " << address - block.begin << ", in front of it, is " << verb << "\n";
+  } else if (address < behind) {
+    *line << verb << " while its pages are protected: byte " << address - block.begin << " of it\n";
+  } else {
+    // where the canaries between are overwritten, it began there
+    address = std::min(address, FirstDamagedReadable(behind, block.edge));
+    *line << "overrun: byte " << address - behind << " past its end is " << verb << "\n";
   }
+}
+
+void Name(const char* address, const char* verb) {
+  GuardedBlock block;
+  char tag[kShownTag];
+  if (!FindGuardedBlock(address, &block, tag)) return;
+  Line line;
+  Describe(address, verb, block, tag, &line);
+  line.Write();
+}
+
+#if defined(__x86_64__)
+const char* Verb(const void* context) {
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "written" : "read";
+}
+
+// Where the thread faulted last; nullptr where it did not.  A handler that was called before this one may have sent
+// the signal on, which tells no address any more.
+const char* LastFault(const void* context) {
+  constexpr int kPageFault = 14;
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  return registers[REG_TRAPNO] == kPageFault ? reinterpret_cast<const char*>(registers[REG_CR2]) : nullptr;
+}
+#else
+const char* Verb(const void*) { return "touched"; }
+const char* LastFault(const void*) { return nullptr; }
+#endif
+
+bool Same(const struct sigaction& one, const struct sigaction& other) {
+  bool full = one.sa_flags & SA_SIGINFO;
+  if (full != static_cast<bool>(other.sa_flags & SA_SIGINFO)) return false;
+  return full ? one.sa_sigaction == other.sa_sigaction : one.sa_handler == other.sa_handler;
+}
+
+// True where the signal calls a function.
+bool Calls(const struct sigaction& action) {
+  return action.sa_flags & SA_SIGINFO || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
 // The previous handler of the signal is called next; by default the process ends.
 void Handle(int signal, siginfo_t* info, void* context) {
-  if (info->si_code > 0) Name(static_cast<const char*>(info->si_addr), Verb(context));
+  int error = errno;
+  bool sent = info->si_code <= 0;  // by a program, not by a fault
+  Name(sent ? LastFault(context) : static_cast<const char*>(info->si_addr), Verb(context));
   if (previous.sa_flags & SA_SIGINFO) {
     previous.sa_sigaction(signal, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+  } else if (Calls(previous)) {
     previous.sa_handler(signal);
-  } else {
-    sigaction(signal, &previous, nullptr);  // the instruction is tried again, and faults again
+  } else if (!sent || previous.sa_handler == SIG_DFL) {
+    // the instruction is tried again, and faults again; a signal that was sent is sent again
+    struct sigaction by_default {};
+    sigemptyset(&by_default.sa_mask);
+    sigaction(signal, &by_default, nullptr);
+    if (sent) raise(signal);
   }
+  errno = error;
 }
 
-void Install() {
-  struct sigaction action {};
-  action.sa_sigaction = Handle;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGSEGV, &action, &previous);
-}
+std::atomic<bool> installed{false};
+std::atomic_flag installing = ATOMIC_FLAG_INIT;  // whoever finds it set goes on: a fork may leave it so
 
 }  // namespace
 
-void WatchFaults(Guard* guard) {
-  static std::once_flag once;
-  std::call_once(once, Install);
-  for (auto& slot : watched) {
-    Guard* free = nullptr;
-    if (slot.compare_exchange_strong(free, guard)) return;
-  }
-}
-
-void UnwatchFaults(Guard* guard) {
-  for (auto& slot : watched) {
-    Guard* mine = guard;
-    if (slot.compare_exchange_strong(mine, nullptr)) return;
-  }
+void WatchFaults() {
+  struct sigaction current {}, ours {};
+  ours.sa_sigaction = Handle;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  sigaction(SIGSEGV, nullptr, &current);
+  bool before = installed.load(std::memory_order_acquire);
+  if (before && (Same(current, ours) || (Calls(current) && !Same(current, previous)))) return;
+  if (installing.test_and_set(std::memory_order_acquire)) return;
+  if (!before || !Calls(current)) previous = current;  // known before the first fault can come
+  sigaction(SIGSEGV, &ours, nullptr);
+  installed.store(true, std::memory_order_release);
+  installing.clear(std::memory_order_release);
 }
 
 }  // namespace symalloc

@@ -1,13 +1,16 @@
 #include "pool/guard.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <utility>
 
+#include "pool/fault_handler.h"
+#include "pool/fresh_memory.h"
 #include "pool/options.h"
 #include "pool/sizes.h"
 
@@ -15,15 +18,23 @@ namespace symalloc {
 
 namespace {
 
-constexpr int64_t kPage = 4096;
-constexpr unsigned char kCanary = 0xa5;
-constexpr unsigned char kFresh = 0xff;
-constexpr size_t kFreedKept = 4096;  // blocks
+const int64_t kPage = sysconf(_SC_PAGESIZE);
+constexpr size_t kFreedKept = 4096;                   // blocks
+constexpr int64_t kFreedBytesKept = int64_t{1} << 40;  // of address space
 
 // The first byte of [from, to) that is no canary; `to` where all are.
 const char* FirstDamaged(const char* from, const char* to) {
   return std::find_if(from, to, [](char c) { return static_cast<unsigned char>(c) != kCanary; });
 }
+
+// Unmaps a block that does not come about.
+struct Mapped {
+  ~Mapped() {
+    if (start != nullptr) munmap(start, total);
+  }
+  char* start;
+  int64_t total;
+};
 
 std::string Named(const std::string& tag, int64_t nbytes) {
   return (tag.empty() ? std::string("a block") : "`" + tag + "`") + " of " + std::to_string(nbytes) + " bytes";
@@ -31,10 +42,10 @@ std::string Named(const std::string& tag, int64_t nbytes) {
 
 }  // namespace
 
-Guard::Guard() { WatchFaults(this); }
+Guard::Guard() { WatchFaults(); }
 
 Guard::~Guard() {
-  UnwatchFaults(this);
+  for (GuardRecords* each : records_) each->Disown();
   for (auto& [_, block] : blocks_) munmap(block.mapped, block.total);
 }
 
@@ -43,24 +54,64 @@ int64_t Guard::Backed(int64_t nbytes, int64_t align) {
 }
 
 void* Guard::Alloc(int64_t nbytes, int64_t align) {
+  WatchFaults();
   int64_t backed = Backed(nbytes, align);
   int64_t total = kPage + backed + kPage + (align > kPage ? align : 0);
-  void* mapped = mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  char* start = static_cast<char*>(mapped);
+  char* start = Map(total);
+  if (start == nullptr) return nullptr;
   char* body = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(start) + kPage, std::max(align, kPage)));
   char* end = body + backed;
-  if (mprotect(body, backed, PROT_READ | PROT_WRITE) != 0) {
-    munmap(mapped, total);
-    return nullptr;
-  }
   char* begin = align > kPage ? body : end - RoundUp(nbytes, align);
+  Mapped mapped{start, total};
+  if (mprotect(body, backed, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  if (!FillFresh(begin, nbytes, nbytes < kFilled ? -1 : File())) return nullptr;
   std::memset(body, kCanary, begin - body);
-  std::memset(begin, kFresh, nbytes);
   std::memset(begin + nbytes, kCanary, end - begin - nbytes);
-  std::lock_guard<std::mutex> lock(mutex_);
-  blocks_[begin] = Block{start, body, end, total, nbytes, false, ""};
+  if (!Note(begin, Block{start, body, end, total, nbytes, nullptr, false, ""})) return nullptr;
+  mapped.start = nullptr;
   return begin;
+}
+
+int Guard::File() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return file_.Get();
+}
+
+// Protected pages; for want of addresses or mappings, those of freed blocks are given up.
+char* Guard::Map(int64_t total) {
+  constexpr int kHow = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* mapped = mmap(nullptr, total, PROT_NONE, kHow, -1, 0);
+  if (mapped == MAP_FAILED) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (!freed_.empty()) ForgetOldest();
+    mapped = mmap(nullptr, total, PROT_NONE, kHow, -1, 0);
+  }
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
+}
+
+// False where there is no memory to note it in.
+bool Guard::Note(char* begin, Block block) try {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (unused_.empty() && !AddRecords()) return false;
+  block.record = unused_.back();
+  GuardedBlock shown{block.mapped, block.mapped + block.total, begin, block.end, block.nbytes, false};
+  blocks_[begin] = std::move(block);
+  unused_.back()->Set(shown, {});
+  unused_.pop_back();
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool Guard::AddRecords() {
+  size_t count = GuardRecords::kCount * (records_.size() + 1);
+  records_.reserve(records_.size() + 1);
+  unused_.reserve(count);  // so that taking records back cannot fail
+  GuardRecords* more = GuardRecords::Claim();
+  if (more == nullptr) return false;
+  records_.push_back(more);
+  for (GuardRecord& record : more->records) unused_.push_back(&record);
+  return true;
 }
 
 std::string Guard::Free(void* block, int64_t* backed) {
@@ -76,23 +127,40 @@ std::string Guard::Free(void* block, int64_t* backed) {
   }
   std::string damage = DamageOf(first, known);
   *backed = known.end - known.body;
-  madvise(known.body, known.end - known.body, MADV_DONTNEED);
-  mprotect(known.body, known.end - known.body, PROT_NONE);
-  known.freed = true;
   freed_.push_back(first);
-  if (freed_.size() > kFreedKept) {
-    auto oldest = blocks_.find(freed_.front());
-    freed_.pop_front();
-    munmap(oldest->second.mapped, oldest->second.total);
-    blocks_.erase(oldest);
-  }
+  known.freed = true;
+  known.record->SetFreed();  // before a fault can say so
+  freed_bytes_ += known.total;
+  Protect(known);
+  while (freed_.size() > kFreedKept || freed_bytes_ > kFreedBytesKept) ForgetOldest();
   return damage;
+}
+
+// One mapping takes the place of all that the block had.
+void Guard::Protect(const Block& block) {
+  constexpr int kHow = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(block.mapped, block.total, PROT_NONE, kHow, -1, 0) != MAP_FAILED) return;
+  madvise(block.body, block.end - block.body, MADV_DONTNEED);
+  mprotect(block.body, block.end - block.body, PROT_NONE);
+}
+
+void Guard::ForgetOldest() {
+  auto oldest = blocks_.find(freed_.front());
+  Block& block = oldest->second;
+  freed_.pop_front();
+  freed_bytes_ -= block.total;
+  block.record->Clear();
+  unused_.push_back(block.record);
+  munmap(block.mapped, block.total);
+  blocks_.erase(oldest);
 }
 
 void Guard::Name(void* block, const std::string& tag) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto found = blocks_.find(static_cast<char*>(block));
-  if (found != blocks_.end()) found->second.tag = tag;
+  if (found == blocks_.end()) return;
+  found->second.tag = tag;
+  found->second.record->SetTag(tag);
 }
 
 void Guard::Keep(const std::string& damage) {
@@ -139,32 +207,6 @@ std::map<char*, Guard::Block>::iterator Guard::Find(char* address) {
   if (after == blocks_.begin()) return blocks_.end();
   auto before = std::prev(after);
   return address < before->second.mapped + before->second.total ? before : blocks_.end();
-}
-
-bool Guard::Describe(const char* address, const char* verb, char* text, size_t size) {
-  auto found = Find(const_cast<char*>(address));
-  if (found == blocks_.end()) return false;
-  const auto& [begin, block] = *found;
-  const char* tag = block.tag.empty() ? "a block" : block.tag.c_str();
-  const char* quote = block.tag.empty() ? "" : "`";
-  auto nbytes = static_cast<long long>(block.nbytes);
-  const char* behind = begin + block.nbytes;
-  if (block.freed) {
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is %s after it was freed: byte %lld of it\n",
-                  quote, tag, quote, nbytes, verb,
-                  static_cast<long long>(address - begin));
-  } else if (address < begin) {
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is underrun: byte %lld, in front of it, is %s\n",
-                  quote, tag, quote, nbytes,
-                  static_cast<long long>(address - begin), verb);
-  } else {
-    // where the canaries between are overwritten, it began there
-    address = std::min(address, FirstDamaged(behind, block.end));
-    std::snprintf(text, size, "symalloc: %s%s%s of %lld bytes is overrun: byte %lld past its end is %s\n",
-                  quote, tag, quote, nbytes,
-                  static_cast<long long>(address - behind), verb);
-  }
-  return true;
 }
 
 }  // namespace symalloc

@@ -8,11 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "pool/fresh_memory.h"
+#include "pool/guarded_blocks.h"
+
 namespace symalloc {
 
 // A block's right edge is at a protected page where its size is a multiple of its alignment; else a few
 // canaries stand between.  Canaries stand in front of it too, up to another protected page.  Fresh blocks
-// are filled with 0xff, which is NaN in every floating type.  Freed blocks are protected for a while.
+// are filled with 0xff, which is NaN in every floating type; large ones are mapped to such bytes, so that they take
+// no memory until they are written.  Freed blocks are protected for a while.
 // Thread-safe.
 class Guard {
  public:
@@ -45,9 +49,6 @@ class Guard {
 
   std::mutex* mutex() { return &mutex_; }
 
-  // For the handler of SIGSEGV: what `address` means here, written to `text`; false where nothing.
-  bool Describe(const char* address, const char* verb, char* text, size_t size);
-
  private:
   struct Block {
     char* mapped;  // the first protected page
@@ -55,22 +56,29 @@ class Guard {
     char* end;     // the second protected page
     int64_t total; // bytes of address space
     int64_t nbytes;
+    GuardRecord* record;  // for the handler of faults
     bool freed = false;
     std::string tag;
   };
+  using Blocks = std::map<char*, Block>;
 
   static std::string DamageOf(const char* begin, const Block& block);
-  std::map<char*, Block>::iterator Find(char* address);
+  Blocks::iterator Find(char* address);
+  char* Map(int64_t total);
+  bool Note(char* begin, Block block);
+  bool AddRecords();
+  int File();
+  void ForgetOldest();
+  void Protect(const Block& block);
 
   std::mutex mutex_;
-  std::map<char*, Block> blocks_;  // by their first byte; freed ones too, while they are protected
+  Blocks blocks_;  // by their first byte; freed ones too, while they are protected
   std::deque<char*> freed_;
+  int64_t freed_bytes_ = 0;  // of address space
+  std::vector<GuardRecords*> records_;
+  std::vector<GuardRecord*> unused_;  // of them
   std::string kept_;
+  FreshFile file_;
 };
-
-// Has faults in the pages of `guard` named on the standard error stream before the process goes the way it
-// would have gone.  Beyond 256 at a time, guards are not watched.
-void WatchFaults(Guard* guard);
-void UnwatchFaults(Guard* guard);
 
 }  // namespace symalloc

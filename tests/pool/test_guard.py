@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
+import os
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from tests.pool.processes import died
+from tests.pool.guard_faults import FaultPlan, run_fault
+from tests.pool.processes import died, survives
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -82,12 +87,80 @@ def test_a_fault_elsewhere_goes_its_own_way() -> None:
     pool.alloc(64)
     status, said = died(lambda: _write(8))
     assert status == -signal.SIGSEGV
-    assert "symalloc" not in said
+    assert "symalloc: " not in said
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_faults_is_named(seed: int) -> None:
+    plan = FaultPlan.random(seed)
+    if plan.handler == "those there are" and seed >= 5:  # TVM's takes 0.3 s
+        plan = replace(plan, handler="none")
+    assert run_fault(plan).fault == ""
+
+
+def test_a_signal_that_was_sent_ends_the_program() -> None:
+    InstrumentedPool(guard=True).alloc(64)
+    status, said = died(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+    assert status == -signal.SIGSEGV
+    assert "symalloc: " not in said
+
+
+def test_a_handler_that_was_taken_away_is_put_back() -> None:
+    def work() -> None:
+        pool = InstrumentedPool(guard=True)
+        faulthandler.disable()  # restores what was there before the pool
+        _write(pool.pointer(pool.alloc(64, tag="late")) + 64)
+
+    status, said = died(work)
+    assert status == -signal.SIGSEGV
+    assert "symalloc: `late` of 64 bytes is overrun" in said
+
+
+def test_a_long_name_is_cut_between_characters() -> None:
+    pool = InstrumentedPool(guard=True)
+    pointer = pool.pointer(pool.alloc(64, tag="a" + "ä" * 500))
+    _, said = died(lambda: _write(pointer + 64))
+    assert "symalloc: `a" + "ä" * 119 + "` of 64 bytes is overrun" in said
 
 
 def test_fresh_memory_is_no_number() -> None:
-    tensor = InstrumentedPool(guard=True).empty((7,), "float32")
-    assert np.isnan(np.from_dlpack(tensor)).all()
+    for count in (7, 2**18, 2**18 + 1, 5 * 2**20 + 3):
+        tensor = InstrumentedPool(guard=True).empty((count,), "float32")
+        assert np.isnan(np.from_dlpack(tensor)).all()
+
+
+def test_large_memory_is_mapped_and_not_written() -> None:
+    pool = InstrumentedPool(guard=True)
+    before = _resident()
+    tensor = np.from_dlpack(pool.empty((10 * 2**30,), "uint8", tag="large"))
+    assert _resident() - before < 64 * 2**20
+    assert tensor[0] == tensor[-1] == tensor[7 * 2**30 + 5] == 255
+    tensor[2**24] = 1
+    assert tensor[2**24 - 1] == 255
+    assert tensor[0] == 255
+    assert tensor[2**25] == 255
+    end = tensor.ctypes.data + tensor.nbytes
+    status, said = died(lambda: _write(end))
+    assert status == -signal.SIGSEGV
+    assert "symalloc: `large` of 10737418240 bytes is overrun: byte 0 past its end" in said
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def test_a_program_that_closes_its_files_goes_on() -> None:
+    pool = InstrumentedPool(guard=True)
+    first = np.from_dlpack(pool.empty((2**20,), "float32"))
+
+    def work() -> None:
+        os.closerange(3, 100)
+        other = os.open("/proc/self/exe", os.O_RDONLY)
+        assert np.isnan(np.from_dlpack(pool.empty((2**20,), "float32"))).all()
+        assert np.isnan(first).all()
+        os.close(other)
+
+    survives(work)
 
 
 def test_damage_to_a_tensor_is_raised_by_the_next_allocation(capfd: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,12 @@ def test_observers_and_callbacks_are_clean(sanitizer: str) -> None:
     assert _output("symalloc_tracker", sanitizer).endswith("live 0, used 0, reserved 0\n")
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize("sanitizer", ("thread", "address"))
+def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
+    assert _output("symalloc_guard", sanitizer) == "0 faults\n"
+
+
 class _Worker:
     """Allocates, stamps, hands over, checks and frees blocks at random."""
 
