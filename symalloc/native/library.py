@@ -24,11 +24,14 @@ def installed_library() -> Path | None:
 
 @cache
 def load_library(path: Path | None = None) -> str | None:
-    """Load the library at `path`, by default the installed one; the reason where that fails, else None."""
+    """Load the library at `path`, by default the installed one; the reason where that fails, else None.
+
+    Two copies in one process would end it: both register the same types.
+    """
     import tvm_ffi  # which brings the library that ours is linked to
 
-    if path is None and tvm_ffi.get_global_func("symalloc.pool.create", allow_missing=True) is not None:
-        return None
+    if tvm_ffi.get_global_func("symalloc.pool.create", allow_missing=True) is not None:
+        return None if path is None else f"another copy of the native library is loaded, so {path} is not"
     file = path or installed_library()
     if file is None:
         return MISSING

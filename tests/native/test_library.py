@@ -22,12 +22,20 @@ STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
 OF_PROGRAMS = {"symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"}
 
 
-def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_ffi, "get_global_func", lambda name, allow_missing=False: None)
     file = tmp_path / "libsymalloc.so"
     file.write_text("no library")
     reason = load_library(file)
     assert reason is not None
     assert reason.startswith("the native library cannot be loaded: ")
+
+
+def test_a_second_copy_is_not_loaded(tmp_path: Path) -> None:
+    need_native()
+    reason = load_library(tmp_path / "libsymalloc.so")
+    assert reason is not None
+    assert reason.startswith("another copy of the native library is loaded")
 
 
 def test_without_the_library_the_pool_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ def need_native() -> None:
     with _alone():
         if not _current(BUILD / LIBRARY):
             built("symalloc", BUILD)
-    assert load_library(BUILD / LIBRARY) is None
+    reason = load_library(BUILD / LIBRARY)
+    assert reason is None, f"{reason}; the installed one is older than its sources: install symalloc again"
 
 
 def built(target: str, folder: Path, *options: str) -> Path:
