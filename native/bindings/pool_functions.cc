@@ -8,6 +8,7 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -16,7 +17,7 @@
 
 #include "bindings/pool_object.h"
 #include "bindings/tensor_placement.h"
-#include "bindings/vm_hook.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -30,12 +31,29 @@ auto Method(Result (Pool::*method)(Arguments...)) {
   return [method](PoolRef pool, Arguments... arguments) { return (pool->pool.*method)(arguments...); };
 }
 
+// -1: the memory that the process can have, and the pool addresses for.
+void SetLimit(PoolRef pool, int64_t limit) {
+  Pool& it = pool->pool;
+  if (limit < 0) limit = std::max(std::min(MemoryBound(), it.capacity() * it.ranges()) & -it.page(), it.page());
+  it.SetLimit(limit);
+}
+
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
                int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
                bool guard) {
   Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
                   separate_escaping, huge, guard};
-  return Translated([&] { return PoolRef(ffi::make_object<PoolObj>(options)); });
+  return Translated([&] {
+    Options checked = Checked(options);
+    PoolRef pool(ffi::make_object<PoolObj>(checked));
+    SetLimit(pool, options.limit);
+    return pool;
+  });
+}
+
+// capacity, page, limit
+ffi::Array<int64_t> Granted(PoolRef pool) {
+  return {pool->pool.capacity(), pool->pool.page(), pool->pool.limit()};
 }
 
 void Retain(PoolRef pool, int64_t handle) {
@@ -237,7 +255,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.trim", Method(&Pool::Trim))
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
-      .def("symalloc.pool.vm_type", VmType)
       .def("symalloc.pool.bind_alloc", Bind<Alloc>)
       .def("symalloc.pool.bind_free", BindFree)
       .def("symalloc.pool.bind_empty", Bind<Empty>)
@@ -252,7 +269,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.reset_peak", Method(&Pool::ResetPeak))
       .def("symalloc.pool.layout", Layout)
       .def("symalloc.pool.limit", Method(&Pool::limit))
-      .def("symalloc.pool.set_limit", Method(&Pool::SetLimit))
+      .def("symalloc.pool.set_limit", SetLimit)
+      .def("symalloc.pool.granted", Granted)
       .def("symalloc.pool.add_watermark", AddWatermark)
       .def("symalloc.pool.remove_watermark", Method(&Pool::RemoveWatermark))
       .def("symalloc.pool.on_oom", OnOom)

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "bindings/vm_hook.h"
+
 namespace symalloc {
 
 namespace {
@@ -20,6 +22,10 @@ struct Share {
 };
 
 }  // namespace
+
+PoolObj::~PoolObj() {
+  if (vm_type >= 0) ReleaseVmType(vm_type);
+}
 
 void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag) {
   try {

@@ -4,7 +4,9 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/object.h>
 
+#include <atomic>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,12 @@ namespace symalloc {
 class PoolObj : public tvm::ffi::Object {
  public:
   explicit PoolObj(const Options& options) : pool(options, handles.mutex()) {}
+  ~PoolObj();
 
   HandleTable handles;  // the pool holds its mutex while the process forks
   Pool pool;
+  std::atomic<int> users{0};  // see pool_use.h
+  int vm_type = -1;           // of `VmType`; -1: none.  Changed by it alone
 
   // As Pool::Alloc; OutOfMemory names the tags that hold most.
   void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
@@ -42,13 +47,15 @@ class PoolRef : public tvm::ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
 };
 
-// Frees a block in a destructor, which cannot throw: damage is printed, and kept for the next allocation.
+// Frees a block in a destructor, which cannot throw: what is wrong is printed, and damage kept for the next allocation.
 inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
   try {
     pool->Free(block, nbytes);
   } catch (const Overrun& error) {
     std::fprintf(stderr, "symalloc: %s\n", error.what());
     pool->guard()->Keep(error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "symalloc: %s\n", error.what());
   }
 }
 

@@ -8,8 +8,9 @@
 
 #include <string>
 
-#include "bindings/tensor_placement.h"
 #include "bindings/pool_object.h"
+#include "bindings/pool_use.h"
+#include "bindings/tensor_placement.h"
 
 namespace symalloc {
 
@@ -19,7 +20,7 @@ namespace {
 
 // name(bytes as a shape, tag, whether it escapes) and name.place(memory, offset, shape, dtype, tag)
 void Serve(PoolRef pool, ffi::String name) {
-  auto take = [pool](const ffi::Shape& nbytes, const ffi::String& tag, bool escapes) {
+  auto take = [pool, use = PoolUse::Of(pool)](const ffi::Shape& nbytes, const ffi::String& tag, bool escapes) {
     DLDataType byte{kDLUInt, 8, 1};
     std::string name(tag);
     if (Bytes(nbytes, byte) < 0) {
@@ -32,7 +33,7 @@ void Serve(PoolRef pool, ffi::String name) {
     auto memory = args[0].cast<ffi::Tensor>();
     auto shape = args[2].cast<ffi::Shape>();
     BackingMemory ground{memory.data_ptr(), static_cast<int64_t>(ffi::GetDataSize(*memory.GetDLTensorPtr())),
-                  memory.device(), pool, args[0]};
+                  memory.device(), const_cast<PoolObj*>(pool.get()), args[0]};
     *result = PlaceTensor(ground, TensorRequest{args[1].cast<int64_t>(), shape, args[3].cast<DLDataType>(), &args[4]});
   };
   std::string called(name);

@@ -74,7 +74,7 @@ int64_t Bytes(ffi::ShapeView shape, DLDataType dtype) {
 ffi::Tensor PlaceTensor(const BackingMemory& ground, const TensorRequest& asked) {
   Check(asked, Bytes(asked.shape, asked.dtype), ground.size);
   if (ground.pool->pool.guard() != nullptr) {
-    PooledData data{ground.pool, asked.name == nullptr ? Text(asked.shape, asked.dtype) : Name(asked)};
+    PooledData data{PoolRef(ffi::details::ObjectUnsafe::ObjectPtrFromUnowned<PoolObj>(ground.pool)), asked.name == nullptr ? Text(asked.shape, asked.dtype) : Name(asked)};
     return ffi::Tensor::FromNDAlloc(data, asked.shape, asked.dtype, ground.device);
   }
   Borrowed borrowed{ground.holder.cast<ffi::ObjectRef>(), static_cast<char*>(ground.data), asked.offset};

@@ -23,7 +23,7 @@ struct BackingMemory {
   void* data;
   int64_t size;  // bytes
   DLDevice device;
-  const PoolRef& pool;             // whose it is
+  PoolObj* pool;                   // whose it is
   const tvm::ffi::AnyView& holder;  // keeps it
 };
 

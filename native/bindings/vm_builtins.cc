@@ -56,24 +56,18 @@ struct PlaceOnStorage {
 
   // (storage, offset, shape, dtype[, name])
   void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
-    const VmStorage* storage = count >= 4 ? OfPool(args[0]) : nullptr;
-    auto* shape = storage != nullptr ? args[2].as<ffi::ShapeObj>() : nullptr;
+    const VmStorage* storage = count >= 4 ? AsStorage(args[0]) : nullptr;
+    PoolObj* pool = storage != nullptr ? PoolOf(*storage) : nullptr;
+    auto* shape = pool != nullptr ? args[2].as<ffi::ShapeObj>() : nullptr;
     if (shape == nullptr) {
       stock.CallPacked(args, count > 4 ? 4 : count, result);
       return;
     }
     const VmBuffer& buffer = storage->buffer;
-    BackingMemory memory{buffer.data, static_cast<int64_t>(buffer.size), buffer.device, PoolOf(storage->allocator),
-                         args[0]};
+    BackingMemory memory{buffer.data, static_cast<int64_t>(buffer.size), buffer.device, pool, args[0]};
     TensorRequest asked{args[1].cast<int64_t>(), {shape->data, shape->size}, args[3].cast<DLDataType>(), nullptr};
     if (count > 4) asked.name = &args[4];
     *result = PlaceTensor(memory, asked);
-  }
-
-  // The storage that is `value`, where a pool has served it; else nullptr.
-  static const VmStorage* OfPool(const ffi::AnyView& value) {
-    const VmStorage* storage = AsStorage(value);
-    return storage != nullptr && IsPoolType(storage->buffer.alloc_type) ? storage : nullptr;
   }
 };
 
@@ -129,10 +123,11 @@ struct ShapeHeapOf {
       *result = *unused;
       return;
     }
+    ForgetLastServed();
     stock.CallPacked(args, count, result);
     // only the machine knows its allocator: what it has made says whether that is a pool
     ffi::Tensor made = result->cast<ffi::Tensor>();
-    if (!PoolOwns(made.data_ptr())) return;
+    if (made.data_ptr() != LastServed()) return;
     ffi::Tensor heap = ffi::Tensor::FromNDAlloc(Cells{}, {cells}, DLDataType{kDLInt, 64, 1}, DLDevice{kDLCPU, 0});
     *result = heap;
     heaps.Keep(Kept{machine, cells, std::move(heap)});

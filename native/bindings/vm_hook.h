@@ -6,17 +6,18 @@
 
 namespace symalloc {
 
-// The allocator type under which the virtual machine finds `pool` from now on, for `memory_cfg={dev: type}`.
-// The pool stays for as long as the process.
+// The allocator type under which the virtual machine finds `pool`, for `memory_cfg={dev: type}`.  The pool has it for
+// as long as it lives; then another pool may get it.  Throws a HookError where another library's hook is in the way.
 int64_t VmType(PoolRef pool);
 
-// The pool of an allocator that was made for a type of `VmType`.
-const PoolRef& PoolOf(const VmAllocator* allocator);
+// Called by a pool that goes.
+void ReleaseVmType(int type);
 
-// True where `type` is that of a pool: other libraries bring allocators of their own.
-bool IsPoolType(int type);
+// The pool that has served `storage`; nullptr where that was another library.
+PoolObj* PoolOf(const VmStorage& storage);
 
-// True where `data` is memory of a pool that has a type; wrong for pools in guard mode.
-bool PoolOwns(const void* data);
+// The memory that the calling thread's last allocation from a pool's allocator has got; nullptr: none since `Forget`.
+const void* LastServed();
+void ForgetLastServed();
 
 }  // namespace symalloc

@@ -18,7 +18,7 @@ struct Options {
   int64_t page = 64 << 10;
   int64_t bin_largest = kBinLargest;
   int64_t bin_capacity = 2 << 20;  // bytes that a thread caches in bins; twice as many in large blocks
-  int64_t capacity = int64_t{1} << 40;
+  int64_t capacity = 0;  // bytes of address space of a range; 0: as `RangeCapacity` says
   bool separate_escaping = false;
   bool huge = true;
   bool guard = false;
@@ -45,6 +45,11 @@ struct PoolError : std::runtime_error {
 
 struct OutOfMemory : PoolError {
   explicit OutOfMemory(const std::string& text) : PoolError("OutOfMemoryError", text) {}
+};
+
+// Arguments that make no sense, or a pool that is closed.
+struct PoolUsage : PoolError {
+  explicit PoolUsage(const std::string& text) : PoolError("PoolUsageError", text) {}
 };
 
 struct BadFree : PoolError {

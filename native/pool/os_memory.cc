@@ -9,6 +9,7 @@
 #include <string>
 
 #include "pool/sizes.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -54,7 +55,7 @@ bool MovePages(char* from, char* to, int64_t nbytes, bool huge) {
 }  // namespace
 
 char* ReserveAddresses(int64_t nbytes, int64_t align) {
-  void* mapped = mmap(nullptr, nbytes + align, kMapped, kPrivate, -1, 0);
+  void* mapped = mmap(nullptr, nbytes + align, PROT_NONE, kPrivate, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(mapped);
   char* base = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(start), align));
@@ -63,10 +64,16 @@ char* ReserveAddresses(int64_t nbytes, int64_t align) {
   if (end > base + nbytes) munmap(base + nbytes, end - base - nbytes);
   // where the system backs everything by huge pages, touching one byte would back more than was asked for
   madvise(base, nbytes, MADV_NOHUGEPAGE);
+  CountAddresses(nbytes);
   return base;
 }
 
-void ReleaseAddresses(char* base, int64_t nbytes) { munmap(base, nbytes); }
+bool MakeWritable(char* base, int64_t nbytes) { return mprotect(base, nbytes, kMapped) == 0; }
+
+void ReleaseAddresses(char* base, int64_t nbytes) {
+  munmap(base, nbytes);
+  CountAddresses(-nbytes);
+}
 
 void GiveBackPages(char* base, int64_t nbytes, bool huge) {
   madvise(base, nbytes, MADV_DONTNEED);

@@ -9,9 +9,13 @@ namespace symalloc {
 
 constexpr int64_t kHugePage = 2 << 20;
 
-// Address space of `nbytes` bytes at a multiple of `align`, a power of two of at least a page, zero and not backed
-// until it is touched; nullptr where there is none.  Address space alone is not charged to the process.
+// Address space of `nbytes` bytes at a multiple of `align`, a power of two of at least a page; nullptr where there is
+// none.  It may not be touched, and is charged to nobody.
 char* ReserveAddresses(int64_t nbytes, int64_t align);
+
+// Makes reserved addresses zero and not backed until they are touched; false where the system refuses.
+bool MakeWritable(char* base, int64_t nbytes);
+
 void ReleaseAddresses(char* base, int64_t nbytes);
 
 // Gives the pages [base, base + nbytes) back; they read as zero when they are touched again.

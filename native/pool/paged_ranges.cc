@@ -6,12 +6,14 @@
 
 #include "pool/out_of_memory_report.h"
 #include "pool/sizes.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
 namespace {
 
 constexpr int64_t kLeastCapacity = 1 << 26;
+constexpr int64_t kLeastStep = 1 << 26;
 constexpr int64_t kLeastSoft = 2 << 20;  // bytes
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
@@ -36,18 +38,32 @@ int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler)
   return given;
 }
 
+// In large steps, so that blocks that come and go never get here.
+void PagedRanges::Range::MakeReachable(int64_t end) {
+  end = RoundUp(end, page);
+  int64_t step = std::min(std::max(RoundUp(end + end / 4, page), end + kLeastStep), capacity);
+  for (int64_t to : {step, end}) {
+    if (!MakeWritable(base + writable, to - writable)) continue;
+    writable = to;
+    return;
+  }
+  throw OutOfMemory("the system refuses " + std::to_string(end - writable) +
+                    " bytes more: see ulimit -d, and vm.overcommit_memory");
+}
+
 PagedRanges::PagedRanges(const Options& options)
     : limit(options.limit),
       soft_numerator_(options.soft_numerator),
       soft_denominator_(options.soft_denominator),
       page_(options.page),
-      capacity_(options.capacity),
+      capacity_(RangeCapacity(options)),
       count_(options.separate_escaping ? 2 : 1) {
   // a process may have been given less address space than a machine has
-  while (!Reserve(options)) {
-    capacity_ /= 2;
+  while (capacity_ == 0 || !Reserve(options)) {
+    capacity_ = capacity_ / 2 & -page_;
     if (capacity_ < kLeastCapacity) {
-      throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool");
+      throw OutOfMemory("no " + std::to_string(kLeastCapacity) + " bytes of address space are free for a pool\n"
+                        "  help: see ulimit -v; a limit for each pool bounds what it reserves");
     }
   }
 }
@@ -90,6 +106,7 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   int64_t offset = range.free_list.Find(size, align);
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size);
+  range.Reach(offset + size);
   range.free_list.Take(offset, size);
   if (missing == 0) return range.base + offset;
   if (!MakeRoom(which, missing, size, in_use, recycler)) {
@@ -121,6 +138,7 @@ PagedRanges::Place PagedRanges::Tightest(int which, int64_t size, int64_t align)
 
 char* PagedRanges::TakeAt(int which, int64_t offset, int64_t size, PageRecycler* recycler) {
   Range& range = ranges_[which];
+  range.Reach(offset + size);
   range.free_list.Take(offset, size);
   range.pages.Commit(offset, size, recycler);
   return range.base + offset;
@@ -192,7 +210,8 @@ int64_t PagedRanges::SoftLimit(int64_t size, int64_t in_use) const {
   if (soft_denominator_ == 0) return soft_numerator_;
   if (soft_numerator_ < 0) return -1;
   __int128 used = std::max(peak_used, in_use + size);
-  return std::max(static_cast<int64_t>(soft_numerator_ * used / soft_denominator_), kLeastSoft);
+  __int128 soft = soft_numerator_ * used / soft_denominator_;
+  return static_cast<int64_t>(std::clamp<__int128>(soft, kLeastSoft, int64_t{1} << 62));
 }
 
 // True where backing `missing` bytes more, if any, breaks a limit.

@@ -81,10 +81,22 @@ class PagedRanges {
  private:
   struct Range {
     Range(char* base, int64_t capacity, const Options& options)
-        : base(base), free_list(capacity), pages(base, options.page, options.huge) {}
+        : base(base),
+          capacity(capacity),
+          page(options.page),
+          free_list(capacity),
+          pages(base, options.page, options.huge) {}
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler);
 
+    // Makes the bytes below `end` writable; throws OutOfMemory where the system refuses.
+    void Reach(int64_t end) {
+      if (end > writable) MakeReachable(end);
+    }
+    void MakeReachable(int64_t end);
+
     char* base;
+    int64_t capacity, page;
+    int64_t writable = 0;  // bytes
     FreeList free_list;
     PageTable pages;
   };

@@ -14,7 +14,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       huge_(options.huge),
       bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
       bin_capacity_(options.bin_capacity),
-      large_block_capacity_(2 * std::min(options.bin_capacity, options.capacity)),
+      large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),
       cached_below_(options.guard ? 0 : std::max(bin_largest_, large_block_capacity_) + 1),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
@@ -46,8 +46,9 @@ void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
-  if (cache == nullptr || size > large_block_capacity_) {
+  if (closed_ || cache == nullptr || size > large_block_capacity_) {
     ReleaseLocked(block, size);
+    if (closed_ && used_ == 0) ranges_.Trim();
   } else if (size > bin_largest_) {
     KeepLocked(&cache->large_blocks[which], block, size);
   } else {
@@ -73,6 +74,7 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
   int64_t backed = Guard::Backed(nbytes, align);
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    RequireOpenLocked();
     if (ranges_.limit >= 0 && used_ + backed > ranges_.limit) {
       throw OutOfMemory(OutOfMemoryReport{backed, ranges_.limit, used_, 0, used_, backed, 0, 4096}.Text());
     }
@@ -116,8 +118,21 @@ int64_t Pool::Trim() {
   return given;
 }
 
+void Pool::Close() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  closed_ = true;
+  caches_.Seal();
+  FlushOthersLocked(nullptr);
+  ranges_.Trim();
+}
+
+void Pool::RequireOpenLocked() const {
+  if (closed_) throw PoolUsage("the pool is closed: whoever could use it is gone");
+}
+
 void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
+  RequireOpenLocked();
   int64_t size = Rounded(nbytes);
   PageRecycler recycler(huge_);
   char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache));

@@ -48,6 +48,9 @@ class Pool {
   // Empties the bins of all threads and gives every free page back; the bytes given back.
   int64_t Trim();
 
+  // Serves no more, and gives all free pages back, the others when the last block is freed.
+  void Close();
+
   Statistics statistics();
 
   // Counts the peaks of the statistics from what is in use now; no decision depends on them.
@@ -85,6 +88,13 @@ class Pool {
 
   // range * capacity + offset: an address of the reference.
   int64_t Address(const void* block) const { return ranges_.Address(block); }
+
+  // Bytes of address space of a range.
+  int64_t capacity() const { return ranges_.capacity(); }
+
+  int64_t ranges() const { return separate_escaping_ ? 2 : 1; }
+
+  int64_t page() const { return page_; }
 
   // nullptr where the pool is not in guard mode.
   Guard* guard() { return guard_.get(); }
@@ -132,6 +142,7 @@ class Pool {
   }
   bool AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error);
   void CountRefused();
+  void RequireOpenLocked() const;
   void CallWatermarks();
   void NoteUsed(int64_t change) {
     used_ += change;
@@ -163,6 +174,7 @@ class Pool {
   std::shared_ptr<const OnOom> on_oom_;
   int64_t oom_retries_ = 0;
   int64_t used_ = 0, refused_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace symalloc

@@ -74,7 +74,13 @@ class ThreadCaches {
     HeavyBarrier();
     for (auto& each : caches_) each->section.AwaitLeft();
   }
-  void Open() { closed_.store(false, std::memory_order_release); }
+  void Open() { closed_.store(sealed_, std::memory_order_release); }
+
+  // Closes for good.
+  void Seal() {
+    sealed_ = true;
+    Close();
+  }
 
   // Empties all caches but `mine`; false where nothing was in them.
   template <typename Release>
@@ -94,6 +100,7 @@ class ThreadCaches {
 
  private:
   std::atomic<bool> closed_{false};
+  bool sealed_ = false;
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   Counts others_;  // of threads that have ended, or have no cache
 };

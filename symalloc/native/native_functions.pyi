@@ -20,6 +20,9 @@ class NativeDtype:
 class PoolObject:
     """A pool, `symalloc.Pool` of tvm-ffi; lives as long as something refers to it."""
 
+class Module(Protocol):
+    """A module of tvm-ffi, such as a virtual machine."""
+
 class SearchObject:
     """An exact search, `symalloc.packer.Search` of tvm-ffi."""
 
@@ -101,7 +104,14 @@ class _PoolFunctions:
     def clear_on_oom(self, pool: PoolObject, /) -> None: ...
     def clear_callbacks(self, pool: PoolObject, /) -> None: ...
     def serve(self, pool: PoolObject, name: str, /) -> None: ...
+    def granted(self, pool: PoolObject, /) -> Sequence[int]:
+        """Capacity of a range, page, limit."""
+
+    def use(self, pool: PoolObject, /) -> Module:
+        """Counts among the users of the pool, which is closed when the last one goes."""
+
     def vm_type(self, pool: PoolObject, /) -> int: ...
+    def keep_pool(self, machine: Module, pool: PoolObject, /) -> None: ...
     def storage_fault(self, storage: object, vm_type: int, nbytes: int, /) -> str: ...
     def reserved_for(self, storage: object, /) -> int: ...
 

@@ -69,7 +69,7 @@ def test_the_advice_is_exact() -> None:
 
 def test_the_limit_can_be_moved() -> None:
     pool = InstrumentedPool(UNBINNED)
-    assert pool.limit is None
+    assert pool.limit == pool.options.limit, "what memory there is"
     pool.alloc(2 * MIB)
     pool.limit = MIB
     assert pool.limit == MIB

@@ -140,7 +140,7 @@ def test_what_was_allocated_is_recorded(tmp_path: Path) -> None:
 
 def test_options_by_name_go_before_those_given_as_a_whole() -> None:
     pool = InstrumentedPool(PoolOptions(limit=MIB, page=PAGE), limit=2 * MIB)
-    assert pool.options == PoolOptions(limit=2 * MIB, page=PAGE)
+    assert pool.options == PoolOptions(limit=2 * MIB, page=PAGE, capacity=pool.options.capacity)
     with pytest.raises(OutOfMemoryError, match="limit of 2097152"):
         pool.alloc(3 * MIB)
     with pytest.raises(PoolUsageError, match="power of two"):

@@ -31,7 +31,8 @@ def _same(reference: ReferencePool, native: InstrumentedPool) -> None:
 @settings(max_examples=tries(75, 1500))
 @given(options=OPTIONS, steps=STEPS, trims=st.booleans())
 def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[Step], trims: bool) -> None:
-    reference, native = ReferencePool(options), InstrumentedPool(options)
+    native = InstrumentedPool(options)
+    reference = ReferencePool(native.options)
     live: list[tuple[int, int]] = []
     for step in steps:
         try:
@@ -61,7 +62,8 @@ def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, l
     trace = make_trace(workload, 4)
     limit = trace.peak_live * 9 // 10 if limited else None
     options = PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit)
-    reference, native = ReferencePool(options), InstrumentedPool(options)
+    native = InstrumentedPool(options)
+    reference = ReferencePool(native.options)
     blocks: dict[int, tuple[int, int]] = {}
     refused = 0
     for index, event in enumerate(trace.events):

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
 from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.core.pool_options import parse_bytes, parse_soft_limit
+from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
+from symalloc.pool.core.reference_pool import ReferencePool
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 
 
 @pytest.mark.parametrize(
@@ -43,3 +47,78 @@ def test_soft_limits(text: str, limit: Fraction | int | None) -> None:
 def test_what_is_no_soft_limit_is_refused() -> None:
     with pytest.raises(PoolUsageError, match="no amount of memory"):
         parse_soft_limit("little")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    (
+        ("soft_limit", 1.1, Fraction(11, 10)),
+        ("soft_limit", "1.1", Fraction(11, 10)),
+        ("soft_limit", 1e9, 10**9),
+        ("soft_limit", "none", None),
+        ("soft_limit", 0, 0),
+        ("soft_limit", Fraction(3, 2), Fraction(3, 2)),
+        ("limit", 1e9, 10**9),
+        ("limit", "2GiB", 2**31),
+        ("limit", np.int64(2**20), 2**20),
+        ("page", "4KiB", 4096),
+        ("bin_capacity", 0.0, 0),
+        ("capacity", "1GiB", 2**30),
+        ("capacity", None, None),
+    ),
+)
+def test_amounts_of_any_kind_are_read(name: str, given: Any, read: Any) -> None:
+    value = getattr(PoolOptions(**{name: given}), name)
+    assert value == read
+    assert type(value) is type(read)
+
+
+SENSELESS = (
+    ("soft_limit", 0.9, "cannot be held"),
+    ("soft_limit", Fraction(1, 2), "cannot be held"),
+    ("soft_limit", float("nan"), "whole number of bytes"),
+    ("soft_limit", float("inf"), "whole number of bytes"),
+    ("soft_limit", -1, "from 0"),
+    ("soft_limit", 2**63, "from 0"),
+    ("soft_limit", Fraction(2**70, 3), "beyond 64 bits"),
+    ("soft_limit", Fraction(2**70 + 1, 2**70), "beyond 64 bits"),
+    ("soft_limit", [1], "whole number of bytes"),
+    ("limit", -1, "from 0"),
+    ("limit", 2**63, "from 0"),
+    ("limit", 2**64 + 1, "from 0"),
+    ("limit", 1.5, "whole number of bytes"),
+    ("limit", float("nan"), "whole number of bytes"),
+    ("limit", True, "whole number of bytes"),
+    ("limit", "lots", "no amount of memory"),
+    ("limit", 65535, "holds no page"),
+    ("limit", 0, "holds no page"),
+    ("page", 0, "from 4096"),
+    ("page", 2048, "from 4096"),
+    ("page", 5000, "power of two"),
+    ("page", 2**62, "from 4096"),
+    ("page", None, "whole number of bytes"),
+    ("bin_capacity", -1, "from 0"),
+    ("bin_capacity", 2**62, "from 0"),
+    ("bin_largest", -5, "from 0"),
+    ("capacity", -(2**20), "from 1"),
+    ("capacity", 0, "from 1"),
+    ("capacity", 2**62, "from 1"),
+    ("capacity", 2**20 + 1, "whole pages"),
+    ("separate_escaping", 2, "True or False"),
+)
+
+
+@pytest.mark.parametrize("make", (ReferencePool, InstrumentedPool))
+@pytest.mark.parametrize(("name", "given", "says"), SENSELESS)
+@pytest.mark.usefixtures("native")
+def test_options_that_make_no_sense_are_told(make: Any, name: str, given: Any, says: str) -> None:
+    with pytest.raises(PoolUsageError, match=says):
+        make(PoolOptions(**{name: given}))
+
+
+@pytest.mark.usefixtures("native")
+def test_options_of_the_native_pool_alone() -> None:
+    wrong: Any = {"huge": 1}, {"guard": None}, {"shape": 3}, {"options": {"limit": 3}}
+    for given in wrong:
+        with pytest.raises(PoolUsageError):
+            InstrumentedPool(**given)

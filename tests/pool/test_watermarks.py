@@ -92,6 +92,8 @@ def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
 )
 def test_marks_that_make_no_sense(make: Make, high: bool, at: float, rearm: int | None, says: str) -> None:
     pool = make(PoolOptions())
+    if isinstance(pool, InstrumentedPool) and "needs a pool with a limit" in says:
+        pytest.skip("it always has one")
     with pytest.raises(PoolUsageError, match=says):
         (pool.on_high if high else pool.on_low)(at, print, rearm=rearm)
 

@@ -25,7 +25,7 @@ from symalloc.pool.core.pool_errors import (
     OverrunError,
     PoolUsageError,
 )
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ _lock = Lock()
 class OptionFields(TypedDict, total=False):
     """The fields of `PoolOptions`, one by one."""
 
-    soft_limit: Fraction | int | None
-    limit: int | None
-    page: int
+    soft_limit: Fraction | float | str | None
+    limit: float | str | None
+    page: float | str
     separate_escaping: bool
-    bin_largest: int
-    bin_capacity: int
-    capacity: int
+    bin_largest: float | str
+    bin_capacity: float | str
+    capacity: float | str | None
 
 
 class NativePool:
@@ -55,13 +55,17 @@ class NativePool:
     Blocks are named by handles, which are counted and known to be stale once freed.  `huge`: blocks of 2 MiB
     and more may lie on huge pages.  `guard`: every block has pages of its own, see `check`; that finds
     faults, and is slow.  `fields` are fields of `PoolOptions`, sizes in bytes; they override those of
-    `options`.
+    `options`.  The attribute `options` holds what the system has granted: without a limit the memory that
+    the process can have (of the machine, its control group, RLIMIT_DATA), the address space of a range, and
+    pages of at least the system's.
+
+    The pool lives as long as this object, the virtual machines that were given it, and its blocks.
 
     Raises NativeMissingError where the native library is not installed, PoolUsageError for options that make
     no sense, OutOfMemoryError where there is no address space.
     """
 
-    __slots__ = ("__weakref__", "_alloc", "_empty", "_free", "object", "options")
+    __slots__ = ("__weakref__", "_alloc", "_empty", "_free", "_use", "object", "options")
 
     def __init__(
         self,
@@ -72,8 +76,13 @@ class NativePool:
         **fields: Unpack[OptionFields],
     ) -> None:
         _load()
-        self.options = replace(options or PoolOptions(), **fields)
-        self.object = _create(self.options, huge, guard)
+        wanted = _with_fields(options, fields)
+        for name, flag in (("huge", huge), ("guard", guard)):
+            read_flag(flag, name)
+        self.object = _create(wanted, huge, guard)
+        capacity, page, limit = pool_functions.granted(self.object)
+        self.options = replace(wanted, capacity=capacity, page=page, limit=limit)
+        self._use: object = pool_functions.use(self.object)
         self._alloc = pool_functions.bind_alloc(self.object)
         self._free = pool_functions.bind_free(self.object)
         self._empty = pool_functions.bind_empty(self.object)
@@ -147,6 +156,11 @@ class NativePool:
         return PoolStatistics(**{str(name): int(count) for name, count in counters.items()})
 
     @property
+    def closed(self) -> bool:
+        """True once the pool has been closed."""
+        return self._use is None
+
+    @property
     def reserved(self) -> int:
         """Bytes of the pages backed now."""
         return pool_functions.reserved(self.object)
@@ -174,8 +188,17 @@ def _load() -> None:
     reason = load_library()
     if reason is not None:
         raise NativeMissingError(reason)
-    for error in (BadFreeError, BoundsError, OutOfMemoryError, OverrunError):
+    for error in (BadFreeError, BoundsError, OutOfMemoryError, OverrunError, PoolUsageError):
         tvm_ffi.register_error(error.__name__, error)
+
+
+def _with_fields(options: PoolOptions | None, fields: OptionFields) -> PoolOptions:
+    if options is not None and not isinstance(options, PoolOptions):
+        raise PoolUsageError(f"the options of a pool are PoolOptions, or keywords, not {options!r}")
+    for name in fields:
+        if name not in OptionFields.__annotations__:
+            raise PoolUsageError(f"a pool has no option `{name}`")
+    return replace(options or PoolOptions(), **fields)  # type: ignore[arg-type]  # it reads them
 
 
 def _create(options: PoolOptions, huge: bool, guard: bool) -> PoolObject:
@@ -190,7 +213,7 @@ def _create(options: PoolOptions, huge: bool, guard: bool) -> PoolObject:
         options.page,
         options.bin_largest,
         options.bin_capacity,
-        options.capacity,
+        options.capacity or 0,
         options.separate_escaping,
         huge,
         guard,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isfinite
+from operator import index
 
 from symalloc.pool.core.pool_errors import PoolUsageError
 
@@ -14,18 +16,23 @@ KIB = 2**10
 _FACTORS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]*)", re.IGNORECASE | re.ASCII)
 RATIOS_BELOW = 100
+RANGE_CAPACITY = 2**40  # bytes
 MOST = 2**62
+LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
+MOST_CACHED = 2**60
+MOST_CAPACITY = 2**46
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
     """The options of a pool; sizes in bytes.  Raises PoolUsageError for values that make no sense.
 
-    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction), yet at least 2 MiB, or
-    bytes (an int), or None: free pages are never given back by themselves.  `limit` bounds the bytes
-    backed.  `page` is the unit that is backed and given back; `capacity` the address space of one range.
-    `separate_escaping` places blocks that outlive their call in a second range.  Of each range a thread
-    caches `bin_capacity` bytes in bins, and twice as many in its large-block cache.
+    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction, or a float below 100), yet
+    at least 2 MiB, or bytes (an int), or None: free pages are never given back by themselves.  `limit` bounds
+    the bytes backed; None: what memory there is.  `page` is the unit that is backed and given back;
+    `capacity` the address space of one range, None: enough.  `separate_escaping` places blocks that outlive
+    their call in a second range.  Of each range a thread caches `bin_capacity` bytes in bins, and twice as
+    many in its large-block cache.  Amounts may be whole floats (1e9), and text such as "2GiB", too.
     """
 
     soft_limit: Fraction | int | None = Fraction(11, 10)
@@ -34,20 +41,77 @@ class PoolOptions:
     separate_escaping: bool = False
     bin_largest: int = 64 * KIB
     bin_capacity: int = 2048 * KIB
-    capacity: int = 2**40
+    capacity: int | None = None
 
     def __post_init__(self) -> None:
-        if self.page < 4 * KIB or self.page & (self.page - 1):
-            raise PoolUsageError(f"the page size must be a power of two from 4096 bytes on, not {self.page}")
-        if isinstance(self.soft_limit, Fraction) and self.soft_limit < 1:
+        object.__setattr__(self, "soft_limit", read_soft_limit(self.soft_limit))
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None or name not in {"limit", "capacity"}:
+                amount = read_bytes(value, name, least=least, most=most)
+                object.__setattr__(self, name, amount)
+        read_flag(self.separate_escaping, "separate_escaping")
+        if self.page & (self.page - 1):
+            raise PoolUsageError(f"the page size must be a power of two, not {self.page}")
+        if self.capacity is not None and self.capacity % self.page:
             raise PoolUsageError(
-                f"a soft limit of {float(self.soft_limit)} times what is in use cannot be held"
+                f"the capacity of a range must be whole pages of {self.page} bytes, not {self.capacity}"
             )
-        for name, value in (("soft limit", self.soft_limit), ("limit", self.limit)):
-            if value is not None and value < 0:
-                raise PoolUsageError(f"the {name} must not be negative")
-        if self.capacity % self.page:
-            raise PoolUsageError("the capacity of a range must be whole pages")
+
+    @property
+    def range_capacity(self) -> int:
+        """Bytes of address space of one range, where no system bounds it."""
+        return RANGE_CAPACITY if self.capacity is None else self.capacity
+
+
+_BOUNDS = {
+    "limit": (0, MOST),
+    "page": (LEAST_PAGE, MOST_PAGE),
+    "bin_largest": (0, MOST_CACHED),
+    "bin_capacity": (0, MOST_CACHED),
+    "capacity": (1, MOST_CAPACITY),
+}
+
+
+def require_page(limit: int | None, page: int) -> None:
+    """Raise PoolUsageError where a limit holds no page."""
+    if limit is not None and limit < page:
+        raise PoolUsageError(f"a limit of {limit} bytes holds no page of {page}")
+
+
+def read_flag(value: object, name: str) -> None:
+    """Raise PoolUsageError where an option that is on or off is neither."""
+    if not isinstance(value, bool):
+        raise PoolUsageError(f"`{name}` is True or False, not {value!r}")
+
+
+def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) -> int:
+    """The bytes that an option is given as: an int, a whole float, or text.  Raises PoolUsageError."""
+    amount: object = parse_bytes(value) if isinstance(value, str) else value
+    if isinstance(amount, float) and amount.is_integer():
+        amount = int(amount)
+    if isinstance(amount, bool) or not hasattr(amount, "__index__"):
+        raise PoolUsageError(f"`{name}` is a whole number of bytes, not {value!r}")
+    nbytes = index(amount)
+    if not least <= nbytes <= most:
+        raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {value!r}")
+    return nbytes
+
+
+def read_soft_limit(value: object) -> Fraction | int | None:
+    """A soft limit as `PoolOptions` holds it; raises PoolUsageError."""
+    soft = parse_soft_limit(value) if isinstance(value, str) else value
+    if isinstance(soft, float) and soft < RATIOS_BELOW and isfinite(soft):
+        soft = Fraction(str(soft))
+    if soft is None:
+        return None
+    if not isinstance(soft, Fraction):
+        return read_bytes(soft, "soft_limit")
+    if soft < 1:
+        raise PoolUsageError(f"a soft limit of {float(soft)} times what is in use cannot be held")
+    if max(soft.numerator, soft.denominator) > MOST:
+        raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
+    return soft
 
 
 def parse_bytes(text: str) -> int:

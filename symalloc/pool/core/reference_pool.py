@@ -26,7 +26,7 @@ from symalloc.pool.core.free_list import FreeList, round_up
 from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
 from symalloc.pool.core.page_table import PageTable
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, require_page
 from symalloc.pool.core.pool_statistics import PoolStatistics
 from symalloc.pool.core.thread_cache import Block, ThreadCache
 
@@ -39,7 +39,7 @@ class _AddressRange:
     __slots__ = ("cache", "free_list", "pages")
 
     def __init__(self, options: PoolOptions) -> None:
-        self.free_list = FreeList(options.capacity)
+        self.free_list = FreeList(options.range_capacity)
         self.pages = PageTable(options.page)
         self.cache = ThreadCache(bin_largest=options.bin_largest, bin_capacity=options.bin_capacity)
 
@@ -82,6 +82,7 @@ class ReferencePool:
 
     def __init__(self, options: PoolOptions | None = None) -> None:
         self.options = options or PoolOptions()
+        require_page(self.options.limit, self.options.page)
         self._ranges = [_AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
         self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
@@ -106,7 +107,7 @@ class ReferencePool:
         which = int(escapes and self.options.separate_escaping)
         address = self._ranges[which].cache.take(size) if align <= ALIGNMENT else None
         if address is None:
-            address = which * self.options.capacity + self._place(which, size, max(align, ALIGNMENT))
+            address = which * self.options.range_capacity + self._place(which, size, max(align, ALIGNMENT))
         self._blocks[address] = nbytes
         self.live += nbytes
         self.allocs += 1
@@ -119,7 +120,9 @@ class ReferencePool:
             raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
         self.live -= nbytes
         self.frees += 1
-        self._release(self._ranges[address // self.options.capacity].cache.put(address, _block_size(nbytes)))
+        self._release(
+            self._ranges[address // self.options.range_capacity].cache.put(address, _block_size(nbytes))
+        )
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -141,7 +144,7 @@ class ReferencePool:
         )
 
     def _what_lies_at(self, address: int) -> str:
-        if not 0 <= address // self.options.capacity < len(self._ranges):
+        if not 0 <= address // self.options.range_capacity < len(self._ranges):
             return "it lies in no range of this pool"
         start = max((block for block in self._blocks if block <= address), default=None)
         if start is not None and address < start + _block_size(self._blocks[start]):
@@ -176,7 +179,7 @@ class ReferencePool:
             self.flush()
             offset = chosen.free_list.find(size, align)
         if offset is None:
-            raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.capacity))
+            raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
         chosen.free_list.take(offset, size)
         if not self._make_room(which, chosen.pages.missing(offset, size), size):
             chosen.free_list.put(offset, size)
@@ -246,8 +249,8 @@ class ReferencePool:
 
     def _release(self, blocks: Iterable[Block]) -> None:
         for address, size in blocks:
-            self._ranges[address // self.options.capacity].free_list.put(
-                address % self.options.capacity, size
+            self._ranges[address // self.options.range_capacity].free_list.put(
+                address % self.options.range_capacity, size
             )
             self.used -= size
 

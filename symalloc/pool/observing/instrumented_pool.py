@@ -11,6 +11,7 @@ from typing import NoReturn, Self
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.core.pool_options import read_bytes
 from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text
 from symalloc.pool.observing.pool_snapshot import PoolSnapshot, live_blocks, range_layouts
 from symalloc.pool.observing.recording import recorded_trace
@@ -24,8 +25,6 @@ from symalloc.pool.observing.watermarks import (
 )
 from symalloc.pool.simulating.trace import Trace
 
-INT64_MAX = 2**63 - 1
-
 
 class InstrumentedPool(NativePool):
     """A pool of real memory on the CPU that can be watched; `NativePool` documents the arguments.
@@ -38,17 +37,14 @@ class InstrumentedPool(NativePool):
 
     @property
     def limit(self) -> int | None:
-        """Bytes that the pool may back at most, None: any number.  It may be changed at any time; memory that
-        is in use beyond a lower limit stays.
+        """Bytes that the pool may back at most.  It may be changed at any time, with None to what memory
+        there is; memory that is in use beyond a lower limit stays.
         """
-        limit = pool_functions.limit(self.object)
-        return None if limit < 0 else limit
+        return pool_functions.limit(self.object)
 
     @limit.setter
     def limit(self, limit: int | None) -> None:
-        if limit is not None and not 0 <= limit <= INT64_MAX:
-            raise PoolUsageError(f"a limit is a number of bytes from 0 to 2^63 - 1, not {limit}")
-        pool_functions.set_limit(self.object, -1 if limit is None else limit)
+        pool_functions.set_limit(self.object, -1 if limit is None else read_bytes(limit, "limit"))
 
     def on_high(self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None) -> Watermark:
         """Call `callback(bytes)` when the bytes in use rise to `at` or more, and again only after they have
@@ -130,12 +126,13 @@ class InstrumentedPool(NativePool):
     def close(self) -> tuple[Holding, ...]:
         """Give free memory back, forget all callbacks and refuse further allocations; return the leaks.
 
-        Warns with LeakWarning where there are any.  Blocks that are live stay so, and may be freed.  A
-        virtual machine that has the pool may still allocate.
+        Warns with LeakWarning where there are any.  Blocks that are live stay so, and may be freed; with the
+        last one its pages go back, too.  A virtual machine that has the pool may still allocate.
         """
-        if self._alloc is _refuse:
+        if self.closed:
             return self.leaks()
         self._alloc = self._empty = _refuse  # type: ignore[assignment]
+        self._use = None
         pool_functions.clear_callbacks(self.object)
         self.trim()
         leaks = self.leaks()

@@ -78,7 +78,7 @@ def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimelin
 class _TimelineBuilder:
     def __init__(self, trace: Trace, options: PoolOptions) -> None:
         self.trace, self.pool = trace, ReferencePool(options)
-        self.capacity = options.capacity
+        self.capacity = options.range_capacity
         self.blocks: dict[int, Lifespan] = {}
         self.calls: dict[int, Lifespan] = {}
         self.pages = [b"" for _ in self.pool.pages]

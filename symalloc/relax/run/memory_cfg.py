@@ -6,14 +6,16 @@ nor how its storages are laid out, so both are tried out before a pool is handed
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, wraps
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from symalloc.errors import RunError
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
+from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.relax.tvm_error import error_text
 from symalloc.relax.workers.child import call_in_child
 
@@ -23,8 +25,25 @@ LONGEST = 120  # seconds for an unknown version to be tried out
 ELSEWHERE = "the pool works with {known}; what ExternalizeStorage makes of a program runs elsewhere, too"
 
 
+LATER = "load the library that has registered `DeviceAllocator.` before the first symalloc.memory_cfg"
+
+
+@tvm_ffi.register_error("HookError")
 class HookError(RunError, RuntimeError):
     """This version of TVM does not take a foreign allocator."""
+
+
+class PoolType(int):
+    """The type of the allocators of one pool, which it keeps."""
+
+    pool: NativePool
+
+    @classmethod
+    def of(cls, pool: NativePool) -> PoolType:
+        """That of `pool`; raises HookError."""
+        made = cls(pool_functions.vm_type(pool.object))
+        made.pool = pool
+        return made
 
 
 def memory_cfg(pool: NativePool) -> dict[object, int]:
@@ -33,14 +52,42 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
         machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
 
     Storages have the bytes that the program asks for and no more, at multiples of 64.  The pool serves
-    cpu(0), and any number of virtual machines and threads, for as long as the process lives.
+    cpu(0), and any number of virtual machines and threads.  The result keeps it, and so does each machine
+    that `relax.VirtualMachine` makes with it; whoever makes a machine in another way keeps the pool.
 
     Raises HookError where this version of TVM takes no foreign allocator, or lays out its storages in another
     way; a version that is not known is first tried in a process of its own, which may crash.  What the pool
-    refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.
+    refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.  Raises PoolUsageError where
+    `pool` is none.
     """
+    if not isinstance(pool, NativePool):
+        raise PoolUsageError(f"memory_cfg takes a symalloc.Pool, not {pool!r}")
+    if pool.closed:
+        raise PoolUsageError("the pool is closed")
     _require_hook(str(tvm.__version__))
-    return {tvm.cpu(): pool_functions.vm_type(pool.object)}
+    _keep_pools()
+    return {tvm.cpu(): PoolType.of(pool)}
+
+
+@cache
+def _keep_pools() -> None:
+    """Have machines that are made from now on keep the pools they are given, of which TVM does not tell."""
+    setup = relax.VirtualMachine._setup_device
+
+    @wraps(setup)
+    def keeping(self: relax.VirtualMachine, dev: object, memory_cfg: object) -> None:
+        given = memory_cfg.values() if isinstance(memory_cfg, dict) else ()
+        pools = [kind.pool for kind in given if isinstance(kind, PoolType)]
+        try:
+            setup(self, dev, memory_cfg)
+        except Exception as error:
+            if pools and "Unknown allocator type" in str(error):
+                raise HookError(f"TVM no longer asks symalloc for allocators; {LATER}") from error
+            raise
+        for pool in pools:
+            pool_functions.keep_pool(self.module, pool.object)
+
+    relax.VirtualMachine._setup_device = keeping
 
 
 def try_hook() -> str:
@@ -49,8 +96,8 @@ def try_hook() -> str:
     Where storages are laid out in another way this may end the process.
     """
     pool = NativePool()
-    number = pool_functions.vm_type(pool.object)
     try:
+        number = pool_functions.vm_type(pool.object)
         machine = relax.VirtualMachine(
             relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): number}
         )
