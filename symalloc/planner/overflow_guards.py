@@ -144,8 +144,8 @@ def machine_check(bound: Expr, signed: Set[str] = frozenset()) -> Condition:
 
     `bound` has positive coefficients over symbols that are >= 0, those in `signed` aside, of which it is the
     magnitude that counts.  In one symbol the check is exact, `n <= K`.
-    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // (c*max(x, 1)),
-    where no factor is let past its own limit: every divisor lies between 1 and L, whatever the extents.
+    Otherwise each term c*x*y gets its share L of the space, as x <= L // c and y <= L // c // max(x, 1):
+    rooms only shrink, and nothing is multiplied.
     """
     if len(bound.symbols) == 1:
         (name,) = bound.symbols
@@ -215,18 +215,15 @@ def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
 
 
 def _term_checks(factors: tuple[str, ...], coefficient: int, share: int, signed: Set[str]) -> list[Condition]:
+    room = constant(share // min(coefficient, share))
     checks = [le(coefficient, share)]
-    divisor = constant(min(coefficient, share))
     for name in factors:
-        room = floordiv(share, divisor)
         checks += _within(name, room, signed)
-        divisor = divisor * _clamped(name, room, signed)
+        room = floordiv(room, _at_least_1(name, signed))
     return checks
 
 
-def _clamped(name: str, room: Expr, signed: Set[str]) -> Expr:
-    """The magnitude of a symbol, but at least 1 and no more than `room`."""
-    value = symbol(name)
-    if name not in signed:
-        return minimum(maximum(value, 1), room)
-    return maximum(minimum(maximum(value, 1), room), -maximum(minimum(value, -1), -room))
+def _at_least_1(name: str, signed: Set[str]) -> Expr:
+    """The magnitude of a symbol, but at least 1; that of -2**63 is taken to be one less."""
+    value = maximum(symbol(name), 1)
+    return maximum(value, -maximum(symbol(name), -INT64_MAX)) if name in signed else value

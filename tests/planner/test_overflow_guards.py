@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import prod
 from unittest.mock import patch
 
 import pytest
@@ -140,6 +141,34 @@ def test_a_scalar_has_a_limit_on_each_side() -> None:
 def test_ordinary_shapes_pass(size: Expr, b: int, n: int, m: int) -> None:
     """Up to 2**14 in every extent the sizes above stay below 2**49: no guard may stop them."""
     assert machine_truth(machine_check(ValueBounds().magnitude(size)), {"b": b, "n": n, "m": m})
+
+
+@settings(max_examples=tries(100, 3000))
+@given(st.lists(scalars, min_size=5, max_size=5), st.sets(st.sampled_from("abcde")))
+def test_long_products_are_checked_step_by_step(values: list[int], signed: set[str]) -> None:
+    """The check of five factors neither wraps nor passes what overflows, and lets small values pass."""
+    binding = {name: v if name in signed or v >= 0 else 0 for name, v in zip("abcde", values, strict=True)}
+    bound = 3 * prod(map(symbol, "abcde"), start=constant(1))
+    if machine_truth(machine_check(bound, signed), binding):
+        assert 3 * prod(map(abs, binding.values())) <= INT64_MAX
+    assert machine_truth(machine_check(bound, signed), {name: v % 4096 for name, v in binding.items()})
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_check_of_a_product_grows_by_the_same_with_each_factor(signed: bool) -> None:
+    def parts(factors: int) -> int:
+        names = [f"n{i}" for i in range(factors)]
+        check = machine_check(prod(map(symbol, names), start=constant(4)), set(names) if signed else set())
+        assert isinstance(check, And)
+        found = dict.fromkeys(c.expr for c in check.operands if isinstance(c, Relation))
+        pending = list(found)
+        for expr in pending:
+            fresh = [e for atom in expr.atoms for e in atom.operands if e not in found]
+            found.update(dict.fromkeys(fresh))
+            pending += fresh
+        return len(found)
+
+    assert parts(31) - parts(30) == parts(11) - parts(10) <= 8
 
 
 @pytest.mark.parametrize("slope", [1, 64, 1280])
