@@ -6,7 +6,7 @@ here is asked of variables, never of what they point to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.analysis.effects import Effect
@@ -15,8 +15,19 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import RegionKind, only_region, pointees_of
 from symalloc.analysis.sets import members
-from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import Alias, Instruction, Kill, MatchCast, Var, View
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.ir import (
+    Alias,
+    If,
+    Instruction,
+    Kill,
+    MakeTuple,
+    MatchCast,
+    Operand,
+    TakeField,
+    Var,
+    View,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +115,10 @@ def killed_variables(cfg: ControlFlowGraph) -> set[Var]:
 def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
     """The results of ensure_zero_offset that are written, under whatever name, with the first that does so.
 
-    Names are followed through bindings, casts and reshapes; a tensor that is taken out of a tuple or out
-    of an If counts as not written, unless it is a copy for sure.
+    Names are followed through bindings, casts, reshapes and tuples; what an If yields counts as not written,
+    unless both sides yield one, or it is a copy for sure.
     """
-    handing_on: Sequence[tuple[int, Instruction]] = points_to.cfg.of_type(Alias, MatchCast, View)
-    names = _names(made for _, made in handing_on)
+    names = _names(points_to.cfg)
     copies = {var: points_to.regions_of(var) for var in names if _is_a_copy(points_to, var)}
     written: dict[Var, Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
@@ -145,11 +155,10 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) 
         return True
     if any(effect.captures & family for effect in effects):
         return True
-    handing_on: Sequence[tuple[int, Instruction]] = cfg.of_type(Alias, MatchCast, View)
-    names = _names(made for _, made in handing_on)
+    names = _names(cfg)
     sources = {made.var: points_to.regions_of(made.source) for _, made in cfg.of_type(View)}
     for index in range(cfg.ends[view.var] + 1, len(cfg.points)):
-        point, read = cfg.points[index], effects[index].reads | effects[index].may_reads
+        point, read = cfg.points[index], points_to.resolve(effects[index].reads | effects[index].may_reads)
         if not read or isinstance(point.instruction, View):
             continue
         for var in point.uses:
@@ -161,14 +170,36 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) 
     return False
 
 
-def _names(instructions: Iterable[Instruction]) -> dict[Var, Var]:
+def _names(cfg: ControlFlowGraph) -> dict[Var, Var]:
     """For each name of a zero-offset view the variable that ensure_zero_offset bound."""
-    names: dict[Var, Var] = {}
-    for made in instructions:
-        match made:
-            case View(kind="ensure_zero_offset"):
-                names[made.var] = made.var
-            case Alias(source=source) | MatchCast(source=source) | View(kind="reshape", source=source):
-                if isinstance(source, Var) and source in names:
-                    names[made.var] = names[source]
-    return names
+    names: dict[Operand, Var] = {
+        made.var: made.var for _, made in cfg.of_type(View) if made.kind == "ensure_zero_offset"
+    }
+    tuples: dict[Operand, tuple[Operand, ...]] = {}
+    for point in cfg.points if names else ():
+        made = point.instruction
+        if made is None or point.kind is PointKind.BRANCH:
+            continue
+        if isinstance(made, MakeTuple):
+            tuples[made.var] = made.fields
+            continue
+        source = _source(made, tuples)
+        if isinstance(made, If):
+            yielded = {names.get(made.then.result), names.get(made.otherwise.result)}
+            source = None if len(yielded) > 1 else yielded.pop()
+        if source in names:
+            names[made.var] = names[source]
+        elif source in tuples:
+            tuples[made.var] = tuples[source]
+    return {var: bound for var, bound in names.items() if isinstance(var, Var)}
+
+
+def _source(made: Instruction, tuples: Mapping[Operand, tuple[Operand, ...]]) -> Operand | None:
+    """The operand that an instruction gives another name to; None where it makes something else of it."""
+    match made:
+        case Alias(source=source) | MatchCast(source=source) | View(kind="reshape", source=source):
+            return source
+        case TakeField(source=source, index=index):
+            fields = tuples.get(source, ())
+            return fields[index] if 0 <= index < len(fields) else None
+    return None

@@ -172,18 +172,19 @@ def test_a_copy_of_what_others_may_read_is_an_error(reader: str) -> None:
     assert found.severity is Severity.ERROR
 
 
-@pytest.mark.parametrize("reader", ["copy", "whole"])
-@pytest.mark.parametrize("way", ["tuple", "if"])
-def test_a_copy_that_is_written_behind_a_tuple_or_an_if(way: str, reader: str) -> None:
-    body = Body()
-    arena = body.tensor(body.storage(256), 256)
-    folded = body.settle(body.view(arena, 8, offset=4))
+@pytest.mark.parametrize("reader", ["copy", "whole", "one or the other"])
+@pytest.mark.parametrize(("way", "offset"), [("tuple", 4), ("tuple", "n"), ("if", 4), ("if", "n")])
+def test_a_copy_that_is_written_behind_a_tuple_or_an_if(way: str, offset: Size, reader: str) -> None:
+    body = Body(param("x", "n"), param("z", 256))
+    arena = body.tensor(body.storage("n + 256"), 256)
+    folded = body.settle(body.view(arena, 8, offset=offset))
     if way == "tuple":
         handle = body.take(body.tuple(folded, arena), 0)
     else:
         handle = body.branch(lambda: folded, lambda: folded)
     body.call("fill", handle)
-    body.call("read", handle if reader == "copy" else arena)
+    either = body.branch(lambda: arena, lambda: body.params[1])
+    body.call("read", {"copy": handle, "whole": arena}.get(reader, either))
     (found,) = findings(body.program(), "SYM110")
     assert found.severity is (Severity.WARNING if reader == "copy" else Severity.ERROR)
 
