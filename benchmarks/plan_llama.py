@@ -43,6 +43,7 @@ _PASS = "symalloc.relax.passes.plan_pass"
 PHASES = {  # what is timed by itself, where it is called
     "extraction": f"{_PASS}.extract",
     "analysis": f"{_PASS}.analyse",
+    "lifetimes": f"{_FUNCTIONS}.find_candidates",
     "buffers": f"{_FUNCTIONS}.find_buffers",
     "search": f"{_LADDER}.search",
     "offsets": f"{_LADDER}.assemble",

@@ -7,8 +7,9 @@ from dataclasses import replace
 from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.buffers.arena_assignment import GivenUp
 from symalloc.planner.buffers.call_timeline import CallProfile
-from symalloc.planner.buffers.candidates import find_buffers
+from symalloc.planner.buffers.candidates import find_buffers, find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
@@ -83,34 +84,24 @@ def _plan_function(
     bounds = enforced(function, known.domain, options.bounds)
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
     whole = options.constants_apart or options.flavour == "storages"
-    barred: frozenset[Var] = frozenset()
-    passed, merging = 0, True
+    candidates = find_candidates(program, analyses, name, sizes, plans, profiles, whole=whole)
+    given_up = GivenUp()
     while True:
-        buffers, unplanned, profile, spread = find_buffers(
-            program,
-            analyses,
-            name,
-            sizes,
-            plans,
-            profiles,
-            barred=barred,
-            whole=whole,
-            passed=passed,
-            merging=merging,
-        )
+        buffers, unplanned, profile, spread = find_buffers(candidates, given_up)
         if profile is not None:
             profiles[name] = profile
         if grounded is not None:
             buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
         rungs = (Rung(kind="arenas", reason=SEVERAL, ratio=spread),) if spread > 1 + NEGLIGIBLE else ()
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
-        loosest = LOOSE if (passed < MOST_PASSED or merging) and not whole else inf
+        loosest = LOOSE if (given_up.passed < MOST_PASSED or given_up.merging) and not whole else inf
         try:
             return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
         except LooseError:
-            passed, merging = (passed, False) if merging else (passed + 1, True)
+            passed = given_up.passed if given_up.merging else given_up.passed + 1
+            given_up = replace(given_up, passed=passed, merging=not given_up.merging)
         except OutgrownError as error:
-            barred |= error.results
+            given_up = replace(given_up, barred=given_up.barred | error.results)
 
 
 def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.live_ranges import LiveRange
@@ -112,41 +113,57 @@ class Assigned(NamedTuple):
     spread: float
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaAssignment:
-    """Assigns the tensors of a function.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """The assignments that are given up, as a plan of them was no good.
 
-    `profiles` are those of the functions that it calls; `called`: others call it.
-    `lower` holds declared lower bounds of symbols; `barred` are results whose memory is not to be used;
-    `whole`: as few arenas as can be are wanted, whatever a call takes then.  `passed` good assignments are
-    passed over, whose arenas could not be packed tight.  `merging`: arenas are joined where that takes no
-    more.
+    `barred` are results whose memory is not to be used.  `passed` good ones are passed over, whose arenas
+    could not be packed tight.  With `merging` arenas are joined where that takes no more.
     """
 
+    barred: frozenset[Var] = frozenset()
+    passed: int = 0
+    merging: bool = True
+
+
+NOTHING_GIVEN_UP = GivenUp()
+
+
+@dataclass(frozen=True)
+class ArenaAssignment:
+    """Assigns the tensors of a function, whose buffers are numbered in the order of `candidates`.
+
+    `profiles` are those of the functions that it calls; `called`: others call it.
+    `lower` holds declared lower bounds of symbols; `whole`: as few arenas as can be are wanted, whatever a
+    call takes then.
+    """
+
+    candidates: Sequence[Candidate]
     paths: Sequence[PathLifetimes]
     nesting: BlockNesting
     lower: Mapping[str, int]
     profiles: Mapping[str, CallProfile]
     called: bool = False
-    barred: frozenset[Var] = frozenset()
     whole: bool = False
-    passed: int = 0
-    merging: bool = True
 
-    def assigned(self, candidates: Sequence[Candidate]) -> Assigned:
-        """Return the arenas of `candidates`, whose buffers are numbered in this order."""
+    @cached_property
+    def places(self) -> Sequence[tuple[Sequence[Candidate], CallTimeline]]:
+        """The candidates on each device and memory scope, and what they take over time."""
         places: dict[tuple[int, str], list[Candidate]] = {}
-        for candidate in candidates:
+        for candidate in self.candidates:
             places.setdefault(candidate.place, []).append(candidate)
+        return [(members, self.timeline(members)) for members in places.values()]
+
+    def assigned(self, given_up: GivenUp) -> Assigned:
+        """Return the arenas."""
         groups: list[list[Candidate]] = []
         spread = 1.0
-        for members in places.values():
-            timeline = self.timeline([m.tenant() for m in members])
-            numbers = self.chosen(members, timeline)
-            numbers = merged_arenas(timeline, numbers) if self.merging and not self.whole else numbers
+        for members, timeline in self.places:
+            numbers = self.chosen(members, timeline, given_up)
+            numbers = merged_arenas(timeline, numbers) if given_up.merging and not self.whole else numbers
             spread = spread if self.whole else max(spread, timeline.spread(numbers))
             groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
-        profile = self.profile(candidates, groups) if self.called else None
+        profile = self.profile(groups) if self.called else None
         found: list[Buffer] = []
         lone: list[Candidate] = []
         for number, group in enumerate(groups):
@@ -157,11 +174,11 @@ class ArenaAssignment:
                 found += _arena(sorted(group, key=lambda m: m.buffer.id), len(found), lendable=lendable)
         return Assigned(found, lone, profile, spread)
 
-    def profile(self, candidates: Sequence[Candidate], groups: Sequence[Sequence[Candidate]]) -> CallProfile:
+    def profile(self, groups: Sequence[Sequence[Candidate]]) -> CallProfile:
         """Return what a call takes; its caller brings the arenas that it may hold for all of the call."""
-        tenants = [c.tenant() for c in candidates]
         numbers = [[m.buffer.id for m in group] for group in groups]
-        timeline = self.timeline(tenants)
+        timeline = self.places[0][1] if len(self.places) == 1 else self.timeline(self.candidates)
+        tenants = timeline.tenants
         entry = [
             number
             for number, group in enumerate(numbers)
@@ -170,8 +187,9 @@ class ArenaAssignment:
         lent = frozenset(entry if self.whole else _lendable(timeline, numbers, entry))
         return CallProfile(tenants, self.paths, self.nesting, self.profiles, numbers, lent)
 
-    def timeline(self, tenants: Sequence[Tenant]) -> CallTimeline:
-        """Return what `tenants` take at sample bindings."""
+    def timeline(self, candidates: Sequence[Candidate]) -> CallTimeline:
+        """Return what `candidates` take at sample bindings."""
+        tenants = [c.tenant() for c in candidates]
         grid = sample_grid(sizes_of(tenants, self.paths, self.profiles), self.lower)
         return CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
 
@@ -179,13 +197,13 @@ class ArenaAssignment:
         """Return where the arena of a group is reserved, in the order of the text."""
         return self.nesting.reservation(m.made for m in group).point, group[0].buffer.id
 
-    def chosen(self, members: Sequence[Candidate], timeline: CallTimeline) -> Groups:
+    def chosen(self, members: Sequence[Candidate], timeline: CallTimeline, given_up: GivenUp) -> Groups:
         """Return the first of the assignments that is good enough, else the one that takes least."""
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
         if self.whole:
             return [*([i] for i in results), *_by_definition(timeline, planned)]
-        hosts = [i for i in results if members[i].buffer.var not in self.barred]
+        hosts = [i for i in results if members[i].buffer.var not in given_up.barred]
         few = max(FEW, len(planned) // MEMBERS_EACH)
         worst: list[tuple[float, Groups]] = []
         spread: list[tuple[float, Groups]] = []
@@ -197,7 +215,7 @@ class ArenaAssignment:
                 continue
             ratio = timeline.spread(groups)
             passed += 1
-            if passed > self.passed and ratio <= 1 + EXACT:
+            if passed > given_up.passed and ratio <= 1 + EXACT:
                 return groups
             spread.append((ratio, groups))
         if spread:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate
+from symalloc.planner.buffers.arena_assignment import (
+    NOTHING_GIVEN_UP,
+    ArenaAssignment,
+    Candidate,
+    GivenUp,
+)
 from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes
@@ -30,7 +35,18 @@ class FoundBuffers(NamedTuple):
     spread: float = 1.0
 
 
-def find_buffers(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCandidates:
+    """The tensors of a function that may be planned, `assignment` to arenas, and what stays as it is.
+
+    `assignment` is None where nothing may be planned, for the function calls itself.
+    """
+
+    assignment: ArenaAssignment | None
+    left: tuple[Unplanned, ...]
+
+
+def find_candidates(
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
     name: str,
@@ -38,23 +54,17 @@ def find_buffers(
     plans: Mapping[str, Plan],
     profiles: Mapping[str, CallProfile],
     *,
-    barred: frozenset[Var] = frozenset(),
     whole: bool = False,
-    passed: int = 0,
-    merging: bool = True,
-) -> FoundBuffers:
-    """Return the buffers of the function `name`, and what stays as it is.
+) -> FoundCandidates:
+    """Return what may be planned of the function `name`, with its lifetimes: all that no choice changes.
 
-    Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
-    of the text.  `plans` are those of callees made before, and `profiles` tell what each takes: a call of one
-    is a buffer for each arena that its caller brings.  A result is a buffer where others lie in its memory,
-    which those of `barred` keep for themselves.  `whole`: as few arenas as can be, whatever a call takes
-    then.  `passed`: how many assignments to arenas are passed over, because they could not be packed tight.
-    `merging`: arenas are joined where a call takes no more then.
+    `plans` are those of callees made before, and `profiles` tell what each takes: a call of one is a
+    candidate for each arena that its caller brings.  `whole`: as few arenas as can be, whatever a call takes
+    then.
     """
     analysis = analyses[name]
     if analysis.recursive:
-        return FoundBuffers((), tuple(_unplanned_by_recursion(analysis)), None)
+        return FoundCandidates(assignment=None, left=tuple(_unplanned_by_recursion(analysis)))
     finder = _CandidateFinder(program, analyses, name, sizes, plans)
     times = CandidateTimes(program, analysis, analyses, {c.buffer.var for c in finder.found})
     used = sorted((c for c in finder.found if c.buffer.var in times.of), key=lambda c: c.place)
@@ -67,22 +77,29 @@ def find_buffers(
         times = CandidateTimes(program, analysis, analyses, variables, once=True)
     text = times.lifetimes(variables, range(len(analysis.cfg.points)))
     paths.append(replace(text, text=bool(paths), merged=merged))
-    lower = analysis.cfg.function.declared_lower
     assignment = ArenaAssignment(
+        candidates,
         paths,
         BlockNesting(analysis.cfg),
-        lower,
+        analysis.cfg.function.declared_lower,
         profiles,
         called=analysis.called,
-        barred=barred,
         whole=whole,
-        passed=passed,
-        merging=merging,
     )
-    found = assignment.assigned(candidates)
+    return FoundCandidates(assignment=assignment, left=(*finder.left, *map(_left, unused)))
+
+
+def find_buffers(candidates: FoundCandidates, given_up: GivenUp = NOTHING_GIVEN_UP) -> FoundBuffers:
+    """Return the buffers of a function, and what stays as it is, with no assignment that is `given_up`.
+
+    Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
+    of the text.  A result is a buffer where others lie in its memory.
+    """
+    if candidates.assignment is None:
+        return FoundBuffers((), candidates.left, None)
+    found = candidates.assignment.assigned(given_up)
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
-    left = (*finder.left, *map(_left, unused), *map(_left, found.lone))
-    return FoundBuffers(numbered, left, found.profile, found.spread)
+    return FoundBuffers(numbered, (*candidates.left, *map(_left, found.lone)), found.profile, found.spread)
 
 
 def _left(candidate: Candidate) -> Unplanned:

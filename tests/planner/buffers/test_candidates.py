@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.buffers.candidates import find_buffers
+from symalloc.planner.buffers.candidates import find_buffers, find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
@@ -79,7 +79,7 @@ def found_in(
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    found = find_buffers(program, analyses, "main", sizes, plans or {}, {})
+    found = find_buffers(find_candidates(program, analyses, "main", sizes, plans or {}, {}))
     return found.buffers, found.unplanned
 
 
