@@ -104,11 +104,36 @@ void CheckCount(int32_t count, bool right, const char* wanted) {
   throw ffi::Error("TypeError", text, "");
 }
 
+[[noreturn]] void Misused(const std::string& text) { throw ffi::Error("PoolUsageError", text, ""); }
+
+// `argument`, which must be an integer, and no bool.
+int64_t Integer(const ffi::AnyView& argument, const char* name) {
+  if (__builtin_expect(argument.type_index() == TVMFFITypeIndex::kTVMFFIInt, 1)) return argument.cast<int64_t>();
+  std::string type = argument.GetTypeKey();
+  Misused(std::string(name) + " is an integer" + (type == "ffi.BigInt" ? " within 64 bits" : ", not " + type));
+}
+
+int64_t ByteCount(const ffi::AnyView& argument) {
+  int64_t nbytes = Integer(argument, "the number of bytes");
+  if (nbytes < 0) Misused(std::to_string(nbytes) + " bytes cannot be allocated");
+  return nbytes;
+}
+
+constexpr int64_t kMostAligned = int64_t{1} << 30;
+
+int64_t Alignment(const ffi::AnyView& argument) {
+  int64_t align = Integer(argument, "the alignment");
+  if (align < 1 || (align & (align - 1)) != 0 || align > kMostAligned) {
+    Misused("the alignment must be a power of two up to 2^30, not " + std::to_string(align));
+  }
+  return align;
+}
+
 // A handle; of (bytes) or (bytes, alignment, escapes, tag).
 int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count) {
   CheckCount(count, count == 1 || count == 4, "bytes, or bytes, alignment, escapes and tag");
-  int64_t nbytes = arguments[0].cast<int64_t>();
-  int64_t align = count == 1 ? kAlignment : arguments[1].cast<int64_t>();
+  int64_t nbytes = ByteCount(arguments[0]);
+  int64_t align = count == 1 ? kAlignment : Alignment(arguments[1]);
   bool escapes = count == 1 ? false : arguments[2].cast<bool>();
   std::string tag;
   if (count > 1) tag = arguments[3].cast<ffi::String>();
@@ -136,7 +161,7 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
   int32_t axes = count - (tag.has_value() ? 2 : 1);
   CheckCount(count, axes >= 0 && axes <= kMostAxes, "a dtype, at most 64 extents, perhaps a tag");
   std::array<int64_t, kMostAxes> extents;
-  for (int32_t i = 0; i < axes; ++i) extents[i] = arguments[i + 1].cast<int64_t>();
+  for (int32_t i = 0; i < axes; ++i) extents[i] = Integer(arguments[i + 1], "an extent");
   ffi::ShapeView shape(extents.data(), static_cast<size_t>(axes));
   auto dtype = arguments[0].cast<DLDataType>();
   if (Bytes(shape, dtype) < 0) {
@@ -166,12 +191,14 @@ ffi::Function BindFree(PoolRef pool) {
 
 // Observing the pool.
 
-// Runs a callback of another language: what it throws becomes an error that names its kind.
+// Runs a callback of another language: what it throws becomes an error that names its kind, but for what Python does not
+// count as an error (symalloc/pool/core/interrupts.py).
 template <typename Body>
 auto Called(Body body) -> decltype(body()) {
   try {
     return body();
   } catch (const ffi::Error& error) {
+    if (error.kind() == "CallbackInterruptError") throw;
     throw std::runtime_error(std::string(error.kind()) + ": " + std::string(error.message()));
   }
 }
@@ -230,11 +257,15 @@ ffi::Array<ffi::Any> ReadScope(PoolRef pool, int64_t id) {
 ffi::Bytes Layout(PoolRef pool) { return AsBytes(pool->pool.Layout()); }
 
 int64_t AddWatermark(PoolRef pool, bool high, int64_t at, int64_t rearm, ffi::Function callback) {
+  if (at < 0 || rearm < 0 || (high ? rearm >= at : rearm <= at)) {
+    Misused("a watermark of " + std::to_string(at) + " bytes cannot rearm at " + std::to_string(rearm));
+  }
   Watermark watermark{0, high, at, rearm, [callback](int64_t in_use) { Called([&] { callback(in_use); }); }};
   return pool->pool.AddWatermark(std::move(watermark));
 }
 
 void OnOom(PoolRef pool, ffi::Function callback, int64_t retries) {
+  if (retries < 0) Misused("the number of retries must not be negative, as " + std::to_string(retries) + " is");
   auto ask = [callback](int64_t nbytes, int64_t tries, const std::string& why) {
     return Called([&] { return callback(nbytes, tries, ffi::String(why)).cast<bool>(); });
   };

@@ -39,7 +39,7 @@ void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
     if (guard_ != nullptr) return AllocGuarded(nbytes, align);
     return Place(cache(), escapes && separate_escaping_, nbytes, align);
   });
-  if (watermarks_.due()) CallWatermarks();
+  if (watermarks_.due()) CallWatermarksWith(block, nbytes);
   return block;
 }
 
@@ -94,15 +94,18 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
 
 void Pool::FreeGuarded(void* block, int64_t nbytes) {
   if (tracker_.on()) tracker_.Freed(block, nbytes);
-  int64_t backed;
-  std::string damage = guard_->Free(block, &backed);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    NoteUsed(-backed);
-    caches_.CountFree(nullptr, nbytes);
-  }
+  std::string damage = DropGuarded(block, nbytes);
   if (watermarks_.due()) CallWatermarks();
   if (!damage.empty()) throw Overrun(damage);
+}
+
+std::string Pool::DropGuarded(void* block, int64_t nbytes) {
+  int64_t backed;
+  std::string damage = guard_->Free(block, &backed);
+  std::lock_guard<std::mutex> lock(mutex_);
+  NoteUsed(-backed);
+  caches_.CountFree(nullptr, nbytes);
+  return damage;
 }
 
 int64_t Pool::Trim() {

@@ -68,7 +68,8 @@ class Pool {
   int64_t limit();
 
   // Has the callback called when the mark is passed, without the pool's mutex, by the thread that passes it or a
-  // later one; its number, for `RemoveWatermark`.
+  // later one; its number, for `RemoveWatermark`.  What callbacks throw beside std::runtime_error leaves the call
+  // of the pool, which has allocated nothing then.
   int64_t AddWatermark(Watermark watermark);
   void RemoveWatermark(int64_t id);
 
@@ -109,6 +110,7 @@ class Pool {
   void UnlockAll();
   void* AllocGuarded(int64_t nbytes, int64_t align);
   void FreeGuarded(void* block, int64_t nbytes);
+  std::string DropGuarded(void* block, int64_t nbytes);
   void* TakeCached(ThreadCache* cache, int64_t nbytes, int which);
   bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   // True where a thread may cache such a block.
@@ -144,6 +146,8 @@ class Pool {
   void CountRefused();
   void RequireOpenLocked() const;
   void CallWatermarks();
+  void CallWatermark(Watermark* watermark, int64_t in_use);
+  void CallWatermarksWith(void* block, int64_t nbytes);
   void NoteUsed(int64_t change) {
     used_ += change;
     watermarks_.Note(used_);

@@ -1,5 +1,8 @@
 // Limits that move, and the callbacks at watermarks and for want of memory.
 #include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "pool/pool.h"
@@ -8,12 +11,25 @@ namespace symalloc {
 
 namespace {
 
-thread_local bool asking = false;  // a callback for want of memory runs in this thread
+// A callback for want of memory that runs in this thread.
+struct Asking {
+  explicit Asking(uint64_t pool) : pool(pool), outer(innermost) { innermost = this; }
+  ~Asking() { innermost = outer; }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
 
-struct InCallback {
-  InCallback() { asking = true; }
-  ~InCallback() { asking = false; }
+  static bool Runs(uint64_t pool) {
+    const Asking* each = innermost;
+    while (each != nullptr && each->pool != pool) each = each->outer;
+    return each != nullptr;
+  }
+
+  const uint64_t pool;
+  const Asking* const outer;
+  static thread_local const Asking* innermost;
 };
+
+thread_local const Asking* Asking::innermost = nullptr;
 
 }  // namespace
 
@@ -52,7 +68,8 @@ void Pool::ClearCallbacks() {
   removed = watermarks_.Clear();
 }
 
-// Calls the watermarks that are due.  A callback may use the pool; what it throws is printed, and goes no further.
+// Calls the watermarks that are due, but those that another of them removes.  A callback may use the pool.  What it
+// throws of std::runtime_error is printed; anything else leaves here, and the others stay due.
 void Pool::CallWatermarks() {
   Watermarks::List due;
   int64_t in_use;
@@ -61,14 +78,48 @@ void Pool::CallWatermarks() {
     due = watermarks_.Take();
     in_use = used_;
   }
-  for (auto& watermark : due) {
+  for (size_t i = 0; i < due.size(); ++i) {
     try {
-      watermark->callback(in_use);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "symalloc: a callback at a watermark failed: %s\n", error.what());
+      CallWatermark(due[i].get(), in_use);
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      while (++i < due.size()) watermarks_.Return(due[i].get());
+      throw;
     }
+  }
+}
+
+void Pool::CallWatermark(Watermark* watermark, int64_t in_use) {
+  {
     std::lock_guard<std::mutex> lock(mutex_);
-    watermarks_.Done(watermark.get(), used_);
+    if (watermark->removed) return;
+  }
+  struct Done {
+    ~Done() {
+      std::lock_guard<std::mutex> lock(pool->mutex_);
+      pool->watermarks_.Done(watermark, pool->used_);
+    }
+    Pool* pool;
+    Watermark* watermark;
+  } done{this, watermark};
+  try {
+    watermark->callback(in_use);
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "symalloc: a callback at a watermark failed: %s\n", error.what());
+  }
+}
+
+// The same after an allocation: where a callback throws, nobody gets the block.
+void Pool::CallWatermarksWith(void* block, int64_t nbytes) {
+  try {
+    CallWatermarks();
+  } catch (...) {
+    if (guard_ != nullptr) {
+      DropGuarded(block, nbytes);
+    } else {
+      FreeUncached(cache(), block, nbytes, ranges_.RangeOf(block));
+    }
+    throw;
   }
 }
 
@@ -77,16 +128,19 @@ bool Pool::AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error)
   std::shared_ptr<const OnOom> on_oom;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!asking && tries < oom_retries_) on_oom = on_oom_;
+    if (!Asking::Runs(id_) && tries < oom_retries_) on_oom = on_oom_;
     refused_ += on_oom == nullptr;
   }
   if (on_oom == nullptr) return false;
   try {
-    InCallback here;
+    Asking here(id_);
     if ((*on_oom)(nbytes, tries, error.what())) return true;
-  } catch (const std::exception& failed) {
+  } catch (const std::runtime_error& failed) {
     CountRefused();
     throw OutOfMemory(std::string(error.what()) + "\n  the on_oom callback failed: " + failed.what());
+  } catch (...) {
+    CountRefused();
+    throw;
   }
   CountRefused();
   return false;

@@ -28,12 +28,14 @@ Watermarks::List Watermarks::Remove(int64_t id) {
   auto first = std::stable_partition(watermarks_.begin(), watermarks_.end(), stays);
   List removed(first, watermarks_.end());
   watermarks_.erase(first, watermarks_.end());
+  for (const auto& watermark : removed) watermark->removed = true;
   SetEdges();
   return removed;
 }
 
 Watermarks::List Watermarks::Clear() {
   List removed = std::exchange(watermarks_, {});
+  for (const auto& watermark : removed) watermark->removed = true;
   SetEdges();
   return removed;
 }
@@ -51,6 +53,11 @@ Watermarks::List Watermarks::Take() {
 void Watermarks::Done(Watermark* watermark, int64_t in_use) {
   watermark->running = false;
   Update(in_use);
+}
+
+void Watermarks::Return(Watermark* watermark) {
+  watermark->due = true;
+  due_.store(true, std::memory_order_relaxed);
 }
 
 void Watermarks::Update(int64_t in_use) {

@@ -21,6 +21,7 @@ struct Watermark {
   bool armed = false;
   bool running = false;  // due or called: its state stays as it is meanwhile
   bool due = false;
+  bool removed = false;
 };
 
 // All but `due` is guarded by the pool's mutex.
@@ -47,6 +48,9 @@ class Watermarks {
   // each of them then.
   List Take();
   void Done(Watermark* watermark, int64_t in_use);
+
+  // Makes a watermark that was taken due once more, in place of calling it.
+  void Return(Watermark* watermark);
 
  private:
   void Update(int64_t in_use);

@@ -29,6 +29,11 @@ class ReferenceWatermark:
     armed: bool = False
     running: bool = False  # due or called: its state stays as it is meanwhile
     due: bool = False
+    removed: bool = False
+
+    def cancel(self) -> None:
+        """Has the callback not called again."""
+        self.removed = True
 
     def reached(self, in_use: int) -> bool:
         """Whether the bytes in use are at the mark, or beyond."""
@@ -52,14 +57,10 @@ class ReferenceWatermarks:
         mark.armed = not mark.reached(in_use)
         self._marks.append(mark)
 
-    def remove(self, mark: ReferenceWatermark) -> None:
-        """Takes a mark away; nothing where it is gone."""
-        self._marks = [m for m in self._marks if m is not mark]
-
     def note(self, in_use: int) -> None:
         """The bytes in use have changed."""
         for mark in self._marks:
-            if mark.running:
+            if mark.running or mark.removed:
                 continue
             if mark.armed and mark.reached(in_use):
                 mark.armed, mark.running, mark.due = False, True, True
@@ -104,10 +105,6 @@ class ReferencePoolWithCallbacks(ReferencePool):
     def on_oom(self, callback: OomCallback | None, *, retries: int = 8) -> None:
         """Calls `callback(nbytes, tries, why)` when an allocation does not fit; True: tries again."""
         self._on_oom, self._retries = callback, retries
-
-    def cancel(self, mark: ReferenceWatermark) -> None:
-        """Has the callback of a mark not called again."""
-        self._watermarks.remove(mark)
 
     def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False) -> int:
         """As `ReferencePool.alloc`; raises OutOfMemoryError when nobody can help."""
@@ -155,6 +152,8 @@ class ReferencePoolWithCallbacks(ReferencePool):
     def _call(self) -> None:
         in_use = self.used
         for mark in self._watermarks.take():
+            if mark.removed:
+                continue
             mark.callback(in_use)
             self._watermarks.done(mark, self.used)
 

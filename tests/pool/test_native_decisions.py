@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
+from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.core.reference_pool import ReferencePool
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
@@ -52,6 +53,47 @@ def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[
         _same(reference, native)
         if trims and step.pick < 50:
             assert native.trim() == reference.trim()
+
+
+@pytest.mark.parametrize("nbytes", (-1, True, 1.5, "x", None, 2**63, -(2**70)))
+def test_sizes_that_make_no_sense(nbytes: Any) -> None:
+    texts = []
+    for pool in (ReferencePool(), InstrumentedPool()):
+        with pytest.raises(PoolUsageError) as error:
+            pool.alloc(nbytes)
+        texts.append(str(error.value))
+        assert pool.statistics().allocs == 0
+    if isinstance(nbytes, int) and nbytes >= -(2**63):
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("align", (0, -64, 3, True, 1.0, 2**31, 2**64))
+def test_alignments_that_make_no_sense(align: Any) -> None:
+    texts = []
+    for pool in (ReferencePool(), InstrumentedPool()):
+        with pytest.raises(PoolUsageError, match="the alignment ") as error:
+            pool.alloc(1, align=align)
+        texts.append(str(error.value))
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "error", "says"),
+    (
+        ((-1,), "float32", BoundsError, "negative extent"),
+        ((2**62,), "float32", BoundsError, "more bytes than 64 bits"),
+        ((2**64,), "float32", PoolUsageError, "an extent is an integer within 64 bits"),
+        ((True,), "float32", PoolUsageError, "an extent is an integer, not bool"),
+        ((1.5,), "float32", PoolUsageError, "an extent is an integer, not float"),
+        ((3,), "floot", PoolUsageError, "'floot' is no dtype"),
+        ((3,), None, PoolUsageError, "None is no dtype"),
+    ),
+)
+def test_tensors_that_make_no_sense(shape: Any, dtype: Any, error: type[Exception], says: str) -> None:
+    pool = InstrumentedPool()
+    with pytest.raises(error, match=says):
+        pool.empty(shape, dtype)
+    assert pool.statistics().allocs == 0
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

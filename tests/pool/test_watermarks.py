@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -85,6 +86,11 @@ def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
         (True, 0.5, None, "needs a pool with a limit"),
         (True, 1.5, None, "a share of the limit from 0 to 1, not 1.5"),
         (True, float("nan"), None, "a share of the limit from 0 to 1, not nan"),
+        (True, True, None, "bytes .* or a share of the limit, not True"),
+        (True, "1GiB", None, "bytes .* or a share of the limit, not '1GiB'"),
+        (True, 2**63, None, "at most 2\\^62"),
+        (True, 100, 1.5, "is an integer, not 1.5"),
+        (False, 100, 2**63, "at most 2\\^62"),
         (True, 100, 100, "rearms below itself, not at 100"),
         (True, 100, -1, "rearms below itself"),
         (False, 100, 100, "rearms above itself, not at 100"),
@@ -96,6 +102,17 @@ def test_marks_that_make_no_sense(make: Make, high: bool, at: float, rearm: int 
         pytest.skip("it always has one")
     with pytest.raises(PoolUsageError, match=says):
         (pool.on_high if high else pool.on_low)(at, print, rearm=rearm)
+
+
+@pytest.mark.usefixtures("native")
+def test_callbacks_that_make_no_sense() -> None:
+    pool: Any = InstrumentedPool()
+    for watch in (partial(pool.on_high, 1), partial(pool.on_low, 1), pool.on_oom):
+        with pytest.raises(PoolUsageError, match="a callback is a function, not 5"):
+            watch(5)
+    for retries in (-1, True, 1.5, 2**63):
+        with pytest.raises(PoolUsageError, match="the number of retries"):
+            pool.on_oom(print, retries=retries)
 
 
 def test_what_a_callback_raises_is_said_and_goes_no_further(
@@ -129,6 +146,80 @@ def test_a_callback_may_use_the_pool(make: Make) -> None:
     for _ in range(12):
         blocks.append(pool.alloc(MIB))
     assert seen == [4 * MIB] * 5, "each time it leaves one block and the new one"
+
+
+def test_a_mark_that_is_cancelled_in_a_callback_is_called_no_more(make: Make) -> None:
+    pool, seen, marks = make(UNBINNED), list[str](), dict[str, Any]()
+
+    def cancelling(name: str, *gone: str) -> Callable[[int], None]:
+        def call(in_use: int) -> None:
+            seen.append(name)
+            for each in gone:
+                marks[each].cancel()
+
+        return call
+
+    marks["first"] = pool.on_high(MIB, cancelling("first", "second", "first"))
+    marks["second"] = pool.on_high(MIB, cancelling("second"))
+    marks["third"] = pool.on_high(MIB, cancelling("third", "third"))
+    for _ in range(3):
+        pool.free(pool.alloc(2 * MIB))
+    assert seen == ["first", "third"], "the second was due when the first cancelled it"
+
+
+class _Stop(BaseException):
+    pass
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("error", (KeyboardInterrupt("now"), SystemExit(3), _Stop("my own")))
+@pytest.mark.parametrize("guard", (False, True))
+def test_what_is_no_exception_passes_through_callbacks(error: BaseException, guard: bool) -> None:
+    pool, seen = InstrumentedPool(UNBINNED, limit=4 * MIB, guard=guard), list[int]()
+
+    def stop(*_: object) -> bool:
+        raise error
+
+    first = pool.on_high(MIB, stop)
+    pool.on_high(MIB, seen.append)
+    for allocate in (partial(pool.alloc, 2 * MIB), partial(pool.empty, (2 * MIB,), "uint8", tag="x")):
+        with pytest.raises(type(error)) as raised:
+            allocate()
+        assert raised.value is error
+    assert pool.statistics().live == 0, "nobody has got a block"
+    first.cancel()
+    pool.free(pool.alloc(2 * MIB))
+    assert seen, "it has stayed due"
+    pool.on_low(MIB, stop)
+    block = pool.alloc(2 * MIB)
+    with pytest.raises(type(error)):
+        pool.free(block)
+    assert pool.statistics().live == 0
+    pool.on_oom(stop)
+    with pytest.raises(type(error)):
+        pool.alloc(8 * MIB)
+    assert pool.statistics().refused == 1
+
+
+@pytest.mark.usefixtures("native")
+def test_callbacks_for_want_of_memory_nest_across_pools() -> None:
+    pools = [InstrumentedPool(UNBINNED, limit=MIB) for _ in range(3)]
+    asked: list[int] = []
+
+    def asking(index: int) -> Callable[[int, int, str], bool]:
+        def ask(nbytes: int, tries: int, why: str) -> bool:
+            asked.append(index)
+            with pytest.raises(OutOfMemoryError):
+                pools[(index + 1) % 3].alloc(nbytes)
+            return False
+
+        return ask
+
+    for index, pool in enumerate(pools):
+        pool.on_oom(asking(index))
+    with pytest.raises(OutOfMemoryError):
+        pools[1].alloc(2 * MIB)
+    assert asked == [1, 2, 0], "each pool asks once; the second pool's own callback is running"
 
 
 def test_for_want_of_memory_it_is_asked_and_tried_again(make: Make) -> None:

@@ -17,6 +17,7 @@ import tvm_ffi
 
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.core.interrupts import CallbackInterruptError
 from symalloc.pool.core.pool_errors import (
     BadFreeError,
     BoundsError,
@@ -94,13 +95,12 @@ class NativePool:
     def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
         """Allocate `nbytes` bytes at a multiple of `align`, a power of two, and return a handle, held once.
 
-        `tag` says what the block is for.  Raises OutOfMemoryError, which names the tags that hold most.
+        `tag` says what the block is for.  Raises OutOfMemoryError, which names the tags that hold most, and
+        PoolUsageError for arguments that make no sense.
         """
         # keyword-only parameters would cost more than the allocation
         if align == ALIGNMENT and not escapes and not tag:
             return self._alloc(nbytes)
-        if align < 1 or align & (align - 1):
-            raise PoolUsageError(f"the alignment must be a power of two, not {align}")
         return self._alloc(nbytes, align, escapes, tag)
 
     def free(self, handle: int) -> None:
@@ -124,7 +124,8 @@ class NativePool:
     def empty(self, shape: tuple[int, ...], dtype: str, tag: str = "") -> NativeTensor:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
-        `tag` names it in errors and reports.  Raises OutOfMemoryError, BoundsError for an impossible shape.
+        `tag` names it in errors and reports.  Raises OutOfMemoryError, BoundsError for an impossible shape,
+        PoolUsageError for what is no shape or dtype.
         """
         if tag:
             return self._empty(_DTYPES[dtype], *shape, tag)
@@ -176,7 +177,10 @@ class _Dtypes(dict[str, "NativeDtype"]):
     """The dtypes of tvm-ffi by name, each made once."""
 
     def __missing__(self, name: str) -> NativeDtype:
-        self[name] = found = tvm_ffi.dtype(name)
+        try:
+            self[name] = found = tvm_ffi.dtype(name)
+        except (TypeError, ValueError):
+            raise PoolUsageError(f"{name!r} is no dtype, such as float32, int8 or bool") from None
         return found  # type: ignore[no-any-return]
 
 
@@ -188,7 +192,14 @@ def _load() -> None:
     reason = load_library()
     if reason is not None:
         raise NativeMissingError(reason)
-    for error in (BadFreeError, BoundsError, OutOfMemoryError, OverrunError, PoolUsageError):
+    for error in (
+        BadFreeError,
+        BoundsError,
+        OutOfMemoryError,
+        OverrunError,
+        PoolUsageError,
+        CallbackInterruptError,
+    ):
         tvm_ffi.register_error(error.__name__, error)
 
 

@@ -21,6 +21,7 @@ MOST = 2**62
 LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
 MOST_CACHED = 2**60
 MOST_CAPACITY = 2**46
+MOST_ALIGNED = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,19 @@ def read_soft_limit(value: object) -> Fraction | int | None:
     if max(soft.numerator, soft.denominator) > MOST:
         raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
     return soft
+
+
+def checked_request(nbytes: int, align: int) -> None:
+    """Raise PoolUsageError for a number of bytes, or an alignment, that makes no sense."""
+    for name, value in (("the number of bytes", nbytes), ("the alignment", align)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise PoolUsageError(f"{name} is an integer, not {type(value).__name__}")
+        if not -(2**63) <= value < 2**63:
+            raise PoolUsageError(f"{name} is an integer within 64 bits")
+    if nbytes < 0:
+        raise PoolUsageError(f"{nbytes} bytes cannot be allocated")
+    if align < 1 or align & (align - 1) or align > MOST_ALIGNED:
+        raise PoolUsageError(f"the alignment must be a power of two up to 2^30, not {align}")
 
 
 def parse_bytes(text: str) -> int:

@@ -26,7 +26,7 @@ from symalloc.pool.core.free_list import FreeList, round_up
 from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
 from symalloc.pool.core.page_table import PageTable
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, require_page
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, checked_request, require_page
 from symalloc.pool.core.pool_statistics import PoolStatistics
 from symalloc.pool.core.thread_cache import Block, ThreadCache
 
@@ -101,8 +101,9 @@ class ReferencePool:
 
     def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False) -> int:
         """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
-        distinct too.  Raises OutOfMemoryError.
+        distinct too.  Raises OutOfMemoryError, PoolUsageError.
         """
+        checked_request(nbytes, align)
         size = _block_size(nbytes)
         which = int(escapes and self.options.separate_escaping)
         address = self._ranges[which].cache.take(size) if align <= ALIGNMENT else None

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.core.interrupts import carrying_interrupts
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.core.pool_options import read_bytes
@@ -20,6 +21,8 @@ from symalloc.pool.observing.watermarks import (
     OomCallback,
     Watermark,
     WatermarkCallback,
+    checked_callback,
+    checked_count,
     printing_errors,
     watermark_bounds,
 )
@@ -53,7 +56,9 @@ class InstrumentedPool(NativePool):
         `at` is bytes (an int) or a share of the limit as it is now (a float or Fraction up to 1).  In use is
         `used` of the statistics: it counts what waits in the threads' caches, up to three times
         `bin_capacity` for each thread.  Setting it does not call, wherever use is now.  Exceptions of the
-        callback are printed to the standard error stream; the allocation goes on.  Raises PoolUsageError.
+        callback are printed to the standard error stream; the allocation goes on.  What is no Exception,
+        such as KeyboardInterrupt, comes out of the call that passed the mark, whose block is freed.  Raises
+        PoolUsageError.
         """
         return self._add_watermark(True, at, callback, rearm)
 
@@ -64,23 +69,29 @@ class InstrumentedPool(NativePool):
     def _add_watermark(
         self, high: bool, at: Level, callback: WatermarkCallback, rearm: int | None
     ) -> Watermark:
+        checked_callback(callback)
         bounds = watermark_bounds(high, at, rearm, self.limit)
-        number = pool_functions.add_watermark(self.object, high, *bounds, printing_errors(callback))
+        number = pool_functions.add_watermark(
+            self.object, high, *bounds, carrying_interrupts(printing_errors(callback))
+        )
         return Watermark(self.object, number)
 
     def on_oom(self, callback: OomCallback | None, *, retries: int = 8) -> None:
         """Call `callback(nbytes, tries, why)` when an allocation does not fit; None: call nobody.
 
         The callback may free memory, trim, or raise the limit; where it answers True the allocation is tried
-        again, `retries` times at most, `tries` counting from 0.  Its own allocations do not call it.
-        An exception of it ends the allocation with OutOfMemoryError, which says so.  Raises PoolUsageError.
+        again, `retries` times at most, `tries` counting from 0.  Its own allocations of this
+        pool do not call it; those of other pools call theirs.  An Exception of it ends the allocation with
+        OutOfMemoryError, which says so; what is none, such as KeyboardInterrupt, comes out as it is.  Raises
+        PoolUsageError.
         """
-        if retries < 0:
+        if checked_count("the number of retries", retries) < 0:
             raise PoolUsageError(f"the number of retries must not be negative, as {retries} is")
         if callback is None:
             pool_functions.clear_on_oom(self.object)
         else:
-            pool_functions.on_oom(self.object, _as_bool(callback), retries)
+            checked_callback(callback)
+            pool_functions.on_oom(self.object, carrying_interrupts(_as_bool(callback)), retries)
 
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag."""

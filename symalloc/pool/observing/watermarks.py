@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.core.pool_options import MOST
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
@@ -37,9 +38,10 @@ def watermark_bounds(high: bool, at: Level, rearm: int | None, limit: int | None
     tenths of a low one.  Raises PoolUsageError.
     """
     mark = _bytes(at, limit)
-    level = rearm
-    if level is None:
+    if rearm is None:
         level = mark * 9 // 10 if high else mark + max(mark // 10, 1)
+    else:
+        level = checked_count("the level that rearms a watermark", rearm)
     if not (0 <= level < mark if high else level > mark):
         kind, side = ("high", "below") if high else ("low", "above")
         raise PoolUsageError(f"a {kind} watermark of {mark} bytes rearms {side} itself, not at {level}")
@@ -59,11 +61,29 @@ def printing_errors(callback: WatermarkCallback) -> WatermarkCallback:
     return call
 
 
+def checked_callback(callback: object) -> None:
+    """Raise PoolUsageError where `callback` cannot be called."""
+    if not callable(callback):
+        raise PoolUsageError(f"a callback is a function, not {callback!r}")
+
+
+def checked_count(name: str, value: object) -> int:
+    """`value`, an integer below 2^62; raises PoolUsageError for what is none, calling it `name`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PoolUsageError(f"{name} is an integer, not {value!r}")
+    if value > MOST:
+        raise PoolUsageError(f"{name} is at most 2^62, not {value}")
+    return value
+
+
 def _bytes(at: Level, limit: int | None) -> int:
+    given: object = at
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit, not {given!r}")
     if isinstance(at, int):
         if at < 0:
             raise PoolUsageError(f"a watermark must not be negative, as {at} is")
-        return at
+        return checked_count("a watermark", at)
     if not 0 <= at <= 1:
         raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit from 0 to 1, not {at}")
     if limit is None:
