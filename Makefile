@@ -37,7 +37,7 @@ check: $(STAMP) ## ruff, mypy --strict, the import table
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
-sanitize: $(STAMP) ## the native core under AddressSanitizer and ThreadSanitizer
+sanitize: $(STAMP) ## the native core under AddressSanitizer, ThreadSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m pytest -n 0 -m sanitize
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
@@ -58,6 +58,7 @@ bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing
 	$(BIN)/python -m benchmarks.plan_targets
 	$(BIN)/python -m benchmarks.plan_random --seeds 0..200
 	$(BIN)/python -m benchmarks.pool_vm
+	$(BIN)/python -m benchmarks.pool_lifetime
 	$(BIN)/python -m tests.models.pooled 500
 
 clean: ## remove the environment and caches

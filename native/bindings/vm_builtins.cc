@@ -25,7 +25,8 @@ constexpr const char* kAllocStorage = "vm.builtin.alloc_storage";
 constexpr const char* kNamedStorage = "symalloc.pool.alloc_storage";
 constexpr int32_t kStorageArguments = 5;  // machine, shape, device index, dtype, scope
 
-thread_local const AllocationHint* current = nullptr;
+// not thread_local: that costs a call
+__attribute__((tls_model("initial-exec"))) __thread const AllocationHint* current = nullptr;
 
 struct AllocHintedStorage {
   ffi::Function stock;

@@ -42,7 +42,8 @@ constexpr const char* kAllocators = "DeviceAllocator.";
 
 using Unsafe = ffi::details::ObjectUnsafe;
 
-thread_local const void* last_served = nullptr;
+// not thread_local: that costs a call
+__attribute__((tls_model("initial-exec"))) __thread const void* last_served = nullptr;
 
 // A type of allocators, for one pool at a time.
 struct PoolType {

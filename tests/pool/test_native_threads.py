@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -19,6 +21,7 @@ from tests.pool.processes import at_once, survives
 pytestmark = pytest.mark.usefixtures("native")
 
 KIB, MIB, PAGE = 2**10, 2**20, 4096
+MEMBARRIER = 324  # its number on x86-64
 
 
 @contextmanager
@@ -156,3 +159,31 @@ def test_forking_amid_other_threads_does_not_hang_the_child() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the pool does without membarrier")
+def test_a_membarrier_that_is_denied_later_is_made_up_for() -> None:
+    """A filter of system calls, which the process gets once the pool runs."""
+
+    def work() -> None:
+        pool = InstrumentedPool(limit=4 * MIB)
+        pool.free(pool.alloc(MIB))
+        _deny(MEMBARRIER)
+        at_once(*[lambda: [pool.free(pool.alloc(n)) for n in range(0, 2_000_000, 997)] for _ in range(3)])
+        pool.trim()
+        assert pool.statistics().live == 0
+
+    survives(work)
+
+
+def _deny(call: int) -> None:
+    """Have a system call answer EPERM in this process from now on (seccomp(2))."""
+    load, equal, answer, allowed, errno = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050001
+    steps = ((load, 0, 0, 0), (equal, 0, 1, call), (answer, 0, 0, errno), (answer, 0, 0, allowed))
+    code = b"".join(struct.pack("HBBI", *step) for step in steps)
+    filters = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(filters))
+    system = ctypes.CDLL(None, use_errno=True)
+    assert system.prctl(38, 1, 0, 0, 0) == 0, "no new privileges"
+    assert system.prctl(22, 2, program) == 0, "a filter"
+    assert system.syscall(call, 0, 0, 0) == -1

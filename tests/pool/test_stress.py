@@ -17,7 +17,12 @@ from tests.pool.library import ROOT, built
 from tests.pool.processes import at_once
 
 THREADS, OPERATIONS = 8, 2_500
-BUILDS = {"plain": 1_250_000, "address": 60_000, "thread": 30_000}  # operations of each thread
+BUILDS = {
+    "plain": 1_250_000,
+    "address": 60_000,
+    "thread": 30_000,
+    "undefined": 60_000,
+}  # operations of each thread
 
 
 def _output(program: str, build: str, *arguments: str) -> str:
@@ -43,13 +48,13 @@ def test_threads_lose_nothing(build: str) -> None:
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("sanitizer", ("thread", "address"))
+@pytest.mark.parametrize("sanitizer", ("thread", "address", "undefined"))
 def test_observers_and_callbacks_are_clean(sanitizer: str) -> None:
     assert _output("symalloc_tracker", sanitizer).endswith("live 0, used 0, reserved 0\n")
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("sanitizer", ("thread", "address"))
+@pytest.mark.parametrize("sanitizer", ("thread", "address", "undefined"))
 def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
     assert _output("symalloc_guard", sanitizer) == "0 faults\n"
 
