@@ -1,9 +1,8 @@
 """The intermediate representation (IR): functions of blocks of instructions over variables.
 
 Invariant: a `Var` is bound by exactly one instruction (or parameter) of one function and compared by
-identity; names serve display only and may repeat.  All byte counts and offsets are in bytes, all extents
-in elements. Invariant: symbols are named per function; two different symbolic variables of one function
-have different names.
+identity; names serve display only and may repeat.  Offsets and sizes are bytes, extents elements.  Symbols
+are named per function; two different symbolic variables of one function have different names.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Literal, TypeAlias
 from symalloc.program.kernel_access import BufferLayout, KernelAccess
 from symalloc.program.printed_script import PlaceFinder
 from symalloc.program.record import record
+from symalloc.program.slot_fault import SlotFault
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition
@@ -291,7 +291,7 @@ class NotUnderstood(Instruction):
 
     what: str
     reads: tuple[Operand, ...] = ()
-    unwritten: str = ""  # the memory that it reads although nothing has written it
+    fault: SlotFault | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from symalloc.analysis.kernel_bounds import IndexBound
 from symalloc.linter.sites.comparisons import argument_name
 from symalloc.linter.sites.registry import instruction_sites
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site
-from symalloc.program.ir import CallKernel, CallTIR, Kernel, Operand
-from symalloc.size.expr import Expr, symbol
+from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand
+from symalloc.program.slot_fault import SlotFault
+from symalloc.size.expr import Expr, constant, symbol
 
 
 @instruction_sites("kernel-store", CallKernel, CallTIR)
@@ -28,6 +29,38 @@ def kernel_stores(context: FunctionContext, call: CallKernel | CallTIR) -> Itera
 def kernel_loads(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
     """The indices of loads that the kernel's own text does not prove to be inside."""
     return _sites(context, call, "load")
+
+
+@instruction_sites("kernel-store", NotUnderstood)
+def slot_stores(context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
+    """A slot that is stored, and that the shape heap does not have."""
+    if call.fault is not None and call.fault.stored:
+        yield from _slot_sites(call, call.fault)
+
+
+@instruction_sites("kernel-load", NotUnderstood)
+def slot_loads(context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
+    """A slot that is loaded, and that the shape heap does not have."""
+    if call.fault is not None and not call.fault.stored:
+        yield from _slot_sites(call, call.fault)
+
+
+def _slot_sites(call: NotUnderstood, fault: SlotFault) -> Iterator[Site]:
+    if fault.size is None:
+        return
+    slot = constant(fault.slot)
+    yield ConstraintSite(
+        kind="kernel-store" if fault.stored else "kernel-load",
+        instruction=call,
+        quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
+        texts={
+            "kernel": call.what.split("`")[1] if "`" in call.what else call.what,
+            "buffer": "slots",
+            "argument": "the shape heap",
+            "axis": "0",
+            "reach": f"is {fault.slot}",
+        },
+    )
 
 
 def _sites(context: FunctionContext, call: CallKernel | CallTIR, kind: str) -> Iterator[Site]:

@@ -41,7 +41,7 @@ def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each read of a slot of a shape heap that no path to it has written, with its program point."""
     for point, made in context.analysis.cfg.of_type(ir.NotUnderstood):
-        if made.unwritten:
+        if made.fault is not None and made.fault.size is None:
             yield (
                 point,
                 ConstraintSite(
@@ -49,7 +49,7 @@ def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                     instruction=made,
                     quantities={"lacking": _SLOT_BYTES},
                     texts={
-                        "tensor": made.unwritten,
+                        "tensor": f"slot {made.fault.slot}",
                         "reader": f"`{made.var.name}`",
                         "what": "a slot of the shape heap, which nothing has written before",
                     },

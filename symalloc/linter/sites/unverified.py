@@ -48,7 +48,7 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
 def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
     for index, found in context.analysis.cfg.of_type(NotUnderstood):
-        if found.unwritten:  # what it reads is an error
+        if found.fault is not None:  # that is an error
             continue
         if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
             site = RelationSite(

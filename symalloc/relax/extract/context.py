@@ -22,7 +22,7 @@ from symalloc.program.types import (
     filled_in,
     is_open,
 )
-from symalloc.relax.extract.host_functions import HostFunctions, UnwrittenSlotError
+from symalloc.relax.extract.host_functions import HostFunctions, WrongSlotError
 from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
@@ -270,8 +270,8 @@ class Context:
                 known += (
                     self.not_understood(head, what, node.fields).reads if type(node) is tvm.ir.Tuple else ()
                 )
-        unwritten = f"slot {reason.slot}" if isinstance(reason, UnwrittenSlotError) else ""
-        return ir.NotUnderstood(**head, what=what, reads=tuple(known), unwritten=unwritten)
+        fault = reason.fault if isinstance(reason, WrongSlotError) else None
+        return ir.NotUnderstood(**head, what=what, reads=tuple(known), fault=fault)
 
     def known_extents(self, var: ir.Var) -> tuple[Expr, ...] | None:
         """The extents that the type of a variable tells."""

@@ -50,7 +50,6 @@ def _match_shape(context: Context, head: Head, call: CallNode, arguments: Sequen
     matching = _Matching(context, arguments[0], context.operand(arguments[1]), arguments[-1])
     count = context.constant(arguments[2], "a number of extents")
     pairs = pairs_of(_numbers(context, arguments[3:-1]), count)
-    context.heaps.require(matching.heap, [p.value for p in pairs if p.code in (MATCH_STORE, MATCH_SLOT)])
     extents = tuple([matching.extent(axis, pair) for axis, pair in enumerate(pairs)])
     if matching.unwritten is not None:
         raise matching.unwritten
@@ -127,7 +126,6 @@ def _make_shape(context: Context, head: Head, call: CallNode, arguments: Sequenc
     """(heap, number of extents, (code, number or slot)…)."""
     heap, count = context.operand(arguments[0]), context.constant(arguments[1], "a number of extents")
     pairs = pairs_of(_numbers(context, arguments[2:]), count)
-    context.heaps.require(heap, [p.value for p in pairs if p.code != MAKE_NUMBER])
     found = [_made(context, heap, pair) for pair in pairs]
     extents = tuple([extent for extent in found if extent is not None])
     if len(extents) < count:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from tvm import tirx
 from tvm.tirx.buffer import BufferType
 
+from symalloc.program.slot_fault import SlotFault
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode
 from symalloc.size.condition import Condition, ne
@@ -31,12 +32,27 @@ Slots: TypeAlias = list[Slot]
 """What the slots of a shape heap hold; None for one of which nothing is known."""
 
 
-class UnwrittenSlotError(NotASizeError):
+class WrongSlotError(NotASizeError):
+    """A slot of a shape heap is used as it must not be: `fault`."""
+
+    def __init__(self, text: str, fault: SlotFault) -> None:
+        super().__init__(text)
+        self.fault = fault
+
+
+class UnwrittenSlotError(WrongSlotError):
     """A slot of a shape heap is read that nothing has written."""
 
     def __init__(self, slot: int) -> None:
-        super().__init__("a slot of the shape heap that nothing has written")
-        self.slot = slot
+        super().__init__("a slot of the shape heap that nothing has written", SlotFault(slot=slot))
+
+
+class MissingSlotError(WrongSlotError):
+    """A slot is loaded or `stored` of a shape heap that has `size` slots, which are too few."""
+
+    def __init__(self, slot: int, size: int, *, stored: bool) -> None:
+        fault = SlotFault(slot=slot, size=size, stored=stored)
+        super().__init__(f"slot {slot} of a shape heap that has {size}", fault)
 
 
 class HostFunctions:

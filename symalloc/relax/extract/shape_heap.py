@@ -16,7 +16,14 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
-from symalloc.relax.extract.host_functions import UNWRITTEN, Garbage, Slot, Slots, UnwrittenSlotError
+from symalloc.relax.extract.host_functions import (
+    UNWRITTEN,
+    Garbage,
+    MissingSlotError,
+    Slot,
+    Slots,
+    UnwrittenSlotError,
+)
 from symalloc.relax.extract.tir_form import NotASizeError
 from symalloc.relax.ir_types import Node, bindings_in, elements
 from symalloc.size.expr import Expr
@@ -64,25 +71,27 @@ class ShapeHeaps:
         self.lowered = True
 
     def load(self, heap: ir.Operand, slot: int) -> Expr | None:
-        """The expression in a slot, None where it is not known; raises UnwrittenSlotError."""
-        slots = self.slots.get(heap)
-        found = slots[slot] if slots is not None and 0 <= slot < len(slots) else None
+        """The expression in a slot, None where it is not known; raises UnwrittenSlotError and
+        MissingSlotError.
+        """
+        slots = self._with(heap, slot)
+        found = None if slots is None else slots[slot]
         if isinstance(found, Garbage):
             raise UnwrittenSlotError(slot)
         return found
 
     def store(self, heap: ir.Operand, slot: int, value: Slot) -> None:
-        """Put an expression into a slot."""
-        slots = self.slots.get(heap)
-        if slots is not None and 0 <= slot < len(slots):
+        """Put an expression into a slot; raises MissingSlotError."""
+        slots = self._with(heap, slot, stored=True)
+        if slots is not None:
             slots[slot] = value
 
-    def require(self, heap: ir.Operand, wanted: Sequence[int]) -> None:
-        """Raise NotASizeError for a slot that a heap does not have: what stands there is other memory."""
+    def _with(self, heap: ir.Operand, slot: int, *, stored: bool = False) -> Slots | None:
+        """The slots of a heap, which must have `slot`: what stands behind it is other memory."""
         slots = self.slots.get(heap)
-        for slot in wanted if slots is not None else ():
-            if not 0 <= slot < len(slots or ()):
-                raise NotASizeError(f"slot {slot} of a shape heap that has {len(slots or ())}")
+        if slots is not None and not 0 <= slot < len(slots):
+            raise MissingSlotError(slot, len(slots), stored=stored)
+        return slots
 
     def forget(self, operands: Sequence[ir.Operand]) -> None:
         """Something that is not understood was handed these operands: any slot of theirs may have changed."""
