@@ -68,6 +68,12 @@ int64_t Pointer(PoolRef pool, int64_t handle) {
   return Translated([&] { return reinterpret_cast<int64_t>(pool->handles.Get(handle).block); });
 }
 
+// Bytes and tag of the block.
+ffi::Array<ffi::Any> HeldBy(PoolRef pool, int64_t handle) {
+  Held held = Translated([&] { return pool->handles.Get(handle); });
+  return {held.nbytes, ffi::String(held.tag)};
+}
+
 int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
 
 // All damage that a pool in guard mode knows of, a line for each block; "" for others.
@@ -282,6 +288,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.retain", Retain)
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)
+      .def("symalloc.pool.held", HeldBy)
       .def("symalloc.pool.reserved", Reserved)
       .def("symalloc.pool.trim", Method(&Pool::Trim))
       .def("symalloc.pool.damage", Damage)

@@ -62,7 +62,7 @@ def test_an_alignment_must_be_a_power_of_two(align: int) -> None:
         InstrumentedPool().alloc(64, align=align)
 
 
-@pytest.mark.parametrize("nbytes", (-1, 2**41, 2**62))
+@pytest.mark.parametrize("nbytes", (2**41, 2**62))
 def test_sizes_that_cannot_be_are_refused(nbytes: int) -> None:
     with pytest.raises(OutOfMemoryError):
         InstrumentedPool().alloc(nbytes)
@@ -145,3 +145,35 @@ def test_options_by_name_go_before_those_given_as_a_whole() -> None:
         pool.alloc(3 * MIB)
     with pytest.raises(PoolUsageError, match="power of two"):
         InstrumentedPool(page=5000)
+
+
+def test_a_handle_knows_its_block() -> None:
+    pool = InstrumentedPool()
+    with pool.alloc(100, tag="scratch") as block:
+        assert (block.nbytes, block.tag, block.pool) == (100, "scratch", pool)
+        assert block.pointer == pool.pointer(block)
+        assert pool.statistics().live == 100
+    assert pool.statistics().live == 0
+    uses: tuple[Callable[[], object], ...] = (
+        block.free,
+        lambda: block.pointer,
+        lambda: block.nbytes,
+        lambda: block.tag,
+        lambda: pool.free(block),
+        lambda: pool.retain(block),
+    )
+    for use in uses:
+        with pytest.raises(BadFreeError, match="the handle is stale: its block has been freed"):
+            use()
+
+
+def test_a_handle_that_is_dropped_keeps_its_block() -> None:
+    pool = InstrumentedPool()
+    pool.alloc(100, tag="dropped")
+    assert [(leak.tag, leak.nbytes) for leak in pool.leaks()] == [("dropped", 100)]
+    kept = pool.alloc(50)
+    pool.retain(kept)
+    kept.free()
+    assert kept.nbytes == 50, "it is held once more"
+    kept.free()
+    assert pool.statistics().live == 100

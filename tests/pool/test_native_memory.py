@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
+from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.processes import survives
@@ -25,7 +25,7 @@ def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
     pool.alloc(100)
     for nbytes in (0, 1, 100_000):
         assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
-    with pytest.raises(OutOfMemoryError, match="alignment"):
+    with pytest.raises(PoolUsageError, match="alignment"):
         pool.alloc(64, align=2**31)
 
 

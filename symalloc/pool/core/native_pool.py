@@ -17,6 +17,7 @@ import tvm_ffi
 
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.core.block_handle import BlockHandle
 from symalloc.pool.core.interrupts import CallbackInterruptError
 from symalloc.pool.core.pool_errors import (
     BadFreeError,
@@ -92,7 +93,7 @@ class NativePool:
         with _lock:
             _living.add(self)
 
-    def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> int:
+    def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> BlockHandle:
         """Allocate `nbytes` bytes at a multiple of `align`, a power of two, and return a handle, held once.
 
         `tag` says what the block is for.  Raises OutOfMemoryError, which names the tags that hold most, and
@@ -100,8 +101,11 @@ class NativePool:
         """
         # keyword-only parameters would cost more than the allocation
         if align == ALIGNMENT and not escapes and not tag:
-            return self._alloc(nbytes)
-        return self._alloc(nbytes, align, escapes, tag)
+            handle = BlockHandle(self._alloc(nbytes))
+        else:
+            handle = BlockHandle(self._alloc(nbytes, align, escapes, tag))
+        handle.pool = self
+        return handle
 
     def free(self, handle: int) -> None:
         """Let go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
