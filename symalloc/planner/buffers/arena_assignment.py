@@ -63,12 +63,14 @@ class Candidate:
     """A buffer that may be planned.
 
     `definition` is what its size waits for; None where that is known at entry.  `made` is the point of its
-    allocation.
+    allocation.  `number` and `time`, its live range, are given to it once all candidates are known.
     """
 
     buffer: Buffer
     definition: SymbolDefinition | None
     made: int
+    number: int = 0
+    time: LiveRange | None = None
 
     @property
     def place(self) -> tuple[int, str]:
@@ -76,9 +78,24 @@ class Candidate:
         return self.buffer.device, self.buffer.scope
 
     def living(self, number: int, time: LiveRange) -> Candidate:
-        """Return the same with the id `number` and its live range."""
-        buffer = replace(self.buffer, id=number, live=time.live, steps=(time.first, time.last))
-        return Candidate(buffer=buffer, definition=self.definition, made=self.made)
+        """Return the same with its number and its live range."""
+        return Candidate(
+            buffer=self.buffer, definition=self.definition, made=self.made, number=number, time=time
+        )
+
+    def placed(self, number: int, arena: int, defined_by: Var | None, *, lendable: bool) -> Buffer:
+        """Return the buffer with the id `number` in an arena of that number."""
+        time = self.time
+        assert time is not None
+        return replace(
+            self.buffer,
+            id=number,
+            live=time.live,
+            steps=(time.first, time.last),
+            arena=arena,
+            defined_by=defined_by,
+            lendable=lendable,
+        )
 
     def unplanned(self, reason: str) -> Unplanned:
         """Return what is left of the candidate where it is not planned."""
@@ -90,7 +107,7 @@ class Candidate:
         known = -1 if self.definition is None else self.definition.step
         buffer = self.buffer
         return Tenant(
-            number=buffer.id,
+            number=self.number,
             size=buffer.size,
             made=self.made,
             known=known,
@@ -171,12 +188,12 @@ class ArenaAssignment:
                 lone.append(group[0])
             else:
                 lendable = self.whole or profile is None or number in profile.lent
-                found += _arena(sorted(group, key=lambda m: m.buffer.id), len(found), lendable=lendable)
+                found += _arena(sorted(group, key=lambda m: m.number), len(found), lendable=lendable)
         return Assigned(found, lone, profile, spread)
 
     def profile(self, groups: Sequence[Sequence[Candidate]]) -> CallProfile:
         """Return what a call takes; its caller brings the arenas that it may hold for all of the call."""
-        numbers = [[m.buffer.id for m in group] for group in groups]
+        numbers = [[m.number for m in group] for group in groups]
         timeline = self.places[0][1] if len(self.places) == 1 else self.timeline(self.candidates)
         tenants = timeline.tenants
         entry = [
@@ -195,7 +212,7 @@ class ArenaAssignment:
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""
-        return self.nesting.reservation(m.made for m in group).point, group[0].buffer.id
+        return self.nesting.reservation(m.made for m in group).point, group[0].number
 
     def chosen(self, members: Sequence[Candidate], timeline: CallTimeline, given_up: GivenUp) -> Groups:
         """Return the first of the assignments that is good enough, else the one that takes least."""
@@ -241,10 +258,7 @@ def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> S
 def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list[Buffer]:
     waits = [m.definition for m in members if m.definition is not None]
     last = max(waits, key=lambda definition: definition.step).var if waits else None
-    return [
-        replace(m.buffer, id=number + place, arena=number, defined_by=last, lendable=lendable)
-        for place, m in enumerate(members)
-    ]
+    return [m.placed(number + place, number, last, lendable=lendable) for place, m in enumerate(members)]
 
 
 def _attempts(

@@ -86,6 +86,8 @@ class CallTimeline:
         profiles: Mapping[str, CallProfile],
     ) -> None:
         self.tenants, self.nesting, self.profiles = tenants, nesting, profiles
+        self._heights: dict[tuple[int, ...], Values] = {}
+        self._reserved: dict[tuple[int, ...], tuple[Held, ...]] = {}
         self.bytes = _evaluated([t.size for t in tenants], grid)
         known = [[(u.size, u.live) for u in path.unplanned if u.size is not None] for path in paths]
         self.paths = [number for number, path in enumerate(paths) if not path.text]
@@ -218,11 +220,11 @@ class CallTimeline:
 
     def height(self, members: Sequence[int]) -> Values:
         """The size of an arena of the given tenants at each binding: as much as is live at one column."""
-        if len(members) == 1:
-            height: Values = self.bytes[members[0]]
-        else:
-            height = self.load(members).max(axis=0, initial=0.0)
-        return height
+        key = tuple(members)
+        if key not in self._heights:
+            alone = len(key) == 1
+            self._heights[key] = self.bytes[key[0]] if alone else self.load(key).max(axis=0, initial=0.0)
+        return self._heights[key]
 
     def reserved(self, members: Sequence[int]) -> tuple[Held, ...]:
         """The columns for which an arena of the given tenants is there."""
@@ -230,8 +232,13 @@ class CallTimeline:
             return self.held[members[0]]
         if not self.nesting.cfg.joins:
             return (Held(0, min(self.made[i] for i in members), max(self.held[i][0].end for i in members)),)
+        key = tuple(members)
+        if key not in self._reserved:
+            self._reserved[key] = tuple(self._reservation(key))
+        return self._reserved[key]
+
+    def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
         block, point = self.nesting.reservation(self.tenants[i].made for i in members)
-        found = []
         for path in self.paths:
             steps, offset = self.steps[path], self.offsets[path]
             if not _any_within(steps, block):
@@ -239,8 +246,7 @@ class CallTimeline:
             begin = offset + int(np.searchsorted(np.maximum.accumulate(steps), point))
             end = max(self._end(path, i) for i in members)
             if begin < end:
-                found.append(Held(path, begin, end))
-        return tuple(found)
+                yield Held(path, begin, end)
 
     def extended(self, spans: Sequence[Held], members: Sequence[int], i: int) -> tuple[Held, ...]:
         """The same for `members`, for which an arena is there during `spans`, and one more."""

@@ -6,15 +6,20 @@ Such a *host* is a result, or a tensor that lives longer than the arena.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Truths, Values
 
 MOST_CHAINS = 8  # that lie beside each other in one result
+AT_ONCE = 10_000  # columns that are compared together
 LASTING = 0.001  # the bonus for each column: what lasts long is better off there than among what does not
+
+Numbers: TypeAlias = NDArray[np.int64]
 
 
 def relieved(
@@ -93,15 +98,14 @@ class _Relief:
 
         This is the heaviest set of disjoint intervals, found from left to right.
         """
-        share = surplus / np.maximum(surplus.max(axis=0), 1.0)
-        size = self.memory.bytes
         intervals = []
-        for i in sorted(self.members):
+        fitting = self.all_fitting(host)
+        size = self.memory.bytes
+        shares = (size[fitting] / np.maximum(size[self.hosts[host]], 1.0)).sum(axis=1)
+        gains, lasting = self.gains(fitting, surplus), (LASTING * shares).tolist()
+        for i, gain, each in zip(fitting, gains, lasting, strict=True):
             ((_, begin, end),) = self.memory.held[i]
-            if self.fits(i, host):
-                gain = np.minimum(size[i] / np.maximum(surplus[begin:end], 1.0), 1.0) * share[begin:end]
-                lasting = LASTING * (end - begin) * (size[i] / np.maximum(size[self.hosts[host]], 1.0)).sum()
-                intervals.append((end, begin, float(gain.sum() + lasting), i))
+            intervals.append((end, begin, gain + each * (end - begin), i))
         intervals.sort()
         best: list[tuple[float, int, int]] = [(0.0, -1, 0)]  # what is gained, by which last, behind which
         ends = [0]
@@ -115,6 +119,57 @@ class _Relief:
             found.append(best[at][1])
             at = best[at][2]
         return found
+
+    def all_fitting(self, host: int) -> list[int]:
+        """The members, in order, that there is room for in a host's memory; the function is straight."""
+        memory, result = self.memory, self.hosts[host]
+        room, taken = memory.bytes[result] + 0.5, self.loads[host]
+        ((_, made, _),) = memory.held[result]
+        early = [i for i in sorted(self.members) if memory.held[i][0].end <= made]
+        fitting: list[int] = []
+        for some in self.in_parts(early):
+            columns, owners, firsts = self.columns(some)
+            over = (taken[columns] + memory.bytes[some][owners] > room).any(axis=1)
+            full = np.logical_or.reduceat(over, firsts) | (memory.bytes[some] > room).any(axis=1)
+            fitting += (i for i, one in zip(some, full.tolist(), strict=True) if not one)
+        if memory.all_known:
+            return fitting
+        return [i for i in fitting if memory.possible([result, *self.guests[host], i])]
+
+    def gains(self, members: Sequence[int], surplus: Values) -> list[float]:
+        """The shares of `surplus` that each of some members takes off it, over columns and bindings."""
+        share = surplus / np.maximum(surplus.max(axis=0), 1.0)
+        found: list[float] = []
+        for some in self.in_parts(members):
+            columns, owners, firsts = self.columns(some)
+            parts = self.memory.bytes[some][owners] / np.maximum(surplus[columns], 1.0)
+            gained = (np.minimum(parts, 1.0) * share[columns]).sum(axis=1)
+            found += np.add.reduceat(gained, firsts).tolist()
+        return found
+
+    def in_parts(self, members: Sequence[int]) -> Iterator[list[int]]:
+        """Yield some members after the other, whose columns together are at most AT_ONCE, or one alone."""
+        some: list[int] = []
+        count = 0
+        for i in members:
+            _, begin, end = self.memory.held[i][0]
+            if some and count + end - begin > AT_ONCE:
+                yield some
+                some, count = [], 0
+            some.append(i)
+            count += end - begin
+        if some:
+            yield some
+
+    def columns(self, members: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+        """The columns at which some members are live, one after the other; the place among them of each
+        column's owner; and the place of each member's first column.
+        """
+        begins, ends = (np.array([self.memory.held[i][0][k] for i in members]) for k in (1, 2))
+        lengths = ends - begins
+        firsts = np.cumsum(lengths) - lengths
+        owners = np.repeat(np.arange(len(members)), lengths)
+        return np.arange(len(owners)) + (begins - firsts)[owners], owners, firsts
 
     def over(self, room: Values) -> Truths:
         """The columns at which what is left takes more than `room`."""
