@@ -1,6 +1,9 @@
 // One measurement of one allocator.  Prints nanoseconds of an alloc and a free together, or seconds; malloc is
 // whichever was preloaded.
 //   symalloc_bench pairs ALLOCATOR LIBTVM_RUNTIME tiny|small|large [threads]
+//   symalloc_bench random|checkerboard ALLOCATOR LIBTVM_RUNTIME BLOCKS [touch]    (and reserved to live at most)
+//   symalloc_bench pools ALLOCATOR LIBTVM_RUNTIME POOLS                           (of malloc there is one)
+//   symalloc_bench wait pool LIBTVM_RUNTIME MEBIBYTES
 //   symalloc_bench replay ALLOCATOR LIBTVM_RUNTIME < events      (a BLOCK NBYTES | f BLOCK, a line each)
 #include <dlfcn.h>
 
@@ -9,11 +12,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "bindings/vm_layout.h"
@@ -165,17 +170,111 @@ double Replay(Allocator* allocator) {
   return Seconds(begin);
 }
 
+// How a block is used: nothing, its first byte, or every page.
+enum class Touch { kNothing, kFirst, kPages };
+
+void Use(void* block, int64_t nbytes, Touch touch) {
+  volatile char* data = static_cast<char*>(block);
+  if (touch == Touch::kFirst) data[0] = 1;
+  for (int64_t at = 0; touch == Touch::kPages && at < nbytes; at += 4096) data[at] = 1;
+}
+
+// Blocks of 1 to 256 KiB, each step one of them replaced; or (`checkerboard`) every second one is freed first and the
+// gaps are filled with blocks of other sizes.  Nanoseconds of a pair.
+double Replacement(Allocator* allocator, int64_t count, Touch touch, bool checkerboard) {
+  std::mt19937_64 random(11);
+  auto draw = [&random] { return static_cast<int64_t>(1024 + random() % (255 << 10)); };
+  std::vector<std::pair<void*, int64_t>> blocks;
+  auto make = [&](int64_t nbytes) {
+    void* block = allocator->Alloc(nbytes);
+    Use(block, nbytes, touch);
+    return std::pair(block, nbytes);
+  };
+  for (int64_t i = 0; i < count; ++i) blocks.push_back(make(checkerboard ? 48 << 10 : draw()));
+  if (checkerboard) {
+    auto begin = Clock::now();
+    for (int64_t i = 0; i < count; i += 2) allocator->Free(blocks[i].first, blocks[i].second);
+    for (int64_t i = 0; i < count; i += 2) blocks[i] = make(16 << 10 | (random() % (64 << 10)));
+    return Seconds(begin) / static_cast<double>(count) * 2e9;
+  }
+  int64_t steps = 2 * count;
+  for (int64_t i = 0; i < 2 * steps; ++i) {
+    auto& [block, nbytes] = blocks[random() % count];
+    allocator->Free(block, nbytes);
+    std::tie(block, nbytes) = make(draw());
+  }
+  auto begin = Clock::now();
+  for (int64_t i = 0; i < steps; ++i) {
+    auto& [block, nbytes] = blocks[random() % count];
+    allocator->Free(block, nbytes);
+    std::tie(block, nbytes) = make(draw());
+  }
+  return Seconds(begin) / static_cast<double>(steps) * 1e9;
+}
+
+// Pairs of 4 KiB from each of many allocators in turn.
+double Turns(const std::vector<std::unique_ptr<Allocator>>& allocators) {
+  std::vector<double> seconds;
+  for (int round = 0; round < 2000; ++round) {
+    auto begin = Clock::now();
+    for (auto& each : allocators) each->Free(each->Alloc(4096), 4096);
+    seconds.push_back(Seconds(begin));
+  }
+  return Median(std::move(seconds)) / static_cast<double>(allocators.size()) * 1e9;
+}
+
+// The longest that an alloc and a free of 1 MiB take while another thread gives back what is given of free memory.
+double Wait(int64_t nbytes) {
+  symalloc::Pool pool{symalloc::Options{}};
+  void* block = pool.Alloc(nbytes, 64, false);
+  std::memset(block, 1, nbytes);
+  pool.Free(block, nbytes);
+  std::atomic<bool> done{false};
+  std::thread trimming([&] {
+    pool.Trim();
+    done = true;
+  });
+  double longest = 0;
+  while (!done) {
+    auto begin = Clock::now();
+    pool.Free(pool.Alloc(1 << 20, 64, false), 1 << 20);
+    longest = std::max(longest, Seconds(begin));
+  }
+  trimming.join();
+  return longest * 1e9;
+}
+
+int64_t Argument(int count, char** arguments, int index, int64_t otherwise) {
+  return count > index ? std::atoll(arguments[index]) : otherwise;
+}
+
+double Figure(const std::string& what, int count, char** arguments) {
+  std::string name = arguments[2];
+  int64_t number = Argument(count, arguments, 4, 0);
+  if (what == "wait") return Wait(number << 20);
+  if (what == "pools") {
+    std::vector<std::unique_ptr<Allocator>> allocators;
+    for (int64_t i = 0; i < number; ++i) allocators.push_back(Make(name, arguments[3]));
+    return Turns(allocators);
+  }
+  auto allocator = Make(name, arguments[3]);
+  if (what == "replay") return Replay(allocator.get());
+  if (what == "pairs") return Pairs(allocator.get(), arguments[4], static_cast<int>(Argument(count, arguments, 5, 1)));
+  auto touch = static_cast<Touch>(Argument(count, arguments, 5, 0));
+  double found = Replacement(allocator.get(), number, touch, what == "checkerboard");
+  if (auto* ours = dynamic_cast<Ours*>(allocator.get())) {
+    symalloc::Statistics s = ours->pool.statistics();
+    std::fprintf(stderr, "reserved to used at most: %.4f\n",
+                 static_cast<double>(s.peak_reserved) / static_cast<double>(s.peak_used));
+  }
+  return found;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count < 4) return 2;
-  auto allocator = Make(arguments[2], arguments[3]);
-  if (std::string(arguments[1]) == "replay") {
-    std::printf("%.6f\n", Replay(allocator.get()));
-  } else {
-    int threads = count > 5 ? std::atoi(arguments[5]) : 1;
-    std::printf("%.2f\n", Pairs(allocator.get(), arguments[4], threads));
-  }
+  std::printf("%.6f\n", Figure(arguments[1], count, arguments));
   std::fflush(stdout);
   std::_Exit(0);  // what is still live is not torn down
 }

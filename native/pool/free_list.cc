@@ -8,13 +8,31 @@ namespace symalloc {
 
 FreeList::FreeList(int64_t capacity) {
   chunks_.push_back(Chunk{0, 0, std::make_unique<Slots>()});
+  Regroup(0);
   InsertAfter(Place{0, -1}, 0, capacity);
 }
 
 int64_t FreeList::Find(int64_t nbytes, int64_t align) const {
-  for (const Chunk& chunk : chunks_) {
-    if (chunk.largest < nbytes) continue;
-    const Slots& slots = *chunk.slots;
+  if (nbytes > Largest()) return kNone;
+  if (nbytes > kBestFit) return FindLowest(nbytes, align);
+  int64_t found = kNone;
+  by_size_.From(nbytes, [&](const SizeIndex::Key& key) {
+    int64_t offset = RoundUp(key.start, align);
+    if (key.start + key.size - offset >= nbytes) found = offset;
+    return found == kNone;
+  });
+  return found;
+}
+
+int64_t FreeList::FindLowest(int64_t nbytes, int64_t align) const {
+  int64_t count = static_cast<int64_t>(chunks_.size());
+  for (int64_t at = 0; at < count; ++at) {
+    if (at % kGroup == 0 && groups_[at / kGroup] < nbytes) {
+      at += kGroup - 1;
+      continue;
+    }
+    if (chunks_[at].largest < nbytes) continue;
+    const Slots& slots = *chunks_[at].slots;
     for (int i = 0; i < slots.count; ++i) {
       if (slots.sizes[i] < nbytes) continue;
       int64_t offset = RoundUp(slots.starts[i], align);
@@ -24,6 +42,12 @@ int64_t FreeList::Find(int64_t nbytes, int64_t align) const {
   return kNone;
 }
 
+std::pair<int64_t, int64_t> FreeList::Around(int64_t offset) const {
+  Place place = Before(offset);
+  if (place.slot < 0 || start(place) + size(place) <= offset) return {offset, offset};
+  return {start(place), start(place) + size(place)};
+}
+
 void FreeList::Take(int64_t offset, int64_t nbytes) {
   Place place = Before(offset);
   int64_t front = offset - start(place);
@@ -31,12 +55,9 @@ void FreeList::Take(int64_t offset, int64_t nbytes) {
   if (front == 0 && rest == 0) {
     Erase(place);
   } else if (front == 0) {
-    start(place) += nbytes;
-    size(place) = rest;
-    Refresh(place.chunk);
+    Change(place, offset + nbytes, rest);
   } else {
-    size(place) = front;
-    Refresh(place.chunk);
+    Change(place, start(place), front);
     if (rest > 0) InsertAfter(place, offset + nbytes, rest);
   }
 }
@@ -58,13 +79,11 @@ bool FreeList::Put(int64_t offset, int64_t nbytes) {
   bool joins_before = has_before && before_end == offset;
   bool joins_after = has_after && start(after) == end;
   if (joins_before) {
-    size(before) += nbytes + (joins_after ? size(after) : 0);
-    Refresh(before.chunk);
+    int64_t joined = size(before) + nbytes + (joins_after ? size(after) : 0);
     if (joins_after) Erase(after);
+    Change(before, start(before), joined);
   } else if (joins_after) {
-    start(after) = offset;
-    size(after) += nbytes;
-    Refresh(after.chunk);
+    Change(after, offset, size(after) + nbytes);
   } else {
     InsertAfter(before, offset, nbytes);
   }
@@ -99,10 +118,9 @@ void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
     upper->count = kSlots - kHalf;
     std::copy(slots->starts.begin() + kHalf, slots->starts.end(), upper->starts.begin());
     std::copy(slots->sizes.begin() + kHalf, slots->sizes.end(), upper->sizes.begin());
-    slots->count = kHalf;
     chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, 0, std::move(upper)});
-    Refresh(place.chunk);
-    Refresh(place.chunk + 1);
+    slots->count = kHalf;
+    Regroup(place.chunk);
     if (place.slot >= kHalf) place = Place{place.chunk + 1, place.slot - kHalf};
     slots = chunks_[place.chunk].slots.get();
   }
@@ -111,24 +129,61 @@ void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
   slots->starts[at] = start;
   slots->sizes[at] = size;
   Refresh(place.chunk);
+  by_size_.Insert({size, start});
+  ++count_;
 }
 
 void FreeList::Erase(Place place) {
+  by_size_.Erase({size(place), start(place)});
+  --count_;
   Slots* slots = chunks_[place.chunk].slots.get();
   slots->Shift(place.slot + 1, place.slot);
   if (slots->count == 0 && chunks_.size() > 1) {
     chunks_.erase(chunks_.begin() + place.chunk);
+    Regroup(place.chunk);
   } else {
     Refresh(place.chunk);
   }
+}
+
+// Gives an interval another start and size, without passing another interval.
+void FreeList::Change(Place place, int64_t start, int64_t size) {
+  Slots& slots = *chunks_[place.chunk].slots;
+  by_size_.Erase({slots.sizes[place.slot], slots.starts[place.slot]});
+  slots.starts[place.slot] = start;
+  slots.sizes[place.slot] = size;
+  Refresh(place.chunk);
+  by_size_.Insert({size, start});
 }
 
 void FreeList::Refresh(int64_t chunk) {
   const Slots& slots = *chunks_[chunk].slots;
   int64_t largest = 0;
   for (int i = 0; i < slots.count; ++i) largest = std::max(largest, slots.sizes[i]);
+  int64_t before = chunks_[chunk].largest;
   chunks_[chunk].largest = largest;
   chunks_[chunk].first = slots.count ? slots.starts[0] : 0;
+  int64_t& group = groups_[chunk / kGroup];
+  if (largest >= group) {
+    group = largest;
+  } else if (before == group) {
+    int64_t from = chunk / kGroup * kGroup;
+    int64_t to = std::min(from + kGroup, static_cast<int64_t>(chunks_.size()));
+    group = 0;
+    for (int64_t i = from; i < to; ++i) group = std::max(group, chunks_[i].largest);
+  }
+}
+
+// After chunks from `chunk` on have come, gone or moved.
+void FreeList::Regroup(int64_t chunk) {
+  int64_t count = static_cast<int64_t>(chunks_.size());
+  groups_.resize((count + kGroup - 1) / kGroup);
+  std::fill(groups_.begin() + std::min<int64_t>(chunk / kGroup, groups_.size()), groups_.end(), 0);
+  int64_t changed = std::min(chunk + 2, count);
+  for (int64_t i = chunk / kGroup * kGroup; i < count; ++i) {
+    if (i >= changed || i < chunk) groups_[i / kGroup] = std::max(groups_[i / kGroup], chunks_[i].largest);
+  }
+  for (int64_t i = chunk; i < changed; ++i) Refresh(i);
 }
 
 }  // namespace symalloc

@@ -7,17 +7,21 @@
 #include <memory>
 #include <vector>
 
+#include "pool/size_index.h"
+
 namespace symalloc {
 
-// Intervals are kept in chunks of up to kSlots; each chunk knows its largest one, so that a search looks at one
-// number for most chunks.
+// Intervals are kept in chunks of up to kSlots.  Each chunk, and each group of chunks, knows its largest one, so that a
+// search looks at one number for most of them.
 class FreeList {
  public:
   static constexpr int64_t kNone = -1;
+  static constexpr int64_t kBestFit = 256 << 10;  // bytes
 
   explicit FreeList(int64_t capacity);
 
-  // The lowest multiple of `align` at which `nbytes` free bytes start, or kNone.
+  // The place of `nbytes` bytes, a multiple of `align`, or kNone: in the smallest interval that is large enough up to
+  // kBestFit bytes, the lowest of those of one size; the lowest place of all for more.
   int64_t Find(int64_t nbytes, int64_t align) const;
 
   // Removes [offset, offset + nbytes), which must lie in one interval.
@@ -28,6 +32,15 @@ class FreeList {
 
   // Frees [offset, offset + nbytes) and merges it with what it touches; false where part of it is free.
   bool Put(int64_t offset, int64_t nbytes);
+
+  // Bytes of the largest interval.
+  int64_t Largest() const { return by_size_.Largest(); }
+
+  // The number of intervals.
+  int64_t count() const { return count_; }
+
+  // The interval that `offset` lies in, [offset, offset) where it is not free.
+  std::pair<int64_t, int64_t> Around(int64_t offset) const;
 
   // Calls visit(start, end) for each interval, the highest first, until it returns false.
   template <typename Visit>
@@ -42,6 +55,7 @@ class FreeList {
 
  private:
   static constexpr int kSlots = 32;
+  static constexpr int64_t kGroup = 32;
 
   struct Slots {
     int count = 0;
@@ -73,14 +87,18 @@ class FreeList {
   bool Next(Place* place) const;
   void InsertAfter(Place place, int64_t start, int64_t size);
   void Erase(Place place);
+  void Change(Place place, int64_t start, int64_t size);
   void Refresh(int64_t chunk);
+  void Regroup(int64_t chunk);
+  int64_t FindLowest(int64_t nbytes, int64_t align) const;
 
   int64_t start(Place p) const { return chunks_[p.chunk].slots->starts[p.slot]; }
   int64_t size(Place p) const { return chunks_[p.chunk].slots->sizes[p.slot]; }
-  int64_t& start(Place p) { return chunks_[p.chunk].slots->starts[p.slot]; }
-  int64_t& size(Place p) { return chunks_[p.chunk].slots->sizes[p.slot]; }
 
   std::vector<Chunk> chunks_;  // none is empty, unless nothing is free
+  std::vector<int64_t> groups_;  // bytes of the largest interval in kGroup chunks each
+  SizeIndex by_size_;
+  int64_t count_ = 0;
 };
 
 }  // namespace symalloc

@@ -20,9 +20,6 @@ std::string OutOfMemoryReport::Text() const {
   }
   text += "\n  help: raise the limit by " + Bytes(lacking) + ", or free as much, or run at smaller shapes";
   if (in_bins > 0) text += "; trim() in the threads that hold bins, or a lower bin_capacity, frees what waits there";
-  if (spare >= size && page > 4096) {
-    text += "; pages smaller than " + std::to_string(page) + " leave less free within them";
-  }
   return text;
 }
 

@@ -15,7 +15,6 @@ struct OutOfMemoryReport {
   int64_t reserved;
   int64_t missing;   // pages to back at the best place for the block
   int64_t piece;     // the largest free piece within backed pages
-  int64_t page;
 
   std::string Text() const;
 };

@@ -8,19 +8,25 @@
 
 namespace symalloc {
 
+// In units of the system's page.  A `grain`, a power of two of at least a unit, rounds what is backed at both ends.
 class PageTable {
  public:
-  // Pages of `page` bytes (a power of two) from `base` on; `huge`: ask for huge pages where they fit.
-  PageTable(char* base, int64_t page, bool huge);
+  // Units of `unit` bytes (a power of two) from `base` on; `huge`: ask for huge pages where they fit.
+  PageTable(char* base, int64_t unit, bool huge);
 
-  int64_t Missing(int64_t offset, int64_t nbytes) const;
+  int64_t unit() const { return unit_; }
+
+  // Nothing from here on is backed.
+  int64_t end() const { return static_cast<int64_t>(words_.size()) * 64 << shift_; }
+
+  int64_t Missing(int64_t offset, int64_t nbytes, int64_t grain) const;
 
   // Backs what is missing of [offset, offset + nbytes), with pages of `recycler`, if any, as far as they go.
-  void Commit(int64_t offset, int64_t nbytes, PageRecycler* recycler);
+  void Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycler* recycler);
 
-  // Gives back pages wholly in [start, end), the highest first, until `nbytes` are given back or none is
-  // left; the bytes given back.  They go to `recycler`, or, without one, to the operating system.
-  int64_t Decommit(int64_t start, int64_t end, int64_t nbytes, PageRecycler* recycler);
+  // Gives back what is backed of [start, end), multiples of a unit; the bytes.  They go to `recycler`, or, without one,
+  // to the operating system.
+  int64_t Decommit(int64_t start, int64_t end, PageRecycler* recycler);
 
   // Calls visit(start, end) for each run of backed pages, the lowest first.
   template <typename Visit>
@@ -42,13 +48,13 @@ class PageTable {
  private:
   void Fill(int64_t first, int64_t last, PageRecycler* recycler);
   int64_t CountMissing(int64_t first, int64_t last) const;
-  bool backed(int64_t page) const { return words_[page >> 6] >> (page & 63) & 1; }
+  bool backed(int64_t at) const { return words_[at >> 6] >> (at & 63) & 1; }
 
   char* base_;
-  int64_t page_;
+  int64_t unit_;
   int shift_;
   bool huge_;
-  std::vector<uint64_t> words_;  // one bit a page; short of the end: not backed
+  std::vector<uint64_t> words_;  // one bit a unit; short of the end: not backed
 };
 
 }  // namespace symalloc

@@ -17,25 +17,64 @@ constexpr int64_t kLeastStep = 1 << 26;
 constexpr int64_t kLeastSoft = 2 << 20;  // bytes
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
-int64_t LargestFree(const FreeList& free_list) {
-  int64_t largest = 0;
-  free_list.Downwards([&](int64_t start, int64_t end) {
-    largest = std::max(largest, end - start);
-    return true;
-  });
-  return largest;
-}
-
 }  // namespace
 
+// The pages that touch the block are not wholly free any more.
+void PagedRanges::Range::Take(int64_t offset, int64_t size) {
+  free_list.Take(offset, size);
+  givable.Erase(offset / page, (offset + size + page - 1) / page);
+}
+
+// False where part of it is free.
+bool PagedRanges::Range::Put(int64_t offset, int64_t size) {
+  if (!free_list.Put(offset, size)) return false;
+  Index(offset, size);
+  return true;
+}
+
+// Among the pages that touch a block that has become free, notes those that are wholly free: all are backed.
+void PagedRanges::Range::Index(int64_t offset, int64_t size) {
+  auto [start, end] = free_list.Around(offset);
+  int64_t first = std::max((start + page - 1) / page, offset / page);
+  int64_t last = std::min(end / page, (offset + size + page - 1) / page);
+  if (first < last) givable.Insert(first, last);
+}
+
+// Gives back free pages, the highest first; the bytes.
 int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler) {
   int64_t given = 0;
-  free_list.Downwards([&](int64_t start, int64_t end) {
-    if (given >= nbytes) return false;
-    given += pages.Decommit(start, end, nbytes - given, recycler);
+  while (given < nbytes) {
+    int64_t last = givable.Highest() + 1;
+    if (last == 0) break;
+    int64_t first = last - 1;
+    while (first > 0 && given + (last - first) * page < nbytes && givable.Has(first - 1)) --first;
+    givable.Erase(first, last);
+    given += pages.Decommit(first * page, last * page, recycler);
+  }
+  return given;
+}
+
+// Gives back all free pages of the system.
+void PagedRanges::Range::DecommitUnits() {
+  free_list.Downwards([this](int64_t start, int64_t end) {
+    pages.Decommit(RoundUp(start, pages.unit()), end & -pages.unit(), nullptr);
     return true;
   });
-  return given;
+}
+
+PagedRanges::Place PagedRanges::Range::Tightest(int64_t size, int64_t align, int64_t grain) const {
+  Place best;
+  // the pages in the middle of a free interval are all missing, and so are those at the end of the range
+  free_list.Downwards([&](int64_t start, int64_t end) {
+    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
+      if (end - start < size || offset < start || offset + size > end) continue;
+      if (end == capacity && offset != RoundUp(start, align)) continue;
+      int64_t missing = pages.Missing(offset, size, grain);
+      if (best.offset == kNone || missing <= best.missing) best = {offset, missing, grain};
+    }
+    return true;
+  });
+  return best;
 }
 
 // In large steps, so that blocks that come and go never get here.
@@ -97,51 +136,48 @@ int64_t PagedRanges::Address(const void* block) const {
 char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use) {
   Range& range = ranges_[which];
   int64_t offset = range.free_list.Find(size, align);
-  if (offset == kNone || Over(range.pages.Missing(offset, size), size, in_use)) return nullptr;
-  return TakeAt(which, offset, size, nullptr);
+  if (offset == kNone) return nullptr;
+  int64_t missing = range.pages.Missing(offset, size, page_);
+  return Over(missing, size, in_use) ? nullptr : TakeAt(which, {offset, missing, page_}, size, nullptr);
 }
 
 char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
   Range& range = ranges_[which];
   int64_t offset = range.free_list.Find(size, align);
   if (offset == kNone) return nullptr;
-  int64_t missing = range.pages.Missing(offset, size);
+  int64_t missing = range.pages.Missing(offset, size, page_);
   range.Reach(offset + size);
-  range.free_list.Take(offset, size);
-  if (missing == 0) return range.base + offset;
-  if (!MakeRoom(which, missing, size, in_use, recycler)) {
-    range.free_list.Put(offset, size);
-    return nullptr;
+  // pages that the block covers are not given back for it
+  range.givable.Erase(offset / page_, (offset + size + page_ - 1) / page_);
+  bool fits = missing == 0 || MakeRoom(which, missing, size, in_use, recycler);
+  if (fits) return TakeAt(which, {offset, missing, page_}, size, recycler);
+  auto [start, end] = range.free_list.Around(offset);
+  int64_t last = std::min(offset + size, range.pages.end());
+  for (int64_t page = offset / page_; page * page_ < last; ++page) {
+    bool free = page * page_ >= start && (page + 1) * page_ <= end;
+    if (free && range.pages.Missing(page * page_, page_, page_) < page_) range.givable.Insert(page, page + 1);
   }
-  range.pages.Commit(offset, size, recycler);
-  return range.base + offset;
+  return nullptr;
 }
 
 PagedRanges::Place PagedRanges::Tightest(int which, int64_t size, int64_t align) {
   Range& range = ranges_[which];
   if (range.free_list.Find(size, align) == kNone) {
-    throw OutOfMemory(NoAddressSpace(size, LargestFree(range.free_list), capacity_));
+    throw OutOfMemory(NoAddressSpace(size, range.free_list.Largest(), capacity_));
   }
   Trim();
-  Place best;
-  // the pages in the middle of a free interval are all missing
-  range.free_list.Downwards([&](int64_t start, int64_t end) {
-    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
-      if (end - start < size || offset < start || offset + size > end) continue;
-      int64_t missing = range.pages.Missing(offset, size);
-      if (best.offset == kNone || missing <= best.missing) best = {offset, missing};
-    }
-    return true;
-  });
-  return best;
+  Place best = range.Tightest(size, align, page_);
+  if (reserved() + best.missing <= limit || range.pages.unit() == page_) return best;
+  for (Range& each : ranges_) each.DecommitUnits();
+  return range.Tightest(size, align, range.pages.unit());
 }
 
-char* PagedRanges::TakeAt(int which, int64_t offset, int64_t size, PageRecycler* recycler) {
+char* PagedRanges::TakeAt(int which, const Place& place, int64_t size, PageRecycler* recycler) {
   Range& range = ranges_[which];
-  range.Reach(offset + size);
-  range.free_list.Take(offset, size);
-  range.pages.Commit(offset, size, recycler);
-  return range.base + offset;
+  range.Reach(place.offset + size);
+  range.Take(place.offset, size);
+  if (place.missing > 0) range.pages.Commit(place.offset, size, place.grain, recycler);
+  return range.base + place.offset;
 }
 
 void PagedRanges::CheckAllocated(const void* block, int64_t size) const {
@@ -153,7 +189,7 @@ void PagedRanges::CheckAllocated(const void* block, int64_t size) const {
 void PagedRanges::Free(const void* block, int64_t size) {
   Range& range = ranges_[RangeOf(block)];
   int64_t offset = static_cast<const char*>(block) - range.base;
-  if (offset + size > capacity_ || !range.free_list.Put(offset, size)) throw BadFree(kFreeAlready);
+  if (offset + size > capacity_ || !range.Put(offset, size)) throw BadFree(kFreeAlready);
 }
 
 int64_t PagedRanges::Trim() {
@@ -179,11 +215,11 @@ void PagedRanges::CountPaging(Statistics* statistics) const {
 
 int64_t PagedRanges::LargestBacked(int which) const {
   const Range& range = ranges_[which];
-  int64_t largest = 0;
+  int64_t largest = 0, unit = range.pages.unit();
   range.free_list.Downwards([&](int64_t start, int64_t end) {
-    int64_t first = std::min(RoundUp(start, page_), end), last = std::max(end & -page_, start);
+    int64_t first = std::min(RoundUp(start, unit), end), last = std::max(end & -unit, start);
     for (auto [from, to] : {std::pair(start, first), std::pair(last, end)}) {
-      if (to > from && range.pages.Missing(from, to - from) == 0) largest = std::max(largest, to - from);
+      if (to > from && range.pages.Missing(from, to - from, unit) == 0) largest = std::max(largest, to - from);
     }
     return true;
   });

@@ -2,6 +2,7 @@
 // reference for every decision.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "pool/free_list.h"
 #include "pool/options.h"
 #include "pool/os_memory.h"
+#include "pool/page_set.h"
 #include "pool/page_table.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -51,12 +54,13 @@ class PagedRanges {
   struct Place {
     int64_t offset = kNone;
     int64_t missing = 0;
+    int64_t grain = 0;  // in which they are backed
   };
 
-  // Where a block costs the fewest pages, once all free pages are given back.  Throws OutOfMemory where no free place
-  // is large enough.
+  // Where a block costs the fewest pages, once all free pages are given back; where that breaks the limit, the fewest
+  // pages of the system, once all of those are.  Throws OutOfMemory where no free place is large enough.
   Place Tightest(int which, int64_t size, int64_t align);
-  char* TakeAt(int which, int64_t offset, int64_t size, PageRecycler* recycler);
+  char* TakeAt(int which, const Place& place, int64_t size, PageRecycler* recycler);
 
   // Both throw BadFree where part of the block is free already.
   void Free(const void* block, int64_t size);
@@ -69,7 +73,10 @@ class PagedRanges {
   int64_t reserved() const;
   void CountPaging(Statistics* statistics) const;
 
-  // The largest free piece that lies in a backed page, all wholly free pages having been given back.
+  // True where the free list of a range is so long that a place should be chosen with care.
+  bool Crowded(int which) const { return ranges_[which].free_list.count() > kCrowd; }
+
+  // The largest free piece that lies in a backed page, all wholly free pages of the system having been given back.
   int64_t LargestBacked(int which) const;
 
   // For each range: the number of its free intervals and of its runs of backed pages, then start and end of each.
@@ -85,8 +92,13 @@ class PagedRanges {
           capacity(capacity),
           page(options.page),
           free_list(capacity),
-          pages(base, options.page, options.huge) {}
+          pages(base, std::min(SystemPage(), options.page), options.huge) {}
+    void Take(int64_t offset, int64_t size);
+    bool Put(int64_t offset, int64_t size);
+    void Index(int64_t offset, int64_t size);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler);
+    void DecommitUnits();
+    Place Tightest(int64_t size, int64_t align, int64_t grain) const;
 
     // Makes the bytes below `end` writable; throws OutOfMemory where the system refuses.
     void Reach(int64_t end) {
@@ -99,7 +111,10 @@ class PagedRanges {
     int64_t writable = 0;  // bytes
     FreeList free_list;
     PageTable pages;
+    PageSet givable;  // pages of `page` bytes that are wholly free and at least partly backed
   };
+
+  static constexpr int64_t kCrowd = 128;  // free intervals
 
   bool Reserve(const Options& options);
   void ReleaseAll();

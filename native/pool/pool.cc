@@ -16,7 +16,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),
-      cached_below_(options.guard ? 0 : std::max(bin_largest_, large_block_capacity_) + 1),
+      cached_below_(options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{tracker_.mutex(), &mutex_},
       ranges_(options) {
@@ -46,11 +46,11 @@ void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t size = Rounded(nbytes);
-  if (closed_ || cache == nullptr || size > large_block_capacity_) {
+  if (closed_ || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
     if (closed_ && used_ == 0) ranges_.Trim();
   } else if (size > bin_largest_) {
-    KeepLocked(&cache->large_blocks[which], block, size);
+    KeepLocked(cache, which, block, size);
   } else {
     SizeBins& bins = cache->bins[which];
     if (bins.held() + size > bin_capacity_) {
@@ -61,11 +61,25 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
   caches_.CountFree(cache, nbytes);
 }
 
-// Keeps a block in place of the large blocks that are kept.
-void Pool::KeepLocked(LargeBlockCache* large, void* block, int64_t size) {
-  large->Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+// Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
+// largest programs free last serves next, and no more than one such piece is idle.
+void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) {
+  bool choosy = ranges_.Crowded(which);
+  int64_t most = large_block_capacity_;
+  if (size > most && (most_holder_ == nullptr || most_holder_ == cache)) {
+    most_holder_ = cache;
+    most = std::max(most, ranges_.peak_used);
+  }
+  LargeBlockCache& large = cache->large_blocks[which];
+  large.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   ranges_.CheckAllocated(block, size);
-  large->Join(block, size, large_block_capacity_);
+  large.Allow(most, choosy);
+  if (!large.Join(block, size)) ReleaseLocked(block, size);
+}
+
+// The thread's large pieces have gone back.
+void Pool::LetGoLocked(const ThreadCache* cache) {
+  if (most_holder_ == cache) most_holder_ = nullptr;
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -76,7 +90,7 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
     std::lock_guard<std::mutex> lock(mutex_);
     RequireOpenLocked();
     if (ranges_.limit >= 0 && used_ + backed > ranges_.limit) {
-      throw OutOfMemory(OutOfMemoryReport{backed, ranges_.limit, used_, 0, used_, backed, 0, 4096}.Text());
+      throw OutOfMemory(OutOfMemoryReport{backed, ranges_.limit, used_, 0, used_, backed, 0}.Text());
     }
     NoteUsed(backed);
   }
@@ -138,6 +152,9 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
   RequireOpenLocked();
   int64_t size = Rounded(nbytes);
   PageRecycler recycler(huge_);
+  if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) {
+    cache->large_blocks[which].Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+  }
   char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache));
   if (block == nullptr) {
     FlushLocked(cache);
@@ -159,10 +176,10 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
 char* Pool::TakeTightest(int which, int64_t size, int64_t align, PageRecycler* recycler) {
   recycler->GiveBack();
   PagedRanges::Place best = ranges_.Tightest(which, size, align);
-  if (ranges_.reserved() + best.missing <= ranges_.limit) return ranges_.TakeAt(which, best.offset, size, recycler);
+  if (ranges_.reserved() + best.missing <= ranges_.limit) return ranges_.TakeAt(which, best, size, recycler);
   int64_t in_bins = caches_.held();
   throw OutOfMemory(OutOfMemoryReport{size, ranges_.limit, used_ - in_bins, in_bins, ranges_.reserved(), best.missing,
-                                      ranges_.LargestBacked(which), page_}
+                                      ranges_.LargestBacked(which)}
                         .Text());
 }
 
@@ -172,10 +189,13 @@ void Pool::ReleaseLocked(void* block, int64_t size) {
 }
 
 void Pool::FlushLocked(ThreadCache* cache) {
-  if (cache != nullptr) cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+  if (cache == nullptr) return;
+  cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+  LetGoLocked(cache);
 }
 
 bool Pool::FlushOthersLocked(const ThreadCache* mine) {
+  if (most_holder_ != mine) most_holder_ = nullptr;
   return caches_.FlushOthers(mine, [this](void* block, int64_t size) { ReleaseLocked(block, size); });
 }
 

@@ -158,13 +158,15 @@ class Pool {
   void ReleaseLocked(void* block, int64_t size);
   void FlushLocked(ThreadCache* cache);
   bool FlushOthersLocked(const ThreadCache* mine);
-  void KeepLocked(LargeBlockCache* large, void* block, int64_t size);
+  void KeepLocked(ThreadCache* cache, int which, void* block, int64_t size);
+  void LetGoLocked(const ThreadCache* cache);
 
   const uint64_t id_;  // never used twice in a process
   const bool separate_escaping_, huge_;
-  const int64_t bin_largest_, bin_capacity_, large_block_capacity_;  // bytes
+  const int64_t bin_largest_, bin_capacity_;  // bytes
+  const int64_t large_block_capacity_;        // bytes; one thread at a time may hold more
   const int64_t page_;
-  const uint64_t cached_below_;  // bytes of a block; 0 in guard mode
+  const uint64_t cached_below_;  // bytes of a block; 0 in guard mode, and without caches
 
   std::unique_ptr<Guard> guard_;
   AllocationTracker tracker_;
@@ -175,6 +177,7 @@ class Pool {
   ThreadCaches caches_;
   Watermarks watermarks_;
   Peaks peaks_;
+  const ThreadCache* most_holder_ = nullptr;  // which may hold more large blocks than others
   std::shared_ptr<const OnOom> on_oom_;
   int64_t oom_retries_ = 0;
   int64_t used_ = 0, refused_ = 0;

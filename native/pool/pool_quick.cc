@@ -17,7 +17,7 @@ namespace symalloc {
   int64_t size = Rounded(nbytes);
   bool kept;
   if (size > bin_largest_) {
-    kept = cache->large_blocks[which].Join(block, size, large_block_capacity_);
+    kept = cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
     kept = bins.held() + size <= bin_capacity_;

@@ -9,10 +9,46 @@
 
 namespace symalloc {
 
-// The pools that this thread has bins in.  When the thread ends, it hands its blocks back.
+// The pools that this thread has bins in, by id.  When the thread ends, it hands its blocks back.
+// Ids ascend, so that the lowest bits of an id tell most pools that live at a time apart.
 struct ThreadDirectory {
   ~ThreadDirectory();
-  std::vector<std::pair<uint64_t, ThreadCache*>> entries;
+
+  // nullptr where there is none.
+  ThreadCache* Find(uint64_t id) const {
+    if (slots.empty()) return nullptr;
+    for (uint64_t at = id;; ++at) {
+      const Recent& slot = slots[at & (slots.size() - 1)];
+      if (slot.pool_id == id) return slot.cache;
+      if (slot.pool_id == 0) return nullptr;
+    }
+  }
+
+  // Makes room for one pool more; forgets those that are gone.
+  void Grow() {
+    if (2 * (count + 1) <= slots.size()) return;
+    std::vector<Recent> kept;
+    for (const Recent& slot : slots) {
+      if (slot.pool_id != 0 && PoolRegistry::Global().Has(slot.pool_id)) kept.push_back(slot);
+    }
+    size_t size = 8;
+    while (size < 4 * (kept.size() + 1)) size *= 2;
+    std::vector<Recent> empty(size, Recent{0, nullptr});
+    slots.swap(empty);
+    count = 0;
+    for (const Recent& slot : kept) Add(slot);
+  }
+
+  // There is room, and no such id.
+  void Add(const Recent& entry) {
+    uint64_t at = entry.pool_id;
+    while (slots[at & (slots.size() - 1)].pool_id != 0) ++at;
+    slots[at & (slots.size() - 1)] = entry;
+    ++count;
+  }
+
+  std::vector<Recent> slots;  // a power of two of them, at most half of them in use; id 0: free
+  size_t count = 0;
 };
 
 namespace {
@@ -28,7 +64,7 @@ __attribute__((tls_model("initial-exec"))) __thread Recent recent;
 ThreadDirectory::~ThreadDirectory() {
   ended = true;
   recent = Recent{};
-  for (auto& [id, cache] : entries) {
+  for (auto& [id, cache] : slots) {
     ThreadCache* mine = cache;
     PoolRegistry::Global().With(id, [mine](Pool* pool) { pool->Retire(mine); });
   }
@@ -37,23 +73,17 @@ ThreadDirectory::~ThreadDirectory() {
 // The cache of the calling thread; nullptr once the thread is ending.
 ThreadCache* Pool::FindCache() {
   if (ended) return nullptr;
-  ThreadCache* found = nullptr;
-  for (auto& [id, cache] : directory.entries) {
-    if (id == id_) found = cache;
-  }
+  ThreadCache* found = directory.Find(id_);
   recent = Recent{id_, found == nullptr ? AddCache() : found};
   return recent.cache;
 }
 
 ThreadCache* Pool::AddCache() {
-  auto gone = [](const auto& entry) { return !PoolRegistry::Global().Has(entry.first); };
-  auto& entries = directory.entries;
-  entries.erase(std::remove_if(entries.begin(), entries.end(), gone), entries.end());
-  entries.reserve(entries.size() + 1);  // what follows fails before anything is changed, or not at all
+  directory.Grow();  // what follows fails before anything is changed, or not at all
   auto fresh = std::make_unique<ThreadCache>();
   std::lock_guard<std::mutex> lock(mutex_);
   ThreadCache* added = caches_.Add(std::move(fresh));
-  entries.emplace_back(id_, added);
+  directory.Add({id_, added});
   return added;
 }
 

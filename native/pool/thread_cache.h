@@ -92,42 +92,54 @@ class SizeBins {
 // One piece of free memory.  Large blocks from it take neither the lock nor the free list.
 class LargeBlockCache {
  public:
-  // The front of the piece, where it is large enough; nullptr: it is not.
+  // The front of the piece, where it is large enough, and, for a cache that is choosy, hardly larger than the block;
+  // nullptr: it is not.
   void* Take(int64_t nbytes) {
     int64_t size = this->size();
-    if (size < nbytes) return nullptr;
+    if (size < nbytes || (choosy_ && size - nbytes > size / kChoosy)) return nullptr;
     char* block = start_;
     start_ += nbytes;
     SetSize(size - nbytes);
     return block;
   }
 
-  // Makes a block a part of the piece; false where they do not touch, or would be more than `most` bytes.
-  bool Join(void* block, int64_t nbytes, int64_t most) {
+  // Makes a block a part of the piece; false where they do not touch, or would be more than may be held.
+  bool Join(void* block, int64_t nbytes) {
     int64_t size = this->size();
     char* start = static_cast<char*>(block);
-    if (size + nbytes > most || (size > 0 && start_ + size != start && start + nbytes != start_)) return false;
+    if (size + nbytes > most_ || (size > 0 && start_ + size != start && start + nbytes != start_)) return false;
     if (size == 0 || start < start_) start_ = start;
     SetSize(size + nbytes);
     return true;
   }
 
-  // Calls release(start, nbytes), where there is anything, and forgets it.
+  // Calls release(start, nbytes), where there is anything, and forgets it; nothing is held until `Allow`.
   template <typename Release>
   void Flush(Release release) {
     int64_t size = this->size();
+    most_ = 0;
     if (size == 0) return;
     SetSize(0);
     release(start_, size);
+  }
+
+  // Lets it hold up to `most` bytes.
+  void Allow(int64_t most, bool choosy) {
+    most_ = most;
+    choosy_ = choosy;
   }
 
   // Bytes; any thread may ask.
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr int64_t kChoosy = 16;
+
   void SetSize(int64_t size) { size_.store(size, std::memory_order_relaxed); }
 
   char* start_ = nullptr;
+  int64_t most_ = 0;  // bytes
+  bool choosy_ = false;
   std::atomic<int64_t> size_{0};  // written by one thread at a time
 };
 

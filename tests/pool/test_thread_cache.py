@@ -32,23 +32,35 @@ def test_room_is_bounded() -> None:
     assert bins.room(192)
 
 
+def _piece(most: int, *, choosy: bool = False) -> LargeBlockCache:
+    piece = LargeBlockCache()
+    piece.allow(most, choosy=choosy)
+    return piece
+
+
 def test_blocks_come_from_the_front() -> None:
-    piece = LargeBlockCache(capacity=1024)
+    piece = _piece(1024)
     assert piece.take(64) is None
     assert piece.join(4096, 1024)
     assert [piece.take(256), piece.take(512), piece.take(512), piece.take(256)] == [4096, 4352, None, 4864]
     assert piece.held == 0
 
 
+def test_a_choosy_piece_serves_what_leaves_little_of_it() -> None:
+    piece = _piece(4096, choosy=True)
+    assert piece.join(0, 4096)
+    assert [piece.take(64), piece.take(3776), piece.take(3840), piece.take(256)] == [None, None, 0, 3840]
+
+
 @pytest.mark.parametrize("order", ((0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)))
 def test_blocks_that_touch_become_one(order: tuple[int, ...]) -> None:
-    piece = LargeBlockCache(capacity=768)
+    piece = _piece(768)
     assert all(piece.join(256 * at, 256) for at in order)
     assert list(piece.flush()) == [(0, 768)]
 
 
 def test_a_gap_or_too_much_is_refused_and_changes_nothing() -> None:
-    piece = LargeBlockCache(capacity=512)
+    piece = _piece(512)
     assert not piece.join(0, 576)
     assert piece.join(256, 256)
     assert not piece.join(576, 64)
@@ -59,22 +71,32 @@ def test_a_gap_or_too_much_is_refused_and_changes_nothing() -> None:
 
 
 def test_what_is_let_go_of_is_gone() -> None:
-    piece = LargeBlockCache(capacity=512)
+    piece = _piece(512)
     assert list(piece.flush()) == []
+    piece.allow(512, choosy=False)
     assert piece.join(64, 512)
     assert list(piece.flush()) == [(64, 512)]
     assert list(piece.flush()) == []
     assert piece.take(64) is None
-    assert piece.join(0, 64)
+    assert not piece.join(0, 64), "nothing is held until it is allowed"
 
 
 def test_a_thread_cache_names_the_blocks_that_go_back_to_the_range() -> None:
     cache = ThreadCache(bin_largest=128, bin_capacity=256)
-    assert [*cache.put(0, 128), *cache.put(128, 128)] == []
-    assert sorted(cache.put(256, 64)) == [(0, 128), (128, 128)], "the bins are full, and emptied"
-    assert list(cache.put(1024, 512)) == []
-    assert list(cache.put(4096, 512)) == [(1024, 512)], "they do not touch, and the last freed stays"
-    assert list(cache.put(8192, 576)) == [(8192, 576)], "more than the cache may hold"
-    assert cache.held == 576
-    assert (cache.take(64), cache.take(64), cache.take(192)) == (256, None, 4096)
-    assert list(cache.flush()) == [(4288, 320)]
+
+    def put(address: int, nbytes: int, peak: int = 0) -> list[tuple[int, int]]:
+        return list(cache.put(address, nbytes, peak=peak, crowded=False))
+
+    assert [*put(0, 128), *put(128, 128)] == []
+    assert sorted(put(256, 64)) == [(0, 128), (128, 128)], "the bins are full, and emptied"
+    assert put(1024, 512) == []
+    assert put(4096, 512) == [(1024, 512)], "they do not touch, and the last freed stays"
+    assert put(8192, 576) == [(4096, 512), (8192, 576)], "more than the cache may hold"
+    assert put(8192, 576, peak=1024) == [], "as much as was in use before"
+    assert cache.held == 640
+    assert (cache.take(64), cache.take(64), cache.take(192)) == (256, None, 8192)
+    assert put(16384, 256) == [(8384, 384)]
+    assert list(cache.let_go()) == []
+    assert list(cache.flush()) == [(16384, 256)]
+    assert put(8192, 576, peak=1024) == []
+    assert list(cache.let_go()) == [(8192, 576)]

@@ -1,13 +1,17 @@
 """The free intervals of one address range, in address order, merged with their neighbours at once.
 
-Address-ordered first fit (Knuth, The Art of Computer Programming 1, 2.5; Wilson et al. 1995): the lowest
-interval that is large enough serves, which keeps live blocks low and the free rest in one piece at the end.
+Blocks of up to BEST_FIT bytes take the smallest interval that is large enough: among many blocks of many
+sizes that wastes least (Johnstone and Wilson, The Memory Fragmentation Problem: Solved?, 1998).  Larger ones
+take the lowest (Knuth, The Art of Computer Programming 1, 2.5), which keeps the free rest in one piece at the
+end.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+
+BEST_FIT = 256 * 2**10  # bytes
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -36,13 +40,28 @@ class FreeList:
         return zip(reversed(self._starts), reversed(self._ends), strict=True)
 
     def find(self, nbytes: int, align: int) -> int | None:
-        """The lowest multiple of `align` at which `nbytes` free bytes start; None: there is none."""
+        """The place of `nbytes` bytes, a multiple of `align`; None: there is none.
+
+        It lies in the smallest interval that is large enough, the lowest of those of one size; for more than
+        BEST_FIT bytes in the lowest of all.
+        """
+        found: tuple[int, int] | None = None
         for start, end in zip(self._starts, self._ends, strict=True):
-            if end - start >= nbytes:
-                offset = round_up(start, align)
-                if end - offset >= nbytes:
-                    return offset
-        return None
+            offset = round_up(start, align)
+            if end - offset >= nbytes and (found is None or end - start < found[0]):
+                found = end - start, offset
+                if nbytes > BEST_FIT:
+                    break
+        return None if found is None else found[1]
+
+    def __len__(self) -> int:
+        """The number of intervals."""
+        return len(self._starts)
+
+    def around(self, offset: int) -> tuple[int, int]:
+        """The interval that `offset` lies in, which must be free."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._starts[index], self._ends[index]
 
     def take(self, offset: int, nbytes: int) -> None:
         """Remove [offset, offset + nbytes), which must lie in one interval; the rest of it stays."""

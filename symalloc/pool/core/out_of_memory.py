@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LEAST_PAGE = 4096
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemoryReport:
@@ -22,7 +20,6 @@ class OutOfMemoryReport:
     reserved: int
     missing: int
     piece: int
-    page: int
     in_bins: int = 0
 
     def text(self) -> str:
@@ -42,8 +39,6 @@ class OutOfMemoryReport:
         text += f"\n  help: raise the limit by {_bytes(lacking)}, or free as much, or run at smaller shapes"
         if self.in_bins:
             text += "; trim() in the threads that hold bins, or a lower bin_capacity, frees what waits there"
-        if spare >= self.size and self.page > LEAST_PAGE:
-            text += f"; pages smaller than {self.page} leave less free within them"
         return text
 
 

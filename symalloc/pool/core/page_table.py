@@ -9,16 +9,17 @@ from __future__ import annotations
 
 
 class PageTable:
-    """The pages of `size` bytes of one range; none is backed at first.
+    """The pages of one range, in units of `size` bytes, the system's page; none is backed at first.
 
-    `commits` and `decommits` count operations, `committed` and `decommitted` their bytes.
+    A `grain`, some multiple of a unit, rounds what is backed at both ends.  `commits` and `decommits` count
+    operations, `committed` and `decommitted` their bytes.
     """
 
     __slots__ = ("_backed", "commits", "committed", "decommits", "decommitted", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._backed = bytearray()  # one byte a page, 1 where it is backed; short of the end: not backed
+        self._backed = bytearray()  # one byte a unit, 1 where it is backed; short of the end: not backed
         self.commits = self.committed = self.decommits = self.decommitted = 0
 
     @property
@@ -26,37 +27,41 @@ class PageTable:
         """Bytes backed now."""
         return self.committed - self.decommitted
 
-    def missing(self, offset: int, nbytes: int) -> int:
+    def missing(self, offset: int, nbytes: int, grain: int) -> int:
         """Bytes to commit before [offset, offset + nbytes) can be used."""
-        first, last = offset // self.size, -(-(offset + nbytes) // self.size)
+        first, last = self._span(offset, nbytes, grain)
         return (last - first - self._backed.count(1, first, last)) * self.size
 
     def backed(self) -> bytes:
-        """One byte a page from the first on, 1 where it is backed; pages beyond are not."""
+        """One byte a unit from the first on, 1 where it is backed; units beyond are not."""
         return bytes(self._backed)
 
-    def commit(self, offset: int, nbytes: int) -> None:
-        """Back every page that [offset, offset + nbytes) touches."""
-        missing = self.missing(offset, nbytes)
+    def commit(self, offset: int, nbytes: int, grain: int) -> None:
+        """Back every page of `grain` bytes that [offset, offset + nbytes) touches."""
+        missing = self.missing(offset, nbytes, grain)
         if not missing:
             return
-        first, last = offset // self.size, -(-(offset + nbytes) // self.size)
+        first, last = self._span(offset, nbytes, grain)
         if last > len(self._backed):
             self._backed.extend(bytes(last - len(self._backed)))
         self._backed[first:last] = b"\1" * (last - first)
         self.commits += 1
         self.committed += missing
 
-    def decommit(self, start: int, end: int, nbytes: int) -> int:
-        """Give back pages that lie wholly in [start, end), the highest first, until `nbytes` bytes or more
-        are given back or none is left; return the bytes given back.
-        """
-        first, last = -(-start // self.size), min(end // self.size, len(self._backed))
-        wanted = min(-(-nbytes // self.size), self._backed.count(1, first, last))
-        for _ in range(wanted):
-            last = self._backed.rindex(1, first, last)
-            self._backed[last] = 0
-        if wanted > 0:
+    def highest_backed(self, start: int, end: int) -> int | None:
+        """The number of the highest unit in [start, end) that is backed; None: there is none."""
+        index = self._backed.rfind(1, start // self.size, end // self.size)
+        return None if index < 0 else index
+
+    def decommit(self, start: int, end: int) -> int:
+        """Give back what is backed of [start, end), which are whole units; return the bytes."""
+        first, last = start // self.size, min(end // self.size, len(self._backed))
+        given = self._backed.count(1, first, last) if first < last else 0
+        if given:
+            self._backed[first:last] = bytes(last - first)
             self.decommits += 1
-            self.decommitted += wanted * self.size
-        return max(wanted, 0) * self.size
+            self.decommitted += given * self.size
+        return given * self.size
+
+    def _span(self, offset: int, nbytes: int, grain: int) -> tuple[int, int]:
+        return offset // grain * grain // self.size, -(-(offset + nbytes) // grain) * grain // self.size

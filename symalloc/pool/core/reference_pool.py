@@ -3,15 +3,16 @@
 A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
 
 1. A block comes from the cache of its thread where that holds one that suits (`thread_cache.py`).
-2. Otherwise the lowest free interval of the range that is large enough serves (`free_list.py`).  Where all
-   its pages are backed, that is all.
+2. Otherwise a free interval of the range serves (`free_list.py`).  Where all its pages are backed, that is
+   all.
 3. Missing pages are backed, as long as that keeps the pool within its limits.
 4. Where it would not, the cache is given up: what it held may fill the gap.
 5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
    from intervals that nobody fits in to where it is wanted.
 6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
-   that needs the fewest.  Where even that breaks the limit, the allocation fails, and nothing has changed
-   but that free memory was given back.
+   that needs the fewest.  Where even that breaks the limit, the same is tried with the system's pages in
+   place of the pool's.  Where that does, too, the allocation fails, and nothing has changed but that free
+   memory was given back.
 
 The policy knows the past only.  It may be told whether a block outlives its call (`escapes`); then such
 blocks and the others lie in ranges of their own (`separate_escaping`).
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from mmap import PAGESIZE
 
 from symalloc.pool.core.free_list import FreeList, round_up
 from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
@@ -30,32 +32,63 @@ from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, checked_requ
 from symalloc.pool.core.pool_statistics import PoolStatistics
 from symalloc.pool.core.thread_cache import Block, ThreadCache
 
+CROWD = 128  # free intervals; beyond it, a place is chosen with care
 LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
 
 
 class _AddressRange:
     """The free list and the page table of one address range, and what its thread caches of it."""
 
-    __slots__ = ("cache", "free_list", "pages")
+    __slots__ = ("cache", "capacity", "free_list", "page", "pages")
 
     def __init__(self, options: PoolOptions) -> None:
         self.free_list = FreeList(options.range_capacity)
-        self.pages = PageTable(options.page)
+        self.page, self.capacity = options.page, options.range_capacity
+        self.pages = PageTable(min(options.page, PAGESIZE))
         self.cache = ThreadCache(bin_largest=options.bin_largest, bin_capacity=options.bin_capacity)
 
     def decommit_free(self, nbytes: int) -> int:
-        """Give back `nbytes` bytes of free pages, or all there are, the highest first; return the bytes."""
+        """Give back `nbytes` bytes of free pages, or all there are, the highest first; return the bytes.
+
+        Of neighbours as many go at once as are wanted.
+        """
         given = 0
         for start, end in reversed(self.free_list):
+            first, last = -(-start // self.page), end // self.page
+            while first < last and given < nbytes:
+                unit = self.pages.highest_backed(first * self.page, last * self.page)
+                if unit is None:
+                    break
+                last = unit * self.pages.size // self.page + 1
+                low = last - 1
+                while low > first and given + (last - low) * self.page < nbytes and self._holds(low - 1):
+                    low -= 1
+                given += self.pages.decommit(low * self.page, last * self.page)
+                last = low
             if given >= nbytes:
                 break
-            given += self.pages.decommit(start, end, nbytes - given)
         return given
 
+    def _holds(self, page: int) -> bool:
+        return self.pages.highest_backed(page * self.page, (page + 1) * self.page) is not None
+
+    def decommit_units(self) -> None:
+        """Give back all free pages of the system."""
+        unit = self.pages.size
+        for start, end in reversed(self.free_list):
+            self.pages.decommit(round_up(start, unit), end // unit * unit)
+
+    def tightest(self, size: int, align: int, grain: int) -> tuple[int, int]:
+        """The fewest bytes to commit for a block, and the lowest such place."""
+        return min((self.pages.missing(offset, size, grain), offset) for offset in self.places(size, align))
+
     def places(self, size: int, align: int) -> Iterator[int]:
-        """The lowest and the highest multiple of `align` at which a block fits, in each free interval."""
+        """The lowest multiple of `align` at which a block fits, in each free interval, and the highest where
+        something lies above.
+        """
         for start, end in self.free_list:
-            for offset in (round_up(start, align), (end - size) // align * align):
+            low, high = round_up(start, align), (end - size) // align * align
+            for offset in (low,) if end == self.capacity else (low, high):
                 if start <= offset <= end - size:
                     yield offset
 
@@ -64,13 +97,14 @@ class _AddressRange:
         return max((end - start for start, end in self.free_list), default=0)
 
     def largest_backed(self) -> int:
-        """Bytes of the largest free piece that lies in a backed page, all wholly free pages having been given
-        back.
+        """Bytes of the largest free piece that lies in a backed page, all wholly free pages of the system
+        having been given back.
         """
         page, pieces = self.pages.size, [0]
         for start, end in self.free_list:
             first, last = min(round_up(start, page), end), max(end // page * page, start)
-            pieces += [b - a for a, b in ((start, first), (last, end)) if not self.pages.missing(a, b - a)]
+            edges = [(a, b) for a, b in ((start, first), (last, end)) if a < b]
+            pieces += [b - a for a, b in edges if not self.pages.missing(a, b - a, page)]
         return max(pieces)
 
 
@@ -121,9 +155,9 @@ class ReferencePool:
             raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
         self.live -= nbytes
         self.frees += 1
-        self._release(
-            self._ranges[address // self.options.range_capacity].cache.put(address, _block_size(nbytes))
-        )
+        chosen = self._ranges[address // self.options.range_capacity]
+        crowded = len(chosen.free_list) > CROWD
+        self._release(chosen.cache.put(address, _block_size(nbytes), peak=self.peak_used, crowded=crowded))
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -175,18 +209,19 @@ class ReferencePool:
 
     def _take(self, which: int, size: int, align: int) -> int:
         chosen = self._ranges[which]
-        offset = chosen.free_list.find(size, align)
-        if offset is None or self._over(chosen.pages.missing(offset, size), size):
+        self._release(chosen.cache.let_go())
+        offset, grain = chosen.free_list.find(size, align), self.options.page
+        if offset is None or self._over(chosen.pages.missing(offset, size, grain), size):
             self.flush()
             offset = chosen.free_list.find(size, align)
         if offset is None:
             raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
         chosen.free_list.take(offset, size)
-        if not self._make_room(which, chosen.pages.missing(offset, size), size):
+        if not self._make_room(which, chosen.pages.missing(offset, size, grain), size):
             chosen.free_list.put(offset, size)
-            offset = self._tightest(chosen, size, align)
+            offset, grain = self._tightest(chosen, size, align)
             chosen.free_list.take(offset, size)
-        chosen.pages.commit(offset, size)
+        chosen.pages.commit(offset, size, grain)
         self.used += size
         self.peak_used = max(self.peak_used, self._in_use())
         self.peak_reserved = max(self.peak_reserved, self.reserved)
@@ -217,18 +252,25 @@ class ReferencePool:
         hard = self.options.limit
         return hard is None or self.reserved + missing <= hard
 
-    def _tightest(self, chosen: _AddressRange, size: int, align: int) -> int:
-        """The offset at which a block costs the fewest pages once all free ones are given back.
+    def _tightest(self, chosen: _AddressRange, size: int, align: int) -> tuple[int, int]:
+        """The offset at which a block costs the fewest pages once all free ones are given back, and the pages
+        in which it is to be backed: the system's, where the pool's are too coarse.
 
         It lies at the lower or the upper end of an interval: its inner pages are all missing.  Raises
         OutOfMemoryError.
         """
         for each in self._ranges:
             each.decommit_free(each.pages.reserved)
-        ends = chosen.places(size, align)
-        missing, offset = min((chosen.pages.missing(offset, size), offset) for offset in ends)
-        hard = self.options.limit
-        if hard is not None and self.reserved + missing > hard:
+        missing, offset = chosen.tightest(size, align, self.options.page)
+        hard, grain = self.options.limit, self.options.page
+        if hard is None or self.reserved + missing <= hard:
+            return offset, grain
+        if chosen.pages.size < grain:
+            grain = chosen.pages.size
+            for each in self._ranges:
+                each.decommit_units()
+            missing, offset = chosen.tightest(size, align, grain)
+        if self.reserved + missing > hard:
             raise OutOfMemoryError(
                 OutOfMemoryReport(
                     size=size,
@@ -237,10 +279,9 @@ class ReferencePool:
                     reserved=self.reserved,
                     missing=missing,
                     piece=chosen.largest_backed(),
-                    page=self.options.page,
                 ).text()
             )
-        return offset
+        return offset, grain
 
     def _give_back(self, which: int, nbytes: int) -> None:
         """Give back `nbytes` bytes of free pages if there are as many, those of range `which` first."""

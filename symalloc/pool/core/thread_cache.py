@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 Block = tuple[int, int]  # address, bytes
 
+CHOOSY = 16  # a piece may be larger than a block by this share of it
+
 
 class SizeBins:
     """Free blocks by their exact size, the last freed first.
@@ -52,18 +54,26 @@ class SizeBins:
 
 
 class LargeBlockCache:
-    """One piece of free memory from `start` on, of `held` bytes and at most `capacity`; at first none."""
+    """One piece of free memory from `start` on, of `held` bytes and at most `most`; at first none.
 
-    __slots__ = ("capacity", "held", "start")
+    One that is `choosy` serves only blocks that leave little of it.
+    """
 
-    def __init__(self, *, capacity: int) -> None:
-        self.capacity = capacity
-        self.held = 0
-        self.start = 0
+    __slots__ = ("choosy", "held", "most", "start")
+
+    def __init__(self) -> None:
+        self.most = self.held = self.start = 0
+        self.choosy = False
+
+    def allow(self, most: int, *, choosy: bool) -> None:
+        """Let it hold up to `most` bytes."""
+        self.most, self.choosy = most, choosy
 
     def take(self, nbytes: int) -> int | None:
-        """Remove the front of the piece and return its address; None: the piece is too small."""
-        if nbytes > self.held:
+        """Remove the front of the piece and return its address; None: the piece is too small, or, where it is
+        choosy, too large.
+        """
+        if nbytes > self.held or (self.choosy and self.held - nbytes > self.held // CHOOSY):
             return None
         address = self.start
         self.start += nbytes
@@ -72,7 +82,7 @@ class LargeBlockCache:
 
     def join(self, address: int, nbytes: int) -> bool:
         """Add a block to the piece; False where they do not touch, or would be too much together."""
-        if self.held + nbytes > self.capacity:
+        if self.held + nbytes > self.most:
             return False
         if not self.held or address + nbytes == self.start:
             self.start = address
@@ -82,20 +92,21 @@ class LargeBlockCache:
         return True
 
     def flush(self) -> Iterator[Block]:
-        """Remove the piece, where there is one."""
+        """Remove the piece, where there is one; nothing is held until `allow`."""
         if self.held:
             yield self.start, self.held
-        self.held = 0
+        self.held = self.most = 0
 
 
 class ThreadCache:
     """The bins and the large-block cache of one thread for one range."""
 
-    __slots__ = ("bins", "large")
+    __slots__ = ("bins", "large", "large_capacity")
 
     def __init__(self, *, bin_largest: int, bin_capacity: int) -> None:
         self.bins = SizeBins(largest=bin_largest, capacity=bin_capacity)
-        self.large = LargeBlockCache(capacity=2 * bin_capacity)
+        self.large = LargeBlockCache()
+        self.large_capacity = 2 * bin_capacity
 
     @property
     def held(self) -> int:
@@ -106,17 +117,31 @@ class ThreadCache:
         """Remove a block and return its address; None: none of that size is kept."""
         return self.large.take(nbytes) if nbytes > self.bins.largest else self.bins.take(nbytes)
 
-    def put(self, address: int, nbytes: int) -> Iterator[Block]:
-        """Keep a block; yield those that must go back to the range for it, perhaps the block itself."""
+    def put(self, address: int, nbytes: int, *, peak: int, crowded: bool) -> Iterator[Block]:
+        """Keep a block; yield those that must go back to the range for it, perhaps the block itself.
+
+        `peak` is the most that was in use at a time: a single block beyond the capacity may be kept in a
+        piece of that size.  `crowded` says that the range has many free intervals, so that a place must be
+        chosen with care.
+        """
         if nbytes <= self.bins.largest:
             if not self.bins.room(nbytes):
                 yield from self.bins.flush()
             self.bins.put(address, nbytes)
-        elif nbytes > self.large.capacity:
-            yield address, nbytes
         elif not self.large.join(address, nbytes):
             yield from self.large.flush()
-            self.large.join(address, nbytes)
+            self.large.allow(self._most(nbytes, peak), choosy=crowded)
+            if not self.large.join(address, nbytes):
+                yield address, nbytes
+
+    def _most(self, nbytes: int, peak: int) -> int:
+        beyond = 0 < self.large_capacity < nbytes
+        return max(self.large_capacity, peak) if beyond else self.large_capacity
+
+    def let_go(self) -> Iterator[Block]:
+        """Remove a large piece beyond the capacity: it goes when the thread needs another."""
+        if self.large.held > self.large_capacity:
+            yield from self.large.flush()
 
     def flush(self) -> Iterator[Block]:
         """Remove everything."""
