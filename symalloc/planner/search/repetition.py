@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.planner.interference import live_sets
+from symalloc.planner.interference import changes_of
 from symalloc.planner.memory_plan import Buffer
 
 FEWEST = 4  # repetitions that are worth a fold
@@ -46,11 +46,24 @@ def folds_of(buffers: Sequence[Buffer], classes: Sequence[Sequence[int]]) -> lis
     """
     lives = [tuple(chain.from_iterable(buffers[i].live for i in members)) for members in classes]
     found: list[list[tuple[int, int]]] = [[] for _ in classes]
-    for position, together in enumerate(dict.fromkeys(map(frozenset, live_sets(lives)))):
-        for number in together:
-            one = found[number]
-            begin = one.pop()[0] if one and one[-1][1] == position else position
-            one.append((begin, position + 1))
+    begun: dict[int, int] = {}
+    changed: set[int] = set()  # since the last position
+    known: set[int] = set()  # sets of classes, with one bit for each
+    together = 0
+    for begins, ends in changes_of(lives):
+        for number in (*ends, *begins):
+            together ^= 1 << number
+            changed ^= {number}
+        if begins and together not in known:
+            for number in changed:
+                if number in begun:
+                    found[number].append((begun.pop(number), len(known)))
+                else:
+                    begun[number] = len(known)
+            known.add(together)
+            changed.clear()
+    for number, begin in begun.items():
+        found[number].append((begin, len(known)))
     return [
         replace(buffers[members[0]], live=tuple(live)) for members, live in zip(classes, found, strict=True)
     ]
