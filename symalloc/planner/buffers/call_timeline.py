@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.buffers.branch_limits import least_on_paths
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
+from symalloc.planner.buffers.sample_shapes import bytes_at
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.size.expr import Expr
 
 Columns = NDArray[np.int64]
-
 
 FEW = 16  # tensors, which are added up one by one
 NO_LIMIT = 1e300
@@ -88,7 +88,7 @@ class CallTimeline:
         self.tenants, self.nesting, self.profiles = tenants, nesting, profiles
         self._heights: dict[tuple[int, ...], Values] = {}
         self._reserved: dict[tuple[int, ...], tuple[Held, ...]] = {}
-        self.bytes = _evaluated([t.size for t in tenants], grid)
+        self.bytes = bytes_at([t.size for t in tenants], grid)
         known = [[(u.size, u.live) for u in path.unplanned if u.size is not None] for path in paths]
         self.paths = [number for number, path in enumerate(paths) if not path.text]
         self.starts: list[list[float]] = []
@@ -110,7 +110,7 @@ class CallTimeline:
         self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
         others = [(p, *one) for p, beside in enumerate(known) for one in beside]
         spans: list[tuple[Held, ...]] = [(self._span(p, live),) for p, _, live in others]
-        sizes = _evaluated([size for _, size, _ in others], grid)
+        sizes = bytes_at([size for _, size, _ in others], grid)
         self.loose: frozenset[int] = frozenset()
         self.elsewhere = np.zeros((self.offsets[-1], len(grid)))
         if any(path.merged for path in paths):
@@ -189,26 +189,30 @@ class CallTimeline:
                 limit[first:last] = need[first:last]
         return limit
 
-    def _summed(self, spans: Sequence[Iterable[Held]], sizes: Values) -> Values:
-        """The sum of `sizes`, each while it is held."""
-        changes = np.zeros((self.offsets[-1] + 1, sizes.shape[1]))
+    def _summed(
+        self, spans: Sequence[Iterable[Held]], sizes: Values, first: int = 0, last: int | None = None
+    ) -> Values:
+        """The sum of `sizes`, each while it is held, at the columns [first, last)."""
+        last = self.offsets[-1] if last is None else last
+        changes = np.zeros((last - first + 1, sizes.shape[1]))
         rows = [(row, one) for row, held in enumerate(spans) for one in held]
         if rows:
             numbers = [row for row, _ in rows]
-            np.add.at(changes, [one.begin for _, one in rows], sizes[numbers])
-            np.subtract.at(changes, [one.end for _, one in rows], sizes[numbers])
+            np.add.at(changes, [one.begin - first for _, one in rows], sizes[numbers])
+            np.subtract.at(changes, [one.end - first for _, one in rows], sizes[numbers])
         summed: Values = changes.cumsum(axis=0)[:-1]
         return summed
 
-    def load(self, members: Iterable[int]) -> Values:
-        """The bytes of the given tenants that are live at each column."""
+    def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
+        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
         chosen = list(members)
+        last = self.offsets[-1] if last is None else last
         if len(chosen) > FEW:
-            return self._summed([self.held[i] for i in chosen], self.bytes[chosen])
-        load = np.zeros((self.offsets[-1], self.bytes.shape[1]))
+            return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
+        load = np.zeros((last - first, self.bytes.shape[1]))
         for i in chosen:
             for _, begin, end in self.held[i]:
-                load[begin:end] += self.bytes[i]
+                load[begin - first : end - first] += self.bytes[i]
         return load
 
     @property
@@ -222,8 +226,9 @@ class CallTimeline:
         """The size of an arena of the given tenants at each binding: as much as is live at one column."""
         key = tuple(members)
         if key not in self._heights:
+            within = columns_of(one for i in key for one in self.held[i])
             alone = len(key) == 1
-            self._heights[key] = self.bytes[key[0]] if alone else self.load(key).max(axis=0, initial=0.0)
+            self._heights[key] = self.bytes[key[0]] if alone else self.load(key, *within).max(0, initial=0.0)
         return self._heights[key]
 
     def reserved(self, members: Sequence[int]) -> tuple[Held, ...]:
@@ -374,6 +379,12 @@ def sizes_of(
     return tuple(found)
 
 
+def columns_of(spans: Iterable[Held]) -> tuple[int, int]:
+    """Return the columns [first, last) that hold `spans`."""
+    known = list(spans)
+    return min((s.begin for s in known), default=0), max((s.end for s in known), default=0)
+
+
 def _positions(live: Intervals) -> Iterator[int]:
     for begin, end in live:
         yield from range(begin, end)
@@ -386,11 +397,3 @@ def _decided(steps: Sequence[int], branch: int) -> float:
 
 def _any_within(steps: Columns, block: tuple[int, int]) -> bool:
     return bool(((steps >= block[0]) & (steps < block[1])).any())
-
-
-def _evaluated(sizes: Sequence[Expr], grid: Grid) -> Values:
-    """One row for each size: its bytes at each point of the grid, never negative."""
-    kinds: dict[Expr, int] = {}
-    rows = np.array([kinds.setdefault(size, len(kinds)) for size in sizes], dtype=np.int64)
-    values: Values = np.maximum(grid.values(tuple(kinds)), 0.0)[rows]
-    return values

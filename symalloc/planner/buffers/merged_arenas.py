@@ -1,4 +1,7 @@
-"""Fewer arenas: two become one where the call still keeps its limit, as long as there is any such pair."""
+"""Fewer arenas: two become one where the call still keeps its limit, as long as there is any such pair.
+
+Where there are many, neighbours in time go first: a stretch of them becomes one arena, or is cut in halves.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from symalloc.planner.buffers.call_timeline import CallTimeline, Held
+from symalloc.planner.buffers.call_timeline import CallTimeline, Held, columns_of
 from symalloc.planner.search.grid import Values
 
 MOST_TRIED = 400  # pairs
+MANY = 60  # arenas, of which not every pair is looked at
+REACH = 4  # arenas behind one that it is joined with where there are many
+MOST_TOGETHER = 96  # tensors in an arena made of neighbours: many of different sizes take long to stack
+MOST_WORK = 40_000_000  # sums of bytes at one column and binding
+TRIAL = 2000  # what one trial counts, however short
 
 
 def merged_arenas(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -35,36 +43,59 @@ class _Merging:
         together = memory.load([i for group in self.groups for i in group]).max(axis=0, initial=0.0)
         most = np.maximum(together, taken.max(axis=0, initial=0.0))
         self.spare = np.minimum(memory.limit - beside, most) - taken
+        self.many, self.work = len(groups) > MANY, 0
 
     def run(self) -> list[list[int]]:
         """Join groups, each with those behind it, and return what is left."""
+        if self.many:
+            self.groups = self.stretches(self.groups)
+        reach, most = (REACH, REACH * len(self.groups)) if self.many else (len(self.groups), MOST_TRIED)
         first = tried = 0
         while first < len(self.groups):
             second = first + 1
-            while second < len(self.groups) and tried < MOST_TRIED:
-                tried += 1
-                second += not self.joined(first, second)
+            while second < min(len(self.groups), first + 1 + reach) and tried < most:
+                tried = most if self.work > MOST_WORK else tried + 1
+                both = self.joined([self.groups[first], self.groups[second]])
+                if both is None:
+                    second += 1
+                else:
+                    self.groups[first] = both
+                    del self.groups[second]
             first += 1
         return self.groups
 
-    def joined(self, first: int, second: int) -> bool:
-        """Join two groups where there is room for that; return whether there is."""
+    def stretches(self, groups: list[list[int]]) -> list[list[int]]:
+        """Return `groups`, in the order of the text, with as many neighbours joined as there is room for."""
+        if len(groups) == 1 or self.work > MOST_WORK:
+            return groups
+        whole = self.joined(groups)
+        if whole is not None:
+            return [whole]
+        middle = len(groups) // 2
+        return [*self.stretches(groups[:middle]), *self.stretches(groups[middle:])]
+
+    def joined(self, groups: Sequence[list[int]]) -> list[int] | None:
+        """Return the members of `groups` in one where there is room for that, which is taken then."""
         memory = self.memory
-        both = sorted((*self.groups[first], *self.groups[second]))
-        if not memory.possible(both):
-            return False
-        spare = self.spare.copy()
-        for group in (self.groups[first], self.groups[second]):
-            _add(spare, memory.reserved(group), memory.height(group))
-        _add(spare, memory.reserved(both), -memory.height(both))
-        if (np.minimum(spare, self.spare) < np.minimum(self.spare, -0.5)).any():
-            return False
-        self.groups[first] = both
-        del self.groups[second]
-        self.spare = spare
-        return True
+        together = sorted(i for group in groups for i in group)
+        if (self.many and len(together) > MOST_TOGETHER) or not memory.possible(together):
+            return None
+        held = [memory.reserved(group) for group in groups]
+        held_together = memory.reserved(together)
+        first, last = columns_of(one for each in (*held, held_together) for one in each)
+        before = self.spare[first:last]
+        spare = before.copy()
+        self.work += TRIAL + spare.size
+        for group, each in zip(groups, held, strict=True):
+            _add(spare, each, memory.height(group), first)
+        _add(spare, held_together, -memory.height(together), first)
+        if (np.minimum(spare, before) < np.minimum(before, -0.5)).any():
+            return None
+        self.spare[first:last] = spare
+        return together
 
 
-def _add(spare: Values, held: Sequence[Held], size: Values) -> None:
+def _add(spare: Values, held: Sequence[Held], size: Values, first: int) -> None:
+    """Add `size` while it is held to `spare`, whose first column is `first`."""
     for _, begin, end in held:
-        spare[begin:end] += size
+        spare[begin - first : end - first] += size

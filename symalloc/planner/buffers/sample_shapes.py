@@ -7,7 +7,7 @@ from itertools import combinations, islice, product
 
 import numpy as np
 
-from symalloc.planner.search.grid import Grid
+from symalloc.planner.search.grid import Grid, Values
 from symalloc.size.expr import Expr
 
 
@@ -58,3 +58,11 @@ def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
 
 def _except(dimensions: int, axes: Sequence[int], rest: int, one: int) -> tuple[int, ...]:
     return tuple(one if axis in axes else rest for axis in range(dimensions))
+
+
+def bytes_at(sizes: Sequence[Expr], grid: Grid) -> Values:
+    """Return one row for each size: its bytes at each point of the grid, never negative."""
+    kinds: dict[Expr, int] = {}
+    rows = np.array([kinds.setdefault(size, len(kinds)) for size in sizes], dtype=np.int64)
+    values: Values = np.maximum(grid.values(tuple(kinds)), 0.0)[rows]
+    return values

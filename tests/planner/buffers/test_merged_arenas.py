@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from symalloc.planner.buffers import arena_assignment
+from symalloc.planner.buffers import arena_assignment, merged_arenas
 from symalloc.planner.buffers.call_timeline import CallTimeline
-from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.plan_functions import plan_program
 from symalloc.prover.prover import Prover
 from tests.planner.random_programs import random_program
@@ -17,12 +16,15 @@ from tests.scale import tries
 EXACT = 1e-9
 
 
-def test_joined_arenas_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("many", [merged_arenas.MANY, 1])
+def test_joined_arenas_take_no_more(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pair by pair, and neighbours first, as where there are many, at most five in one."""
     joined = 0
+    join = merged_arenas.merged_arenas
 
     def checked(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list[list[int]]:
         nonlocal joined
-        found = merged_arenas(memory, groups)
+        found = join(memory, groups)
         assert sorted(i for group in found for i in group) == sorted(i for group in groups for i in group)
         assert memory.excess(found) <= max(memory.excess(groups), 0.0) + EXACT
         assert memory.spread(found) <= memory.spread(groups) + EXACT
@@ -31,6 +33,8 @@ def test_joined_arenas_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(arena_assignment, "merged_arenas", checked)
-    for seed in range(tries(50, 300)):
+    monkeypatch.setattr(merged_arenas, "MANY", many)
+    monkeypatch.setattr(merged_arenas, "MOST_TOGETHER", 5)
+    for seed in range(tries(25, 300)):
         plan_program(random_program(seed), Prover())
-    assert joined > 5
+    assert joined > 2
