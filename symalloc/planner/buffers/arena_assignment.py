@@ -18,13 +18,14 @@ with few arenas first:
 Then arenas are joined, two by two, as long as the call keeps its limit (`merged_arenas`).
 
 Each is judged by the bytes taken at every moment on every path over the limit (`CallTimeline`), at sample
-bindings only: at others a call may take more.  The last one always keeps the limit.  How many arenas that
+bindings.  Others at which the chosen one takes more are looked for (`worst_shapes`), and the choice is made
+again with those among the samples.  The last assignment always keeps the limit.  How many arenas that
 is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -41,14 +42,20 @@ from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.result_memory import relieved
-from symalloc.planner.buffers.sample_shapes import sample_grid
+from symalloc.planner.buffers.sample_shapes import at_least, defined, sample_grid
 from symalloc.planner.buffers.sizing import SymbolDefinition
+from symalloc.planner.buffers.worst_shapes import worst_shapes
 from symalloc.planner.memory_plan import Buffer, Unplanned
+from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 
 EXACT = 1e-9
 TOLERABLE = 0.01
+NOTICED = 4096  # bytes beyond the limit
+MOST_CHOICES = 4  # each judged where the one before exceeds the limit
+MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
+FEWEST_SHAPES = 16
 FEW = 6  # arenas, or one for every MEMBERS_EACH tensors: as many are worth it to stay at the limit exactly
 MEMBERS_EACH = 6
 MANY = 200  # tensors, of which a cut through time takes less work than looking at each by itself
@@ -175,12 +182,12 @@ class ArenaAssignment:
         """Return the arenas."""
         groups: list[list[Candidate]] = []
         spread = 1.0
-        for members, timeline in self.places:
-            numbers = self.chosen(members, timeline, given_up)
-            numbers = merged_arenas(timeline, numbers) if given_up.merging and not self.whole else numbers
+        more: list[Mapping[str, int]] = []
+        for members, first in self.places:
+            timeline, numbers = self.judged(members, first, given_up, more)
             spread = spread if self.whole else max(spread, timeline.spread(numbers))
             groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
-        profile = self.profile(groups) if self.called else None
+        profile = self.profile(groups, more) if self.called else None
         found: list[Buffer] = []
         lone: list[Candidate] = []
         for number, group in enumerate(groups):
@@ -191,23 +198,80 @@ class ArenaAssignment:
                 found += _arena(sorted(group, key=lambda m: m.number), len(found), lendable=lendable)
         return Assigned(found, lone, profile, spread)
 
-    def profile(self, groups: Sequence[Sequence[Candidate]]) -> CallProfile:
-        """Return what a call takes; its caller brings the arenas that it may hold for all of the call."""
+    def judged(
+        self,
+        members: Sequence[Candidate],
+        timeline: CallTimeline,
+        given_up: GivenUp,
+        more: list[Mapping[str, int]],
+    ) -> tuple[CallTimeline, Groups]:
+        """Return the chosen arenas with the timeline that they were judged on.
+
+        `timeline` is at the sample bindings.  Others at which they exceed the limit are looked for; where there are some, they are added to
+        `more`, and the choice is made again.
+        """
+        for left in reversed(range(MOST_CHOICES)):
+            timeline = self.timeline(members, more) if more else timeline
+            numbers = self.chosen(members, timeline, given_up)
+            numbers = merged_arenas(timeline, numbers) if given_up.merging and not self.whole else numbers
+            found = [] if self.whole or not left else self.exceeded(timeline, numbers)
+            if not found:
+                break
+            more += found
+        return timeline, numbers
+
+    def exceeded(
+        self, timeline: CallTimeline, groups: Groups, lent: Collection[int] = ()
+    ) -> list[Mapping[str, int]]:
+        """Return bindings at which a call takes noticeably more than its limit; see `worst_shapes`."""
+        if len(groups) < 2 and not timeline.beside.any() and not lent:
+            return []
+        tenants = timeline.tenants
+        sizes = sizes_of(tenants, self.paths, self.profiles)
+        names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
+
+        def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
+            grid = defined(at_least(names, points, self.lower), sizes) if points else None
+            if grid is None:
+                return None
+            there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
+            return grid, there.excesses(groups, lent, NOTICED)
+
+        cells = len(timeline.limit) * (len(groups) + 4)
+        return worst_shapes(names, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)
+
+    def profile(
+        self, groups: Sequence[Sequence[Candidate]], more: Sequence[Mapping[str, int]]
+    ) -> CallProfile:
+        """Return what a call takes; its caller brings the arenas that it may hold for all of the call.
+
+        That is judged at `more` bindings besides the samples.
+        """
         numbers = [[m.number for m in group] for group in groups]
-        timeline = self.places[0][1] if len(self.places) == 1 else self.timeline(self.candidates)
+        known = len(self.places) == 1 and not more
+        timeline = self.places[0][1] if known else self.timeline(self.candidates, more)
         tenants = timeline.tenants
         entry = [
             number
             for number, group in enumerate(numbers)
             if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
         ]
-        lent = frozenset(entry if self.whole else _lendable(timeline, numbers, entry))
+        lent: frozenset[int] = frozenset(entry)
+        for left in reversed(range(0 if self.whole else MOST_CHOICES)):
+            lent = frozenset(_lendable(timeline, numbers, entry))
+            found = self.exceeded(timeline, numbers, lent) if left and lent else []
+            if not found:
+                break
+            more = [*more, *found]
+            timeline = self.timeline(self.candidates, more)
         return CallProfile(tenants, self.paths, self.nesting, self.profiles, numbers, lent)
 
-    def timeline(self, candidates: Sequence[Candidate]) -> CallTimeline:
-        """Return what `candidates` take at sample bindings."""
+    def timeline(
+        self, candidates: Sequence[Candidate], more: Sequence[Mapping[str, int]] = ()
+    ) -> CallTimeline:
+        """Return what `candidates` take at sample bindings and at `more`."""
         tenants = [c.tenant() for c in candidates]
-        grid = sample_grid(sizes_of(tenants, self.paths, self.profiles), self.lower)
+        grid = sample_grid(sizes_of(tenants, self.paths, self.profiles), self.lower, more)
         return CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:

@@ -11,27 +11,41 @@ from symalloc.planner.search.grid import Grid, Values
 from symalloc.size.expr import Expr
 
 
-def sample_grid(sizes: Iterable[Expr], lower: Mapping[str, int]) -> Grid:
+def sample_grid(
+    sizes: Iterable[Expr], lower: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
+) -> Grid:
     """Return bindings of the symbols of `sizes`, at which all are defined: alike, skewed, odd, small.
 
-    `lower` holds declared lower bounds.
+    `lower` holds declared lower bounds; `more` are bindings besides, of some symbols or all.
     """
     distinct = tuple(dict.fromkeys(sizes))
     names = tuple(sorted(frozenset().union(*(size.symbols for size in distinct))))
-    points = dict.fromkeys(
-        tuple(max(extent, lower.get(name, 0)) for name, extent in zip(names, point, strict=True))
-        for point in _points(len(names))
-    )
-    grid = Grid(names=names, points=tuple(points))
-    undefined = set(np.argwhere(~np.isfinite(grid.values(distinct)))[:, 1].tolist())
+    others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
+    grid = at_least(names, (*_points(len(names)), *others), lower)
+    return defined(grid, distinct) or Grid(names=names, points=grid.points[:1])
+
+
+def defined(grid: Grid, sizes: Sequence[Expr]) -> Grid | None:
+    """Return the points of `grid` at which all `sizes` are defined; None where there is none."""
+    undefined = set(np.argwhere(~np.isfinite(grid.values(sizes)))[:, 1].tolist())
     kept = tuple(point for number, point in enumerate(grid.points) if number not in undefined)
-    return Grid(names=names, points=kept or grid.points[:1])
+    return Grid(names=grid.names, points=kept) if kept else None
+
+
+def at_least(names: tuple[str, ...], points: Iterable[Sequence[int]], lower: Mapping[str, int]) -> Grid:
+    """Return the grid of `points`, each extent raised to the lower bound of its symbol."""
+    found = dict.fromkeys(
+        tuple(max(extent, lower.get(name, 0)) for name, extent in zip(names, point, strict=True))
+        for point in points
+    )
+    return Grid(names=names, points=tuple(found))
 
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
 PLANE = (0, 1, 5, 33, 200, 1024)
 SPACE = (0, 3, 40, 700)
 FEW_SYMBOLS = 3
+USUAL = 200
 ALIKE = (1, 5, 33, 200, 1024)
 LEVELS = ((0, 300), (3, 64), (3, 1024), (200, 0), (200, 2), (64, 1))  # all symbols but one, and that one
 PAIRS = (3, 700)  # all symbols but two, and those

@@ -1,0 +1,96 @@
+"""Bindings at which a call takes more than its limit, looked for between and beyond the sample shapes.
+
+Where two moments of a call take the same depends on the ratios of symbols, so samples chosen in advance miss
+it.  The search starts from a lattice of extents (random ones for many symbols) and goes on around the worst
+points, in ever smaller steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+
+from symalloc.planner.search.grid import Grid, Values
+
+Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
+"""The excess at given points, those of them that are defined; None where none is."""
+
+FINE, COARSE = 2**0.25, 2**0.5  # between extents next to each other, of one symbol and of two
+FARTHEST = 2.0**20
+LARGEST = 2.0**13
+SMALLEST = 4
+RANDOM = 256  # points of three or more symbols
+DECADES = (3.0, 12.0)  # binary logarithms of the extents of these
+NEAR = (6.0, 9.0)
+STEPS = (1.3, 1.12, 1.05)
+KEPT = 4  # points that the search goes on from, and that are returned
+MOST_AXES = 8
+
+
+def worst_shapes(
+    names: Sequence[str], excesses: Excesses, most: int, enough: float
+) -> list[Mapping[str, int]]:
+    """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
+
+    The search starts from at most `most` points.
+    """
+    points = list(_starts(len(names)))
+    stride = -(-len(points) // most)
+    worst = _worst(excesses, points[::stride], {})
+    for step in STEPS:
+        if not worst:
+            break
+        around = dict.fromkeys(near for point in worst for near in _around(point, step))
+        worst = _worst(excesses, list(around), worst)
+    return [dict(zip(names, point, strict=True)) for point, excess in worst.items() if excess > enough]
+
+
+def _worst(
+    excesses: Excesses, points: Sequence[tuple[int, ...]], known: Mapping[tuple[int, ...], float]
+) -> dict[tuple[int, ...], float]:
+    """The worst points with their excess, of `points` and of those `known`, none without."""
+    found = dict(known)
+    judged = excesses(points)
+    if judged is not None:
+        grid, values = judged
+        found |= dict(zip(grid.points, np.nan_to_num(values).tolist(), strict=True))
+    ranked = sorted(found, key=lambda point: (-found[point], point))
+    return {point: found[point] for point in ranked[:KEPT] if found[point] > 0}
+
+
+def _starts(dimensions: int) -> Iterator[tuple[int, ...]]:
+    if dimensions == 0:
+        return
+    if dimensions == 1:
+        yield from ((extent,) for extent in _line(1, FARTHEST, FINE))
+        return
+    if dimensions == 2:
+        yield from product(_line(SMALLEST, LARGEST, COARSE), repeat=2)
+        return
+    random = Random(dimensions)
+    for number in range(RANDOM):
+        between = NEAR if number % 2 else DECADES
+        yield tuple(round(2 ** random.uniform(*between)) for _ in range(dimensions))
+
+
+def _line(first: float, last: float, factor: float) -> list[int]:
+    found = {round(first)}
+    while first < last:
+        first *= factor
+        found.add(round(first))
+    return sorted(found)
+
+
+def _around(point: tuple[int, ...], step: float) -> Iterator[tuple[int, ...]]:
+    """Yield the points that lie a step away: along each axis, and along two of few."""
+    moves = list(product((1 / step, 1.0, step), repeat=2))
+    if len(point) == 2:
+        yield from (tuple(round(e * f) for e, f in zip(point, move, strict=True)) for move in moves)
+        return
+    for axis in range(min(len(point), MOST_AXES)):
+        for factor in (1 / step, step):
+            yield (*point[:axis], round(point[axis] * factor), *point[axis + 1 :])
