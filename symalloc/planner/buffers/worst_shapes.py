@@ -19,14 +19,14 @@ from symalloc.planner.search.grid import Grid, Values
 Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
 """The excess at given points, those of them that are defined; None where none is."""
 
-FINE, COARSE = 2**0.25, 2**0.5  # between extents next to each other, of one symbol and of two
+FINE = 2 ** (1 / 3)  # between extents next to each other, of one symbol
 FARTHEST = 2.0**20
-LARGEST = 2.0**13
-SMALLEST = 4
-RANDOM = 256  # points of three or more symbols
+ONE = tuple(2**k for k in range(2, 14))  # the extents of two symbols, between those of each other
+OTHER = tuple(round(2 ** (k + 0.5)) for k in range(2, 14))
+RANDOM = 192  # points of three or more symbols
 DECADES = (3.0, 12.0)  # binary logarithms of the extents of these
 NEAR = (6.0, 9.0)
-STEPS = (1.3, 1.12, 1.05)
+STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
 
@@ -39,7 +39,7 @@ def worst_shapes(
     The search starts from at most `most` points.
     """
     points = list(_starts(len(names)))
-    stride = -(-len(points) // most)
+    stride = max(-(-len(points) // most), 1)
     worst = _worst(excesses, points[::stride], {})
     for step in STEPS:
         if not worst:
@@ -69,7 +69,7 @@ def _starts(dimensions: int) -> Iterator[tuple[int, ...]]:
         yield from ((extent,) for extent in _line(1, FARTHEST, FINE))
         return
     if dimensions == 2:
-        yield from product(_line(SMALLEST, LARGEST, COARSE), repeat=2)
+        yield from product(ONE, OTHER)
         return
     random = Random(dimensions)
     for number in range(RANDOM):

@@ -1,0 +1,89 @@
+"""Calls that keep their limit between the sample shapes too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, Groups
+from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
+from symalloc.planner.buffers.sample_shapes import at_least, defined
+from symalloc.planner.buffers.worst_shapes import worst_shapes
+from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.search.grid import Grid, Values
+from symalloc.program.ir import Instruction, MakeTuple, Origin, Program, Var
+from symalloc.program.types import TensorType
+from symalloc.prover.prover import Prover
+from symalloc.size.expr import constant, symbol
+from tests.planner.buffers.test_candidates import FLOAT, VOID, X, alloc, function, kernel
+from tests.program.build import program_of
+from tests.scale import tries
+
+SHARE, SPARE = 0.02, 4096
+N, M = symbol("n"), symbol("m")
+SIZES = tuple(constant(16) * size for size in (N, M, N * N, M * M))
+Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
+
+
+def drawn(names: Sequence[str], random: Random) -> list[tuple[int, ...]]:
+    return [tuple(round(2 ** random.uniform(3, 12)) for _ in names) for _ in range(300)]
+
+
+def straight(random: Random) -> Program:
+    """Tensors over two symbols, each made of others made before; two of them are returned."""
+    made: list[Var] = []
+    body: list[Instruction] = []
+    for number in range(random.randint(14, 22)):
+        one = alloc(f"t{number}", random.choice(SIZES))
+        read = random.sample(made[-5:], min(len(made), random.randint(1, 2)))
+        body += [one, kernel(X, Y, *read, one.var)]
+        made.append(one.var)
+    result = MakeTuple(var=Var("both", VOID), fields=(made[-1], random.choice(made[2:])))
+    found = function(*body, result, result=result.var, params=(X, Y))
+    return program_of(replace(found, symbols={"n": Origin.DIMENSION, "m": Origin.DIMENSION}))
+
+
+def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = ArenaAssignment.judged
+    random, over = Random(1), []
+
+    def checked(
+        self: ArenaAssignment, members: Sequence[Candidate], more: list[Mapping[str, int]]
+    ) -> tuple[CallTimeline, Groups]:
+        timeline, groups = judged(self, members, more)
+        tenants = [m.tenant() for m in members]
+        sizes = sizes_of(tenants, self.paths, self.profiles)
+        names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
+        grid = defined(at_least(names, drawn(names, random), self.lower), sizes)
+        if grid is not None:
+            there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
+            excess = there.excesses(groups, (), SPARE)
+            over.append((float(excess.max()), grid.binding(int(excess.argmax()))))
+        return timeline, groups
+
+    monkeypatch.setattr(ArenaAssignment, "judged", checked)
+    for seed in range(tries(45, 600)):
+        plan_program(straight(Random(seed)), Prover())
+    assert over and max(over, key=lambda one: one[0])[0] <= SHARE
+
+
+@pytest.mark.parametrize("ratio", [(1.4,), (1.4, 0.2), (1.4, 3.0, 0.3)])
+def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> None:
+    """The excess falls by a factor for every tenth that a symbol lies off the ratio to the first."""
+    names = tuple("abcd")[: len(ratio) + 1]
+
+    def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values]:
+        extents = np.maximum(np.array(points, dtype=np.float64), 1.0)
+        off = np.abs(np.log(extents[:, 1:] / extents[:, :1]) - np.log(ratio)).sum(axis=1)
+        return Grid(names=names, points=tuple(points)), np.exp(-2 * off)
+
+    found = worst_shapes(names, excesses, 1000, 0.5)
+    assert found and worst_shapes(names, excesses, 1000, 2.0) == []
+
+
+def test_nothing_is_looked_for_without_symbols() -> None:
+    assert worst_shapes((), lambda points: None, 10, 0.0) == []
