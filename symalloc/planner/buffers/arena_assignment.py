@@ -30,6 +30,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.call_timeline import (
     CallProfile,
@@ -207,8 +209,8 @@ class ArenaAssignment:
     ) -> tuple[CallTimeline, Groups]:
         """Return the chosen arenas with the timeline that they were judged on.
 
-        `timeline` is at the sample bindings.  Others at which they exceed the limit are looked for; where there are some, they are added to
-        `more`, and the choice is made again.
+        `timeline` is at the sample bindings.  Others at which they exceed the limit are looked for; where
+        there are some, they are added to `more`, and the choice is made again.
         """
         for left in reversed(range(MOST_CHOICES)):
             timeline = self.timeline(members, more) if more else timeline
@@ -235,7 +237,9 @@ class ArenaAssignment:
             if grid is None:
                 return None
             there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
-            return grid, there.excesses(groups, lent, NOTICED)
+            over = there.taken(groups, lent) - there.limit
+            shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
+            return grid, shares.max(axis=0, initial=0.0)
 
         cells = len(timeline.limit) * (len(groups) + 4)
         return worst_shapes(names, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)

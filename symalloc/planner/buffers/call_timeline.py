@@ -293,16 +293,8 @@ class CallTimeline:
 
     def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
-        return float(self.excesses(groups, lent).max(initial=0.0))
-
-    def excesses(
-        self, groups: Sequence[Sequence[int]], lent: Collection[int] = (), least: float = 0.0
-    ) -> Values:
-        """The same for each binding; `least` bytes more or fewer do not count."""
         over = self.taken(groups, lent) - self.limit
-        shares = np.where(over > least, over / np.maximum(self.limit, 1.0), 0.0)
-        found: Values = shares.max(axis=0, initial=0.0)
-        return found
+        return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
 
     def spread(self, groups: Sequence[Sequence[int]]) -> float:
         """The bytes of arenas that are there together over those of the tensors in them, at worst.

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, Groups
+from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp, Groups
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import at_least, defined
 from symalloc.planner.buffers.worst_shapes import worst_shapes
@@ -52,16 +52,22 @@ def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytes
     random, over = Random(1), []
 
     def checked(
-        self: ArenaAssignment, members: Sequence[Candidate], more: list[Mapping[str, int]]
+        self: ArenaAssignment,
+        members: Sequence[Candidate],
+        samples: CallTimeline,
+        given_up: GivenUp,
+        more: list[Mapping[str, int]],
     ) -> tuple[CallTimeline, Groups]:
-        timeline, groups = judged(self, members, more)
+        timeline, groups = judged(self, members, samples, given_up, more)
         tenants = [m.tenant() for m in members]
         sizes = sizes_of(tenants, self.paths, self.profiles)
         names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
         grid = defined(at_least(names, drawn(names, random), self.lower), sizes)
         if grid is not None:
             there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
-            excess = there.excesses(groups, (), SPARE)
+            over_limit = there.taken(groups) - there.limit
+            shares = np.where(over_limit > SPARE, over_limit / np.maximum(there.limit, 1.0), 0.0)
+            excess = shares.max(axis=0, initial=0.0)
             over.append((float(excess.max()), grid.binding(int(excess.argmax()))))
         return timeline, groups
 
