@@ -96,9 +96,8 @@ class Finding:
         """The severity; None where the rule keeps silent about such a verdict.
 
         What is not certain to be a fault (an uncertain alias, a constraint that could not be decided and has
-        no counterexample) is no error; where a size is not even known it is a note, but
-        for a site of `doubt`.  A call that may break
-        what its callee needs is no worse than that need is there.
+        no counterexample) is no error; where a size is not even known it is a note, but for a site of
+        `doubt`.  A call that may break what its callee needs is no worse than that need is there.
         """
         rule, proof = self.rule, self.proof
         if self.verdict is not Verdict.RUNTIME_CHECK:

@@ -12,5 +12,6 @@ class SlotFault:
     """
 
     slot: int
+    builtin: str = ""  # that uses it
     size: int | None = None
     stored: bool = False

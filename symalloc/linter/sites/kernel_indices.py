@@ -54,7 +54,7 @@ def _slot_sites(call: NotUnderstood, fault: SlotFault) -> Iterator[Site]:
         instruction=call,
         quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
         texts={
-            "kernel": call.what.split("`")[1] if "`" in call.what else call.what,
+            "kernel": fault.builtin,
             "buffer": "slots",
             "argument": "the shape heap",
             "axis": "0",

@@ -80,10 +80,9 @@ class InstrumentedPool(NativePool):
         """Call `callback(nbytes, tries, why)` when an allocation does not fit; None: call nobody.
 
         The callback may free memory, trim, or raise the limit; where it answers True the allocation is tried
-        again, `retries` times at most, `tries` counting from 0.  Its own allocations of this
-        pool do not call it; those of other pools call theirs.  An Exception of it ends the allocation with
-        OutOfMemoryError, which says so; what is none, such as KeyboardInterrupt, comes out as it is.  Raises
-        PoolUsageError.
+        again, `retries` times at most, `tries` counting from 0.  Its own allocations of this pool do not call
+        it; those of other pools call theirs.  An Exception of it ends the allocation with OutOfMemoryError,
+        which says so; what is none, such as KeyboardInterrupt, comes out as it is.  Raises PoolUsageError.
         """
         if checked_count("the number of retries", retries) < 0:
             raise PoolUsageError(f"the number of retries must not be negative, as {retries} is")

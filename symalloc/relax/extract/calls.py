@@ -11,6 +11,7 @@ from symalloc.program import ir
 from symalloc.program.types import TensorType, is_open
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.heap_builtins import call_kernel
+from symalloc.relax.extract.host_functions import slot_fault
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS, assertion, reshape, same_value
 from symalloc.relax.extract.packed import call_packed
 from symalloc.relax.extract.tir_form import NotASizeError
@@ -26,14 +27,15 @@ def translate_call(context: Context, head: Head, call: CallNode) -> ir.Instructi
             return rule(context, head, call, op, arguments)
         return context.not_understood(head, "a call of a function value (a closure)", [op, *arguments])
     except NotASizeError as reason:
-        what = f"{_callee_name(call)} with {reason}"
-        return context.not_understood(head, what, _tensor_arguments(call), reason)
+        name = _callee_name(call)
+        what = f"{f'`{name}`' if name else 'a call'} with {reason}"
+        return context.not_understood(head, what, _tensor_arguments(call), slot_fault(reason, name))
 
 
 def _callee_name(call: CallNode) -> str:
     op = call.op
     name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", None)
-    return f"`{name}`" if name else "a call"
+    return str(name or "")
 
 
 def _tensor_arguments(call: CallNode) -> list[Node]:

@@ -11,6 +11,7 @@ from tvm import relax, runtime
 from tvm.ir.prim import expr as prim
 
 from symalloc.program import ir
+from symalloc.program.slot_fault import SlotFault
 from symalloc.program.span import Span
 from symalloc.program.types import (
     OpaqueType,
@@ -22,7 +23,7 @@ from symalloc.program.types import (
     filled_in,
     is_open,
 )
-from symalloc.relax.extract.host_functions import HostFunctions, WrongSlotError
+from symalloc.relax.extract.host_functions import HostFunctions
 from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
@@ -259,9 +260,9 @@ class Context:
             return None
 
     def not_understood(
-        self, head: Head, what: str, reads: Iterable[Node] = (), reason: Exception | None = None
+        self, head: Head, what: str, reads: Iterable[Node] = (), fault: SlotFault | None = None
     ) -> ir.NotUnderstood:
-        """The instruction for what is not verified, for a `reason`; `reads` are TVM expressions."""
+        """The instruction for what is not verified; `reads` are TVM expressions."""
         known: list[ir.Operand] = []
         for node in reads:
             try:
@@ -270,7 +271,6 @@ class Context:
                 known += (
                     self.not_understood(head, what, node.fields).reads if type(node) is tvm.ir.Tuple else ()
                 )
-        fault = reason.fault if isinstance(reason, WrongSlotError) else None
         return ir.NotUnderstood(**head, what=what, reads=tuple(known), fault=fault)
 
     def known_extents(self, var: ir.Var) -> tuple[Expr, ...] | None:

@@ -16,6 +16,7 @@ from symalloc.program.types import StorageType, TupleType, filled_in
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
+from symalloc.relax.extract.host_functions import slot_fault
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, each, elements
@@ -172,7 +173,8 @@ class FunctionExtractor(Context):
             return False
         self.symbols.bind_unknown(binding.var)
         head = self._head(self.declare(binding.var), place, binding)
-        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", reason=reason))
+        fault = slot_fault(reason, MAKE_PRIM_VALUE)
+        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", fault=fault))
         return True
 
     def _number(self, value: Node) -> Expr:

@@ -7,6 +7,7 @@ the shape heap from other slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -38,6 +39,11 @@ class WrongSlotError(NotASizeError):
     def __init__(self, text: str, fault: SlotFault) -> None:
         super().__init__(text)
         self.fault = fault
+
+
+def slot_fault(reason: Exception, builtin: str) -> SlotFault | None:
+    """The fault of `builtin` that `reason` tells of; None where it is about no slot."""
+    return replace(reason.fault, builtin=builtin) if isinstance(reason, WrongSlotError) else None
 
 
 class UnwrittenSlotError(WrongSlotError):
