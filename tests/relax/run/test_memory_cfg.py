@@ -20,22 +20,13 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
-from tests.pool.library import need_native
 from tests.pool.processes import died
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    need_native()
-
-
-@pytest.fixture(scope="module")
-def program() -> Any:
-    module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
-    return relax.build(module, target="llvm")
+pytestmark = pytest.mark.usefixtures("native")
 
 
 def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:

@@ -17,23 +17,13 @@ from tvm import relax
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.observing.leaks import LeakWarning
-from symalloc.relax.files.load import load_one
 from symalloc.relax.run.memory_cfg import HookError, memory_cfg
-from tests.pool.library import need_native
 from tests.pool.processes import survives
 
 MIB = 2**20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    need_native()
-
-
-@pytest.fixture(scope="module")
-def program() -> Any:
-    module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
-    return relax.build(module, target="llvm")
+pytestmark = pytest.mark.usefixtures("native")
 
 
 @pytest.fixture
