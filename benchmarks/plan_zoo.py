@@ -32,7 +32,7 @@ from typing import Any
 import click
 
 from benchmarks.harness import json_option
-from benchmarks.zoo_measures import PARTS
+from benchmarks.zoo_measures import OURS, PARTS, UNBUILDABLE
 from benchmarks.zoo_models import GROUPS
 from tests.models.measure import compiler
 
@@ -226,6 +226,9 @@ def _wanted(bound: float | None, limit: Limit) -> str:
 def missed(rows: Sequence[ModelRow]) -> Iterator[str]:
     """What is asked for and does not hold."""
     for row in rows:
+        for part, problem in row.problems.items():
+            if part in OURS and not problem.startswith(UNBUILDABLE):
+                yield f"{row.model}: {part}: {problem}"
         for call in row.beside:
             if call["difference"]:
                 yield f"{row.model} at {call['binding']} {call['path'] or ''}: {call['difference']}"

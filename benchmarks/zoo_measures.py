@@ -22,7 +22,10 @@ from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.measure import load
 from tests.models.planned import Call, Case, Kind, Variants, calls, difference
 
-__all__ = ["PARTS"]
+__all__ = ["OURS", "PARTS", "UNBUILDABLE"]
+
+UNBUILDABLE = "TVM cannot build it, planned or not"
+OURS = ("case", "plan", "memory")  # the parts in which TVM's planner does not run a call
 
 TURN = 0.004  # seconds of calls that are timed together
 MOST_CALLS = 100
@@ -124,7 +127,17 @@ def _said(part: Part, variants: Variants, rounds: int) -> dict[str, Any]:
         return {"found": part(variants, rounds)}
     except Exception as error:  # TVM raises all kinds, and the other parts may do
         lines = str(error).strip().splitlines() or [""]
-        return {"problem": f"{type(error).__name__}: {lines[-1].strip()[:200]}"}
+        whose = "" if _builds(variants) else f"{UNBUILDABLE}: "
+        return {"problem": f"{whose}{type(error).__name__}: {lines[-1].strip()[:200]}"}
+
+
+def _builds(variants: Variants) -> bool:
+    """Whether TVM can build the model without a plan."""
+    try:
+        variants.build("unplanned")
+    except Exception:  # TVM raises all kinds
+        return False
+    return True
 
 
 def _case_line(case: Case) -> dict[str, Any]:
