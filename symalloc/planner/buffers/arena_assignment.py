@@ -33,18 +33,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from symalloc.analysis.live_ranges import LiveRange
-from symalloc.planner.buffers.call_timeline import (
-    CallProfile,
-    CallTimeline,
-    Tenant,
-    sizes_of,
-)
+from symalloc.planner.buffers.call_columns import CallColumns, Tenant
+from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.result_memory import relieved
-from symalloc.planner.buffers.sample_shapes import at_least, defined, sample_grid
+from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, sample_table, symbols_of
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.buffers.worst_shapes import worst_shapes
 from symalloc.planner.memory_plan import Buffer, Unplanned
@@ -174,11 +170,11 @@ class ArenaAssignment:
 
     @cached_property
     def places(self) -> Sequence[tuple[Sequence[Candidate], CallTimeline]]:
-        """The candidates on each device and memory scope, and what they take over time."""
+        """The candidates on each device and memory scope, and what they take at sample bindings."""
         places: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in self.candidates:
             places.setdefault(candidate.place, []).append(candidate)
-        return [(members, self.timeline(members)) for members in places.values()]
+        return [(members, self.timeline(self.columns(members))) for members in places.values()]
 
     def assigned(self, given_up: GivenUp) -> Assigned:
         """Return the arenas."""
@@ -213,7 +209,7 @@ class ArenaAssignment:
         there are some, they are added to `more`, and the choice is made again.
         """
         for left in reversed(range(MOST_CHOICES)):
-            timeline = self.timeline(members, more) if more else timeline
+            timeline = self.timeline(timeline.columns, more) if more else timeline
             numbers = self.chosen(members, timeline, given_up)
             numbers = merged_arenas(timeline, numbers) if given_up.merging and not self.whole else numbers
             found = [] if self.whole or not left else self.exceeded(timeline, numbers)
@@ -228,18 +224,17 @@ class ArenaAssignment:
         """Return bindings at which a call takes noticeably more than its limit; see `worst_shapes`."""
         if len(groups) < 2 and not timeline.beside.any() and not lent:
             return []
-        tenants = timeline.tenants
-        sizes = sizes_of(tenants, self.paths, self.profiles)
-        names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
+        sizes = sizes_of(timeline.columns, self.profiles)
+        names = symbols_of(sizes)
 
         def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
-            grid = defined(at_least(names, points, self.lower), sizes) if points else None
-            if grid is None:
+            table = SizeTable.at(at_least(names, points, self.lower), sizes).defined() if points else None
+            if table is None:
                 return None
-            there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
+            there = CallTimeline(timeline.columns, table, self.profiles)
             over = there.taken(groups, lent) - there.limit
             shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
-            return grid, shares.max(axis=0, initial=0.0)
+            return table.grid, shares.max(axis=0, initial=0.0)
 
         cells = len(timeline.limit) * (len(groups) + 4)
         return worst_shapes(names, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)
@@ -252,9 +247,10 @@ class ArenaAssignment:
         That is judged at `more` bindings besides the samples.
         """
         numbers = [[m.number for m in group] for group in groups]
-        known = len(self.places) == 1 and not more
-        timeline = self.places[0][1] if known else self.timeline(self.candidates, more)
-        tenants = timeline.tenants
+        alone = len(self.places) == 1
+        columns = self.places[0][1].columns if alone else self.columns(self.candidates)
+        timeline = self.places[0][1] if alone and not more else self.timeline(columns, more)
+        tenants = columns.tenants
         entry = [
             number
             for number, group in enumerate(numbers)
@@ -267,16 +263,17 @@ class ArenaAssignment:
             if not found:
                 break
             more = [*more, *found]
-            timeline = self.timeline(self.candidates, more)
-        return CallProfile(tenants, self.paths, self.nesting, self.profiles, numbers, lent)
+            timeline = self.timeline(columns, more)
+        return CallProfile(columns, self.profiles, numbers, lent)
 
-    def timeline(
-        self, candidates: Sequence[Candidate], more: Sequence[Mapping[str, int]] = ()
-    ) -> CallTimeline:
-        """Return what `candidates` take at sample bindings and at `more`."""
-        tenants = [c.tenant() for c in candidates]
-        grid = sample_grid(sizes_of(tenants, self.paths, self.profiles), self.lower, more)
-        return CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
+    def columns(self, candidates: Sequence[Candidate]) -> CallColumns:
+        """Return the moments of a call at which `candidates` are there."""
+        return CallColumns([c.tenant() for c in candidates], self.paths, self.nesting, self.profiles)
+
+    def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
+        """Return what is taken at sample bindings and at `more`."""
+        table = sample_table(sizes_of(columns, self.profiles), self.lower, more)
+        return CallTimeline(columns, table, self.profiles)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""

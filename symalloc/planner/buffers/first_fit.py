@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from symalloc.planner.buffers.call_timeline import CallTimeline, Held
+from symalloc.planner.buffers.call_columns import Held
+from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Values
 
 FEW = 3

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from symalloc.planner.buffers.call_timeline import CallTimeline, Held, columns_of
+from symalloc.planner.buffers.call_columns import Held, bounds_of
+from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Values
 
 MOST_TRIED = 400  # pairs
@@ -82,7 +83,7 @@ class _Merging:
             return None
         held = [memory.reserved(group) for group in groups]
         held_together = memory.reserved(together)
-        first, last = columns_of(one for each in (*held, held_together) for one in each)
+        first, last = bounds_of(one for each in (*held, held_together) for one in each)
         before = self.spare[first:last]
         spare = before.copy()
         self.work += TRIAL + spare.size

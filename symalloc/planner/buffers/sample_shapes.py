@@ -3,42 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, islice, product
 
 import numpy as np
 
-from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.grid import Grid, Truths, Values
 from symalloc.size.expr import Expr
 
 
-def sample_grid(
-    sizes: Iterable[Expr], lower: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
-) -> Grid:
-    """Return bindings of the symbols of `sizes`, at which all are defined: alike, skewed, odd, small.
+@dataclass(frozen=True, slots=True)
+class SizeTable:
+    """Sizes at the points of a grid: `values` has a row for each of `rows`, in bytes, never negative."""
+
+    grid: Grid
+    rows: Mapping[Expr, int]
+    values: Values
+
+    @classmethod
+    def at(cls, grid: Grid, sizes: Iterable[Expr]) -> SizeTable:
+        """Return the values of `sizes`; one that is not defined at a point is nan there."""
+        distinct = tuple(dict.fromkeys(sizes))
+        rows = {size: row for row, size in enumerate(distinct)}
+        return cls(grid, rows, np.maximum(grid.values(distinct), 0.0))
+
+    def defined(self) -> SizeTable | None:
+        """The same at the points at which all sizes are defined; None where there is none."""
+        finite: Truths = np.all(np.isfinite(self.values), axis=0)
+        if finite.all():
+            return self if len(self.grid) else None
+        points = tuple(point for point, one in zip(self.grid.points, finite.tolist(), strict=True) if one)
+        grid = Grid(names=self.grid.names, points=points)
+        return SizeTable(grid, self.rows, self.values[:, finite]) if points else None
+
+    def bytes_of(self, sizes: Iterable[Expr]) -> Values:
+        """Return one row for each of `sizes`, which are among those of the table."""
+        found: Values = self.values[[self.rows[size] for size in sizes]]
+        return found
+
+
+def sample_table(
+    sizes: Sequence[Expr], lower: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
+) -> SizeTable:
+    """Return `sizes` at bindings of their symbols, at which all are defined: alike, skewed, odd, small.
 
     `lower` holds declared lower bounds; `more` are bindings besides, of some symbols or all.
     """
-    distinct = tuple(dict.fromkeys(sizes))
-    names = tuple(sorted(frozenset().union(*(size.symbols for size in distinct))))
+    names = symbols_of(sizes)
+    lows = tuple(lower.get(name, 0) for name in names)
     others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
-    grid = at_least(names, (*_points(len(names)), *others), lower)
-    return defined(grid, distinct) or Grid(names=names, points=grid.points[:1])
+    points = (*_samples(lows), *others) if more else _samples(lows)
+    grid = at_least(names, points, lower) if more else Grid(names=names, points=points)
+    return SizeTable.at(grid, sizes).defined() or SizeTable.at(
+        Grid(names=names, points=grid.points[:1]), sizes
+    )
 
 
-def defined(grid: Grid, sizes: Sequence[Expr]) -> Grid | None:
-    """Return the points of `grid` at which all `sizes` are defined; None where there is none."""
-    undefined = set(np.argwhere(~np.isfinite(grid.values(sizes)))[:, 1].tolist())
-    kept = tuple(point for number, point in enumerate(grid.points) if number not in undefined)
-    return Grid(names=grid.names, points=kept) if kept else None
+def symbols_of(sizes: Iterable[Expr]) -> tuple[str, ...]:
+    """Return the symbols of sizes, in order."""
+    return tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
 
 
 def at_least(names: tuple[str, ...], points: Iterable[Sequence[int]], lower: Mapping[str, int]) -> Grid:
     """Return the grid of `points`, each extent raised to the lower bound of its symbol."""
-    found = dict.fromkeys(
-        tuple(max(extent, lower.get(name, 0)) for name, extent in zip(names, point, strict=True))
-        for point in points
-    )
-    return Grid(names=names, points=tuple(found))
+    return Grid(names=names, points=_raised(points, tuple(lower.get(name, 0) for name in names)))
+
+
+def _raised(points: Iterable[Sequence[int]], lows: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(dict.fromkeys(tuple(map(max, point, lows)) for point in points))
+
+
+@lru_cache(maxsize=256)
+def _samples(lows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The samples of as many symbols as there are bounds, each at least that."""
+    return _raised(_points(len(lows)), lows)
 
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
@@ -72,11 +111,3 @@ def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
 
 def _except(dimensions: int, axes: Sequence[int], rest: int, one: int) -> tuple[int, ...]:
     return tuple(one if axis in axes else rest for axis in range(dimensions))
-
-
-def bytes_at(sizes: Sequence[Expr], grid: Grid) -> Values:
-    """Return one row for each size: its bytes at each point of the grid, never negative."""
-    kinds: dict[Expr, int] = {}
-    rows = np.array([kinds.setdefault(size, len(kinds)) for size in sizes], dtype=np.int64)
-    values: Values = np.maximum(grid.values(tuple(kinds)), 0.0)[rows]
-    return values

@@ -8,6 +8,7 @@ points, in ever smaller steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from random import Random
 from typing import TypeAlias
@@ -38,7 +39,7 @@ def worst_shapes(
 
     The search starts from at most `most` points.
     """
-    points = list(_starts(len(names)))
+    points = _starts(len(names))
     stride = max(-(-len(points) // most), 1)
     worst = _worst(excesses, points[::stride], {})
     for step in STEPS:
@@ -62,19 +63,17 @@ def _worst(
     return {point: found[point] for point in ranked[:KEPT] if found[point] > 0}
 
 
-def _starts(dimensions: int) -> Iterator[tuple[int, ...]]:
+@lru_cache(maxsize=256)
+def _starts(dimensions: int) -> tuple[tuple[int, ...], ...]:
     if dimensions == 0:
-        return
+        return ()
     if dimensions == 1:
-        yield from ((extent,) for extent in _line(1, FARTHEST, FINE))
-        return
+        return tuple((extent,) for extent in _line(1, FARTHEST, FINE))
     if dimensions == 2:
-        yield from product(ONE, OTHER)
-        return
+        return tuple(product(ONE, OTHER))
     random = Random(dimensions)
-    for number in range(RANDOM):
-        between = NEAR if number % 2 else DECADES
-        yield tuple(round(2 ** random.uniform(*between)) for _ in range(dimensions))
+    between = ((NEAR if number % 2 else DECADES) for number in range(RANDOM))
+    return tuple(tuple(round(2 ** random.uniform(*ends)) for _ in range(dimensions)) for ends in between)
 
 
 def _line(first: float, last: float, factor: float) -> list[int]:

@@ -176,9 +176,9 @@ class _Columns(Algebra[Values, Truths]):
     def total(self, terms: Sequence[Term[Values]]) -> Values:
         total = np.zeros(self.count)
         for coefficient, factors in terms:
-            value = np.full(self.count, float(coefficient))
+            value: Values | float = float(coefficient)
             for factor, power in factors:
-                value *= factor**power
+                value = value * (factor if power == 1 else factor**power)
             total += value
         return total
 

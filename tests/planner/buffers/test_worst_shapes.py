@@ -11,7 +11,7 @@ import pytest
 
 from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp, Groups
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
-from symalloc.planner.buffers.sample_shapes import at_least, defined
+from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, symbols_of
 from symalloc.planner.buffers.worst_shapes import worst_shapes
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.search.grid import Grid, Values
@@ -59,16 +59,15 @@ def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytes
         more: list[Mapping[str, int]],
     ) -> tuple[CallTimeline, Groups]:
         timeline, groups = judged(self, members, samples, given_up, more)
-        tenants = [m.tenant() for m in members]
-        sizes = sizes_of(tenants, self.paths, self.profiles)
-        names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
-        grid = defined(at_least(names, drawn(names, random), self.lower), sizes)
-        if grid is not None:
-            there = CallTimeline(tenants, self.paths, self.nesting, grid, self.profiles)
+        sizes = sizes_of(timeline.columns, self.profiles)
+        names = symbols_of(sizes)
+        table = SizeTable.at(at_least(names, drawn(names, random), self.lower), sizes).defined()
+        if table is not None:
+            there = CallTimeline(timeline.columns, table, self.profiles)
             over_limit = there.taken(groups) - there.limit
             shares = np.where(over_limit > SPARE, over_limit / np.maximum(there.limit, 1.0), 0.0)
             excess = shares.max(axis=0, initial=0.0)
-            over.append((float(excess.max()), grid.binding(int(excess.argmax()))))
+            over.append((float(excess.max()), table.grid.binding(int(excess.argmax()))))
         return timeline, groups
 
     monkeypatch.setattr(ArenaAssignment, "judged", checked)

@@ -1,0 +1,257 @@
+"""The columns of a call: its moments, path after path, and for which of them tensors and arenas are held.
+
+A *column* is a moment at which something begins to live or an If is decided.  Between two of them what is
+taken only shrinks.  Nothing here depends on shapes: `CallTimeline` has the bytes at some of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symalloc.analysis.live_ranges import Intervals
+from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
+from symalloc.program.block_nesting import BlockNesting
+from symalloc.size.expr import Expr
+
+Columns: TypeAlias = NDArray[np.int64]
+
+
+class Held(NamedTuple):
+    """The columns [begin, end) of one path during which memory is held."""
+
+    path: int
+    begin: int
+    end: int
+
+
+class HeldBytes(NamedTuple):
+    """Bytes that are taken while they are held."""
+
+    size: Expr
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
+    point behind which its size is known (-1 at entry).
+
+    `kept`: it is a result, which outlives the call.  `lent`: a callee works in it, which would take memory of
+    its own elsewhere.
+    """
+
+    number: int
+    size: Expr
+    made: int
+    known: int = -1
+    kept: bool = False
+    lent: bool = False
+
+
+class PathColumns(NamedTuple):
+    """The columns [begin, end) of one path; at those of `unknown` nobody knows how much is taken."""
+
+    path: PathLifetimes
+    begin: int
+    end: int
+    unknown: Sequence[Held]
+
+
+class CallColumns:
+    """The columns of tenants (by index) and of arenas of them; `held` has those of each tenant.
+
+    `paths` are those by number: all of the text is not one of them.  `spans` has them all.  `beside` is
+    memory that no plan places, and `calls` the columns at which functions of `known` names are called.
+    `loose` are tenants that keep memory of their own, for they are live on some paths through a part of the
+    text and not on others; `apart` is what all of these may take at once, beside the limit.
+    """
+
+    def __init__(
+        self,
+        tenants: Sequence[Tenant],
+        paths: Sequence[PathLifetimes],
+        nesting: BlockNesting,
+        known: Container[str],
+    ) -> None:
+        self.tenants, self.nesting = tenants, nesting
+        self._reserved: dict[tuple[int, ...], tuple[Held, ...]] = {}
+        self.paths = [number for number, path in enumerate(paths) if not path.text]
+        self.starts: list[list[float]] = []
+        self.steps: list[Columns] = []
+        self.offsets = [0]
+        for path in paths:
+            at = _moments(path, tenants)
+            starts = sorted(at)
+            self.starts.append(starts)
+            self.steps.append(np.array([at[start] for start in starts], dtype=np.int64))
+            self.offsets.append(self.offsets[-1] + len(starts))
+        first = self.steps[0].tolist()
+        self.made = [bisect_left(first, t.made) for t in tenants]
+        self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
+        self.beside = [
+            HeldBytes(u.size, (self._span(number, u.live),))
+            for number, path in enumerate(paths)
+            for u in path.unplanned
+            if u.size is not None
+        ]
+        self.loose: frozenset[int] = frozenset()
+        self.apart: Sequence[HeldBytes] = ()
+        self.merged = any(path.merged for path in paths)
+        if self.merged:
+            self._set_apart(paths[0])
+        self.all_known = not self.loose and all(t.known < 0 for t in tenants)
+        self.calls = list(self._calls(paths, known))
+        self.spans = [
+            PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
+            for number, path in enumerate(paths)
+        ]
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+    def _set_apart(self, text: PathLifetimes) -> None:
+        """Leave out what lives on some paths through a part of the text and not on others."""
+        found = [
+            i
+            for i, t in enumerate(self.tenants)
+            if self._outlives(self.held[i], t.made, text.lives[t.number])
+        ]
+        lives = [u.live for u in text.unplanned if u.size is not None]
+        beside = [
+            i
+            for i, live in enumerate(lives)
+            if self._outlives(self.beside[i].held, text.steps[live[0][0]], live)
+        ]
+        self.loose = frozenset(found)
+        self.apart = [
+            *(HeldBytes(self.tenants[i].size, self.held[i]) for i in found),
+            *(self.beside[i] for i in beside),
+        ]
+        for i in found:
+            self.held[i] = ()
+        for i in beside:
+            self.beside[i] = self.beside[i]._replace(held=())
+
+    def _outlives(self, held: Sequence[Held], made: int, live: Intervals) -> bool:
+        """Return whether a tensor is live behind the block that it is made in, or in parts of the text."""
+        begin, end = self.nesting.reservation((made,)).block
+        columns = (step for _, first, last in held for step in self.steps[0][first:last].tolist())
+        return len(live) > 1 or any(not begin <= step < end for step in columns)
+
+    def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
+        starts, offset = self.starts[path], self.offsets[path]
+        begin, end = live[0][0], max(live[-1][1] - 0.75, least)
+        return Held(path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
+
+    def _spans(self, number: int, paths: Sequence[PathLifetimes]) -> Iterator[Held]:
+        for index, path in enumerate(paths):
+            if path.lives[number]:
+                branch = path.tested.get(number)
+                least = 0.0 if branch is None else _decided(path.steps, branch) + 0.25
+                yield self._span(index, path.lives[number], least)
+
+    def _unknown(self, number: int, path: PathLifetimes) -> list[Held]:
+        return [self._span(number, u.live) for u in path.unplanned if u.size is None]
+
+    def _calls(
+        self, paths: Sequence[PathLifetimes], known: Container[str]
+    ) -> Iterator[tuple[int, CalleeRange]]:
+        for number, path in enumerate(paths):
+            for call in path.calls:
+                for position in _positions(call.live) if call.name in known else ():
+                    yield self.offsets[number] + bisect_left(self.starts[number], position), call
+
+    @property
+    def straight(self) -> bool:
+        """True where the function does not branch."""
+        return not self.nesting.cfg.joins
+
+    # -- arenas --------------------------------------------------------------------------------------------
+
+    def reserved(self, members: Sequence[int]) -> tuple[Held, ...]:
+        """The columns for which an arena of the given tenants is there."""
+        if len(members) == 1:
+            return self.held[members[0]]
+        if not self.nesting.cfg.joins:
+            return (Held(0, min(self.made[i] for i in members), max(self.held[i][0].end for i in members)),)
+        key = tuple(members)
+        if key not in self._reserved:
+            self._reserved[key] = tuple(self._reservation(key))
+        return self._reserved[key]
+
+    def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
+        block, point = self.nesting.reservation(self.tenants[i].made for i in members)
+        for path in self.paths:
+            steps, offset = self.steps[path], self.offsets[path]
+            if not _any_within(steps, block):
+                continue
+            begin = offset + int(np.searchsorted(np.maximum.accumulate(steps), point))
+            end = max(self._end(path, i) for i in members)
+            if begin < end:
+                yield Held(path, begin, end)
+
+    def extended(self, spans: Sequence[Held], members: Sequence[int], i: int) -> tuple[Held, ...]:
+        """The same for `members`, for which an arena is there during `spans`, and one more."""
+        if self.nesting.cfg.joins or len(spans) != 1:
+            return self.reserved([*members, i])
+        ((path, begin, end),) = spans
+        return (Held(path, min(begin, self.made[i]), max(end, self.held[i][0].end)),)
+
+    def _end(self, path: int, i: int) -> int:
+        """The column up to which an arena is there for a tenant: to its last use, or to the If behind which
+        it lies on another path.
+        """
+        held = next((one for one in self.held[i] if one.path == path), None)
+        if held is not None:
+            return held.end
+        blocks = self.nesting.around(self.tenants[i].made)
+        branch = next((b for b, block in blocks if not _any_within(self.steps[path], block)), None)
+        if branch is None:
+            return 0
+        return self.offsets[path] + int((self.steps[path] <= branch).sum())
+
+    def possible(self, members: Sequence[int]) -> bool:
+        """Return whether all sizes are known where an arena of the given tenants is reserved."""
+        if self.all_known or len(members) == 1:
+            return True
+        if not self.loose.isdisjoint(members):
+            return False
+        known = max(self.tenants[i].known for i in members)
+        return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
+
+
+def bounds_of(spans: Iterable[Held]) -> tuple[int, int]:
+    """Return the columns [first, last) that hold `spans`."""
+    known = list(spans)
+    return min((s.begin for s in known), default=0), max((s.end for s in known), default=0)
+
+
+def _moments(path: PathLifetimes, tenants: Iterable[Tenant]) -> dict[float, int]:
+    """The positions on a path at which something begins, with the program point of each."""
+    lives = (
+        *(path.lives[t.number] for t in tenants),
+        *(live for _, live in path.unplanned),
+        *(((position, position + 1),) for call in path.calls for position in _positions(call.live)),
+    )
+    at = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
+    return at | {_decided(path.steps, branch): branch for branch in path.tested.values()}
+
+
+def _positions(live: Intervals) -> Iterator[int]:
+    for begin, end in live:
+        yield from range(begin, end)
+
+
+def _decided(steps: Sequence[int], branch: int) -> float:
+    """The moment at which an If is decided, in positions: in front of the first one behind it."""
+    return next((number for number, step in enumerate(steps) if step > branch), len(steps)) - 0.5
+
+
+def _any_within(steps: Columns, block: tuple[int, int]) -> bool:
+    return bool(((steps >= block[0]) & (steps < block[1])).any())
