@@ -54,6 +54,18 @@ def improve(
     return best, steps
 
 
+def tops(order: Iterable[int], sizes: Sequence[float], neighbours: Sequence[Sequence[int]]) -> list[float]:
+    """Return where each buffer ends when those of `order` are stacked; 0 for the others."""
+    ends = [0.0] * len(sizes)
+    for i in order:
+        under = 0.0
+        for j in neighbours[i]:
+            if ends[j] > under:
+                under = ends[j]
+        ends[i] = under + sizes[i]
+    return ends
+
+
 def _cost(heights: Heights) -> float:
     """Return the quantity to minimise: the worst height, and a little of the mean."""
     return max(heights) + WEIGHT_OF_MEAN * sum(heights) / len(heights)
@@ -68,30 +80,27 @@ class _RuinAndRecreate:
     random: Random
 
     def heights(self, order: Sequence[int]) -> Heights:
-        return [max(self.tops(order, sizes), default=0.0) for sizes in self.columns]
-
-    def tops(self, order: Iterable[int], sizes: Sequence[float]) -> list[float]:
-        """Return where each buffer ends when those of `order` are stacked; 0 for the others."""
-        ends = [0.0] * len(sizes)
-        for i in order:
-            under = 0.0
-            for j in self.neighbours[i]:
-                if ends[j] > under:
-                    under = ends[j]
-            ends[i] = under + sizes[i]
-        return ends
+        return [max(tops(order, sizes, self.neighbours), default=0.0) for sizes in self.columns]
 
     def neighbour(self, order: Sequence[int], heights: Heights) -> tuple[list[int], Heights]:
         """Another stacking near `order`, which has these heights; and the heights that it has."""
         point = self.point(heights)
         sizes = self.columns[point]
-        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
+        low, high = tops(order, sizes, self.neighbours), tops(reversed(order), sizes, self.neighbours)
         removed = self.ruin(sizes, low, high, heights[point])
         starts = [end - size for end, size in zip(low, sizes, strict=True)]
         # by offsets the stacking is the same, and where a buffer can be put back depends on how it is listed
         kept = [i for i in sorted(order, key=starts.__getitem__) if i not in removed]
+        piles = [
+            _Pile(
+                sizes=column,
+                low=tops(kept, column, self.neighbours),
+                high=tops(reversed(kept), column, self.neighbours),
+            )
+            for column in self.columns
+        ]
         for current in self.sequence(removed):
-            heights = self.insert(kept, current)
+            heights = self.insert(kept, current, piles)
         return kept, heights
 
     def point(self, heights: Heights) -> int:
@@ -114,24 +123,57 @@ class _RuinAndRecreate:
         sizes = self.random.choice(self.columns)
         return sorted(sorted(removed), key=lambda i: -sizes[i] * (0.5 + self.random.random()))
 
-    def insert(self, order: list[int], current: int) -> Heights:
-        """Puts `current` into `order` where it costs least, and gives the heights then."""
+    def insert(self, order: list[int], current: int, piles: Sequence[_Pile]) -> Heights:
+        """Puts `current` into `order`, and the `piles` of it, where it costs least, and gives the heights
+        then.
+        """
         rank = dict(zip(order, range(len(order)), strict=True))
         near = sorted((j for j in self.neighbours[current] if j in rank), key=rank.__getitem__)
-        columns = [self.with_inserted(order, current, near, sizes) for sizes in self.columns]
-        options = [list(heights) for heights in zip(*columns, strict=True)]
+        options = [
+            list(heights) for heights in zip(*(p.with_inserted(current, near) for p in piles), strict=True)
+        ]
         costs = [_cost(heights) for heights in options]
         least = min(costs) + CLOSE
         place = self.random.choice([p for p, cost in enumerate(costs) if cost <= least])
-        order.insert(rank[near[place]] if place < len(near) else len(order), current)
+        at = rank[near[place]] if place < len(near) else len(order)
+        for pile in piles:
+            self.push(pile.low, pile.sizes, current, near[:place], order[at:])
+            self.push(pile.high, pile.sizes, current, near[place:], order[at - 1 :: -1] if at else ())
+        order.insert(at, current)
         return options[place]
 
-    def with_inserted(
-        self, order: Sequence[int], current: int, near: Sequence[int], sizes: Sequence[float]
-    ) -> list[float]:
-        """The heights at one point with `current` on the first 0, 1, 2, … of `near`, and the others on it."""
-        low, high = self.tops(order, sizes), self.tops(reversed(order), sizes)
-        below = accumulate((low[j] for j in near), max, initial=0.0)
-        above = list(accumulate((high[j] for j in reversed(near)), max, initial=0.0))
-        rest, size = max(low), sizes[current]
+    def push(
+        self,
+        ends: list[float],
+        sizes: Sequence[float],
+        current: int,
+        under: Iterable[int],
+        over: Iterable[int],
+    ) -> None:
+        """Put `current` on those of its neighbours that are `under` it, and raise what is `over` it."""
+        ends[current] = max((ends[j] for j in under), default=0.0) + sizes[current]
+        starts = dict.fromkeys(self.neighbours[current], ends[current])
+        for i in over:
+            if i in starts and starts[i] + sizes[i] > ends[i]:
+                end = ends[i] = starts[i] + sizes[i]
+                for j in self.neighbours[i]:
+                    if end > starts.get(j, 0.0):
+                        starts[j] = end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pile:
+    """A stacking at one point: where each buffer ends, measured from below and from above; 0 for those that
+    are not in it.
+    """
+
+    sizes: Sequence[float]
+    low: list[float]
+    high: list[float]
+
+    def with_inserted(self, current: int, near: Sequence[int]) -> list[float]:
+        """The heights with `current` on the first 0, 1, 2, … of `near`, and the others on it."""
+        below = accumulate((self.low[j] for j in near), max, initial=0.0)
+        above = list(accumulate((self.high[j] for j in reversed(near)), max, initial=0.0))
+        rest, size = max(self.low), self.sizes[current]
         return [max(rest, under + size + over) for under, over in zip(below, reversed(above), strict=True)]

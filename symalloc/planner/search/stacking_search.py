@@ -6,8 +6,9 @@ over a grid of bindings, then by the mean.  The search stops as soon as the wors
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 from random import Random
 
 from symalloc.planner.exact.solve import pack_exactly, steps_within
@@ -17,7 +18,7 @@ from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.crowded import crowded_orders
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
-from symalloc.planner.search.local_search import improve
+from symalloc.planner.search.local_search import improve, tops
 from symalloc.planner.search.regimes import Split, split
 from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
@@ -32,6 +33,11 @@ FEW_STEPS = 16  # in the first round, twice as many in each that follows
 CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
 PAIRS_EACH = 50  # that judging a stacking over the grid counts, for each buffer
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
+JUDGED = 4  # of those known to be imperfect, before local search
+WITNESSES = 3  # points at which one is looked at before the whole grid
+EARLY = 2  # heuristics before the first local search
+EARLY_ROUNDS = 3  # of it
+WORK_EACH = 4_000  # of local search at most, for each buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +110,7 @@ def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> S
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
     Layers are stacked alike, but where one by one they come nearer to the floor.
     """
-    if buffers and most_at_once(changes_of([b.live for b in buffers])) == len(buffers):
+    if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
         return _any_order(buffers, ranges)
     classes = folded(buffers)
     if classes is None:
@@ -132,7 +138,9 @@ def _spread(found: SearchResult, classes: Sequence[Sequence[int]], buffers: Sequ
 
 
 def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
-    """Return the answer where all are live at one position: the floor is their sum, whatever the order."""
+    """Return the answer where all are live at one position, or never two: the floor is their sum, or the
+    largest, whatever the order.
+    """
     names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
     return SearchResult(
         regimes=((None, Stacking.of(range(len(buffers)), buffers)),),
@@ -151,11 +159,15 @@ class _ScoredStacking:
 
 @dataclass(slots=True, kw_only=True)
 class _StackingSearch:
-    """The candidates so far, best first."""
+    """The candidates so far, best first; `waiting` are orders that are not perfect at some point, with the
+    ratio there and their number, which only matter where none is.
+    """
 
     problem: SearchInstance
     budget: SearchBudget
     candidates: list[_ScoredStacking] = field(default_factory=list)
+    waiting: list[tuple[float, int, list[int]]] = field(default_factory=list)
+    witnesses: dict[int, list[float]] = field(default_factory=dict)
     seen: set[tuple[int, ...]] = field(default_factory=set)
     steps: int = 0
     looked_at: int = 0
@@ -169,14 +181,23 @@ class _StackingSearch:
         if self.problem.crowded:
             any(self.add(order) for order in crowded_orders(self.problem, points[:CROWDED_POINTS]))
             return
-        for name, best_fit in HEURISTICS[: self.budget.heuristics]:
-            if any(self.add(order) for order in self.greedy(name, best_fit, points)):
-                return
+        heuristics = HEURISTICS[: self.budget.heuristics]
+        if self.packed(heuristics[:EARLY], points) or self.improve(self.hard(points), EARLY_ROUNDS):
+            return
+        if self.packed(heuristics[EARLY:], points):
+            return
         hard = self.hard(points)
         if len(hard) == 1 and self.budget.exact and self.exact(hard[0]):
             return
-        if self.budget.work:
-            self.improve(hard)
+        self.improve(hard, ROUNDS)
+
+    def packed(self, heuristics: Iterable[tuple[str, bool]], points: Sequence[int]) -> bool:
+        """Enter what heuristics make; return whether the search is over."""
+        for name, best_fit in heuristics:
+            if any(self.add(order) for order in self.greedy(name, best_fit, points)):
+                return True
+        self.judge(JUDGED)
+        return False
 
     def add(self, order: Sequence[int]) -> bool:
         """Enter a candidate, judged over the whole grid; return whether the search is over."""
@@ -185,29 +206,57 @@ class _StackingSearch:
         self.candidates.append(_ScoredStacking(stacking=stacking, values=values, score=Score.of(values)))
         self.candidates.sort(key=lambda c: c.score)
         del self.candidates[KEPT:]
+        if len(self.witnesses) < WITNESSES and (point := int(values.argmax())) not in self.witnesses:
+            self.witnesses[point] = self.problem.relative(point)
         return self.candidates[0].score.worst <= PERFECT
 
     def greedy(self, name: str, best_fit: bool, points: Sequence[int]) -> Iterator[list[int]]:
-        """Yield the stacking that a heuristic makes at each point, but those that are candidates already."""
+        """Yield the stacking that a heuristic makes at each point, but those that were made before; one that
+        is not perfect there has to wait.
+        """
         for point in points:
             if self.looked_at > self.budget.packing:
                 return
             self.looked_at += self.problem.pairs + PAIRS_EACH * len(self.problem)
             sizes = self.problem.sizes_at(point)
-            order = by_offset(place(self.problem, sizes, name, best_fit=best_fit), sizes)
+            offsets = place(self.problem, sizes, name, best_fit=best_fit)
+            order = by_offset(offsets, sizes)
             self.steps += 1
-            if tuple(order) not in self.seen:
-                self.seen.add(tuple(order))
+            if tuple(order) in self.seen:
+                continue
+            self.seen.add(tuple(order))
+            own = max(map(add, offsets, sizes), default=0) / float(self.problem.floors[point])
+            ratio = max((own, *(self.height(order, sizes) for sizes in self.witnesses.values())))
+            if ratio <= PERFECT:
                 yield order
+            else:
+                self.waiting.append((round(ratio, 9), len(self.seen), order))
 
-    def improve(self, points: Sequence[int]) -> None:
-        """Search from the best candidate at `points`, and where it leaves others worst."""
-        for number in range(ROUNDS):
+    def height(self, order: Iterable[int], sizes: Sequence[float]) -> float:
+        """Return the height of a stacking of buffers of these sizes."""
+        return max(tops(order, sizes, self.problem.neighbours), default=0.0)
+
+    def judge(self, most: int | None = None) -> None:
+        """Make `most` of the orders that wait candidates, those that are nearest to the floor where they were
+        made; or all.
+        """
+        self.waiting.sort()
+        for _, _, order in self.waiting[:most]:
+            self.add(order)
+        del self.waiting[:most]
+
+    def improve(self, points: Sequence[int], rounds: int) -> bool:
+        """Search from the best candidate at `points`, and where it leaves others worst; return whether the
+        search is over.
+        """
+        work = min(self.budget.work, WORK_EACH * len(self.problem))
+        for number in range(rounds if work else 0):
             each = max(len(self.problem), 1) + self.problem.pairs
-            steps = self.budget.work // (each * len(points) * ROUNDS) + 1
+            steps = work // (each * len(points) * ROUNDS) + 1
             if self.local(points, min(steps, FEW_STEPS << number)):
-                return
+                return True
             points = self.different((*points, int(self.candidates[0].values.argmax())))
+        return False
 
     def local(self, points: Sequence[int], steps: int) -> bool:
         """Search from the best candidate at `points`; return whether the search is over."""
@@ -263,6 +312,7 @@ class _StackingSearch:
         """Return the best candidate, or several with conditions where one is not good enough."""
         chosen = Split(conditions=(), choices=(0,), values=self.candidates[0].values)
         if self.problem.grid.names and chosen.score.worst > self.budget.target:
+            self.judge()
             chosen = split(self.problem, [c.values for c in self.candidates], self.budget.regimes)
         stackings = [self.candidates[choice].stacking for choice in chosen.choices]
         return SearchResult(
