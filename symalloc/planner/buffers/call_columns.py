@@ -21,6 +21,9 @@ from symalloc.size.expr import Expr
 
 Columns: TypeAlias = NDArray[np.int64]
 
+BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
+BEHIND = BETWEEN / 2
+
 
 class Held(NamedTuple):
     """The columns [begin, end) of one path during which memory is held."""
@@ -85,8 +88,9 @@ class CallColumns:
         self.starts: list[list[float]] = []
         self.steps: list[Columns] = []
         self.offsets = [0]
-        for path in paths:
-            at = _moments(path, tenants)
+        self.decided = [_decided(path.steps, path.tested.values()) for path in paths]
+        for path, decided in zip(paths, self.decided, strict=True):
+            at = _moments(path, tenants) | {moment: branch for branch, moment in decided.items()}
             starts = sorted(at)
             self.starts.append(starts)
             self.steps.append(np.array([at[start] for start in starts], dtype=np.int64))
@@ -153,7 +157,7 @@ class CallColumns:
         for index, path in enumerate(paths):
             if path.lives[number]:
                 branch = path.tested.get(number)
-                least = 0.0 if branch is None else _decided(path.steps, branch) + 0.25
+                least = 0.0 if branch is None else self.decided[index][branch] + BEHIND
                 yield self._span(index, path.lives[number], least)
 
     def _unknown(self, number: int, path: PathLifetimes) -> list[Held]:
@@ -239,8 +243,7 @@ def _moments(path: PathLifetimes, tenants: Iterable[Tenant]) -> dict[float, int]
         *(live for _, live in path.unplanned),
         *(((position, position + 1),) for call in path.calls for position in _positions(call.live)),
     )
-    at = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
-    return at | {_decided(path.steps, branch): branch for branch in path.tested.values()}
+    return {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
 
 
 def _positions(live: Intervals) -> Iterator[int]:
@@ -248,9 +251,16 @@ def _positions(live: Intervals) -> Iterator[int]:
         yield from range(begin, end)
 
 
-def _decided(steps: Sequence[int], branch: int) -> float:
-    """The moment at which an If is decided, in positions: in front of the first one behind it."""
-    return next((number for number, step in enumerate(steps) if step > branch), len(steps)) - 0.5
+def _decided(steps: Sequence[int], branches: Iterable[int]) -> dict[int, float]:
+    """The moment at which each If is decided, in positions: in front of the first one behind it, one If after
+    the other.
+    """
+    found: dict[int, float] = {}
+    last = -1.0
+    for branch in sorted(set(branches)):
+        behind = next((number for number, step in enumerate(steps) if step > branch), len(steps))
+        last = found[branch] = max(behind - 0.5, last + BETWEEN)
+    return found
 
 
 def _any_within(steps: Columns, block: tuple[int, int]) -> bool:

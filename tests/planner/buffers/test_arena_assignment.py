@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.buffers.candidates import find_candidates
+from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_functions import plan_program
 from symalloc.program.ir import AllocFresh, Block, CallFunction, Instruction, Var
@@ -78,3 +81,27 @@ def test_a_caller_brings_no_arena_that_would_be_held_beside_the_results_of_its_c
     plans = plan_program(program, Prover())
     names = {p.buffer.name for arena in plans["made"].entry_arenas for p in arena.placements}
     assert "inner" not in names and plans["made"].placements
+
+
+def test_an_if_that_begins_another_is_decided_first() -> None:
+    """`late` is dead behind the inner If, in front of which the arena of `v` and `w` would be reserved."""
+    early, late, v, w = (
+        alloc(name, size * WIDE) for name, size in (("e", 1), ("late", 64), ("v", 4), ("w", 4))
+    )
+    uses = [kernel(each.var, X) for each in (early, late)]
+    inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=Var("z", X.type))
+    behind = (inner, w, kernel(X, w.var))
+    outer = replace(branch((uses[0],), (), (X, X)), otherwise=Block(instructions=behind, result=X))
+    main = function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer)
+    program = program_of(main)
+    analyses = analyse(program)
+    sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
+    assignment = find_candidates(program, analyses, "main", sizes, {}, {}).assignment
+    assert assignment is not None
+    for order in (1, -1):
+        paths = [
+            replace(path, tested=dict(sorted(path.tested.items(), key=lambda one: order * one[1])))
+            for path in assignment.paths
+        ]
+        ((_, timeline),) = replace(assignment, paths=paths).places
+        assert timeline.excess([[0], [1], [2, 3]]) > 0 and not timeline.excess([[0], [1], [2], [3]])
