@@ -35,6 +35,7 @@ import numpy as np
 from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.call_columns import CallColumns, Tenant
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
+from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.merged_arenas import merged_arenas
@@ -169,21 +170,21 @@ class ArenaAssignment:
     whole: bool = False
 
     @cached_property
-    def places(self) -> Sequence[tuple[Sequence[Candidate], CallTimeline]]:
-        """The candidates on each device and memory scope, and what they take at sample bindings."""
+    def places(self) -> Sequence[tuple[Sequence[Candidate], CallColumns]]:
+        """The candidates on each device and memory scope, and the moments of a call."""
         places: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in self.candidates:
             places.setdefault(candidate.place, []).append(candidate)
-        return [(members, self.timeline(self.columns(members))) for members in places.values()]
+        return [(members, self.columns(members)) for members in places.values()]
 
     def assigned(self, given_up: GivenUp) -> Assigned:
         """Return the arenas."""
         groups: list[list[Candidate]] = []
         spread = 1.0
         more: list[Mapping[str, int]] = []
-        for members, first in self.places:
-            timeline, numbers = self.judged(members, first, given_up, more)
-            spread = spread if self.whole else max(spread, timeline.spread(numbers))
+        for members, columns in self.places:
+            numbers, its_spread = self.judged(members, columns, given_up, more)
+            spread = max(spread, its_spread)
             groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
         profile = self.profile(groups, more) if self.called else None
         found: list[Buffer] = []
@@ -199,24 +200,33 @@ class ArenaAssignment:
     def judged(
         self,
         members: Sequence[Candidate],
-        timeline: CallTimeline,
+        columns: CallColumns,
         given_up: GivenUp,
         more: list[Mapping[str, int]],
-    ) -> tuple[CallTimeline, Groups]:
-        """Return the chosen arenas with the timeline that they were judged on.
+    ) -> tuple[Groups, float]:
+        """Return the chosen arenas, and how many times their floor they take together at worst.
 
-        `timeline` is at the sample bindings.  Others at which they exceed the limit are looked for; where
-        there are some, they are added to `more`, and the choice is made again.
+        They are judged at sample bindings.  Others at which they exceed the limit are looked for; where there
+        are some, they are added to `more`, and the choice is made again.
         """
+        results = [i for i, m in enumerate(members) if m.buffer.returned]
+        planned = [i for i, m in enumerate(members) if not m.buffer.returned]
+        simple = [*([i] for i in results), *_by_definition(columns, planned)]
+        if self.whole:
+            return simple, 1.0
+        bound = CoefficientBound(columns)
+        if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
+            return simple, 1.0
+        hosts = [i for i in results if members[i].buffer.var not in given_up.barred]
         for left in reversed(range(MOST_CHOICES)):
-            timeline = self.timeline(timeline.columns, more) if more else timeline
-            numbers = self.chosen(members, timeline, given_up)
-            numbers = merged_arenas(timeline, numbers) if given_up.merging and not self.whole else numbers
-            found = [] if self.whole or not left else self.exceeded(timeline, numbers)
+            timeline = self.timeline(columns, more)
+            numbers = self.chosen(timeline, planned, results, hosts, given_up.passed)
+            numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
+            found = self.exceeded(timeline, numbers) if left and not bound.keeps(numbers) else []
             if not found:
                 break
             more += found
-        return timeline, numbers
+        return numbers, timeline.spread(numbers)
 
     def exceeded(
         self, timeline: CallTimeline, groups: Groups, lent: Collection[int] = ()
@@ -248,8 +258,7 @@ class ArenaAssignment:
         """
         numbers = [[m.number for m in group] for group in groups]
         alone = len(self.places) == 1
-        columns = self.places[0][1].columns if alone else self.columns(self.candidates)
-        timeline = self.places[0][1] if alone and not more else self.timeline(columns, more)
+        columns = self.places[0][1] if alone else self.columns(self.candidates)
         tenants = columns.tenants
         entry = [
             number
@@ -257,13 +266,15 @@ class ArenaAssignment:
             if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
         ]
         lent: frozenset[int] = frozenset(entry)
-        for left in reversed(range(0 if self.whole else MOST_CHOICES)):
+        if self.whole or CoefficientBound(columns).keeps(numbers, lent):
+            return CallProfile(columns, self.profiles, numbers, lent)
+        for left in reversed(range(MOST_CHOICES)):
+            timeline = self.timeline(columns, more)
             lent = frozenset(_lendable(timeline, numbers, entry))
             found = self.exceeded(timeline, numbers, lent) if left and lent else []
             if not found:
                 break
             more = [*more, *found]
-            timeline = self.timeline(columns, more)
         return CallProfile(columns, self.profiles, numbers, lent)
 
     def columns(self, candidates: Sequence[Candidate]) -> CallColumns:
@@ -279,13 +290,15 @@ class ArenaAssignment:
         """Return where the arena of a group is reserved, in the order of the text."""
         return self.nesting.reservation(m.made for m in group).point, group[0].number
 
-    def chosen(self, members: Sequence[Candidate], timeline: CallTimeline, given_up: GivenUp) -> Groups:
+    def chosen(
+        self,
+        timeline: CallTimeline,
+        planned: Sequence[int],
+        results: Sequence[int],
+        hosts: Sequence[int],
+        pass_over: int,
+    ) -> Groups:
         """Return the first of the assignments that is good enough, else the one that takes least."""
-        results = [i for i, m in enumerate(members) if m.buffer.returned]
-        planned = [i for i, m in enumerate(members) if not m.buffer.returned]
-        if self.whole:
-            return [*([i] for i in results), *_by_definition(timeline, planned)]
-        hosts = [i for i in results if members[i].buffer.var not in given_up.barred]
         few = max(FEW, len(planned) // MEMBERS_EACH)
         worst: list[tuple[float, Groups]] = []
         spread: list[tuple[float, Groups]] = []
@@ -297,7 +310,7 @@ class ArenaAssignment:
                 continue
             ratio = timeline.spread(groups)
             passed += 1
-            if passed > given_up.passed and ratio <= 1 + EXACT:
+            if passed > pass_over and ratio <= 1 + EXACT:
                 return groups
             spread.append((ratio, groups))
         if spread:
@@ -330,7 +343,7 @@ def _attempts(
     timeline: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
 ) -> Iterator[Groups]:
     lone = [[i] for i in results]
-    whole = _by_definition(timeline, planned)
+    whole = _by_definition(timeline.columns, planned)
     yield [*lone, *whole]
     if len(whole) == 1 and hosts:
         found = relieved(timeline, whole[0], results, hosts)
@@ -346,13 +359,13 @@ def _attempts(
     yield [*lone, *([i] for i in planned)]
 
 
-def _by_definition(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:
+def _by_definition(columns: CallColumns, planned: Sequence[int]) -> list[list[int]]:
     """The fewest groups, in the order of the text, at whose first tensor all sizes are known."""
-    if timeline.all_known:
+    if columns.all_known:
         return [list(planned)] if planned else []
     groups: list[list[int]] = []
-    for i in sorted(planned, key=lambda i: (timeline.tenants[i].made, i)):
-        fitting = (g for g in groups if timeline.possible([*g, i]))
+    for i in sorted(planned, key=lambda i: (columns.tenants[i].made, i)):
+        fitting = (g for g in groups if columns.possible([*g, i]))
         group = next(fitting, None)
         if group is None:
             groups.append([i])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp, Groups
+from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, symbols_of
 from symalloc.planner.buffers.worst_shapes import worst_shapes
@@ -54,21 +55,21 @@ def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytes
     def checked(
         self: ArenaAssignment,
         members: Sequence[Candidate],
-        samples: CallTimeline,
+        columns: CallColumns,
         given_up: GivenUp,
         more: list[Mapping[str, int]],
-    ) -> tuple[CallTimeline, Groups]:
-        timeline, groups = judged(self, members, samples, given_up, more)
-        sizes = sizes_of(timeline.columns, self.profiles)
+    ) -> tuple[Groups, float]:
+        groups, spread = judged(self, members, columns, given_up, more)
+        sizes = sizes_of(columns, self.profiles)
         names = symbols_of(sizes)
         table = SizeTable.at(at_least(names, drawn(names, random), self.lower), sizes).defined()
         if table is not None:
-            there = CallTimeline(timeline.columns, table, self.profiles)
+            there = CallTimeline(columns, table, self.profiles)
             over_limit = there.taken(groups) - there.limit
             shares = np.where(over_limit > SPARE, over_limit / np.maximum(there.limit, 1.0), 0.0)
             excess = shares.max(axis=0, initial=0.0)
             over.append((float(excess.max()), table.grid.binding(int(excess.argmax()))))
-        return timeline, groups
+        return groups, spread
 
     monkeypatch.setattr(ArenaAssignment, "judged", checked)
     for seed in range(tries(45, 600)):

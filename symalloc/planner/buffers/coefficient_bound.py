@@ -1,0 +1,80 @@
+"""Calls that are seen to keep their limit at every binding, from the coefficients of sizes alone.
+
+A size is a sum of products, none of which is ever negative.  Where each of its coefficients in what is taken
+at one moment is at most that in what is needed at another, which the limit is never below, the limit is
+kept.  The size of an arena is bounded product by product, so this shows it for many calls but not for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from symalloc.planner.buffers.call_columns import CallColumns, PathColumns
+from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
+from symalloc.planner.buffers.sample_shapes import SizeTable
+from symalloc.planner.search.grid import Grid, Truths, Values
+from symalloc.prover.domain import Domain
+from symalloc.prover.syntactic import SyntacticOrder
+from symalloc.size.expr import Expr, Monomial
+
+EXACT = 2.0**53
+MOST_COMPARED = 2_000_000  # columns, and products squared, multiplied
+
+
+class CoefficientBound:
+    """The coefficients of what a call takes, where it calls no function and they are not too many."""
+
+    def __init__(self, columns: CallColumns) -> None:
+        self.columns = columns
+        self.timeline: CallTimeline | None = None
+        if columns.merged or columns.calls:
+            return
+        table = _coefficients(sizes_of(columns, {}))
+        width = table.values.shape[1]
+        exact = table.values.sum() * max(len(columns.tenants), 1) < EXACT
+        if exact and len(columns) * width * (width + 1) <= MOST_COMPARED:
+            self.timeline = CallTimeline(columns, table, {})
+
+    def keeps(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> bool:
+        """Return whether a call is seen to keep its limit with an arena for each of `groups`, of which those
+        `lent`, by index, are held all the while; False says nothing.
+        """
+        timeline = self.timeline
+        if timeline is None:
+            return False
+        taken = timeline.taken(groups, lent)
+        return all(_kept(one, taken, timeline.need) for one in self.columns.spans if not one.path.text)
+
+
+def _kept(path: PathColumns, taken: Values, need: Values) -> bool:
+    """Return whether no more is taken at any moment of a path than is needed there, or at one of those at
+    which most is needed of one product, or of all.
+    """
+    taken, need = taken[path.begin : path.end], need[path.begin : path.end]
+    there: Truths = np.all(taken <= need, axis=1)
+    if there.all():
+        return True
+    most = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
+    elsewhere = np.all(taken[:, None, :] <= most[None, :, :], axis=2).any(axis=1)
+    for _, first, last in path.unknown:
+        elsewhere[first - path.begin : last - path.begin] = False
+    return bool((there | elsewhere).all())
+
+
+def _coefficients(sizes: Sequence[Expr]) -> SizeTable:
+    """The coefficients of sizes in place of their values, a column for each product; a size that may be
+    negative by its terms is one product.
+    """
+    order = SyntacticOrder(Domain())
+    products: dict[Monomial | Expr, int] = {}
+    terms: list[tuple[int, int, int]] = []
+    for row, size in enumerate(sizes):
+        plain = all(c >= 0 and order.never_negative(m) for m, c in size.terms.items())
+        for product, coefficient in size.terms.items() if plain else ((size, 1),):
+            terms.append((row, products.setdefault(product, len(products)), coefficient))
+    values = np.zeros((len(sizes), max(len(products), 1)))
+    for row, column, coefficient in terms:
+        values[row, column] = coefficient
+    return SizeTable(Grid(names=(), points=()), {size: row for row, size in enumerate(sizes)}, values)

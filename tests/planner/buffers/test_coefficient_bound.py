@@ -1,0 +1,59 @@
+"""What is seen from coefficients holds at every shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from symalloc.planner.buffers import arena_assignment
+from symalloc.planner.buffers.call_columns import CallColumns
+from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
+from symalloc.planner.buffers.coefficient_bound import CoefficientBound
+from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
+from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.search.grid import Grid
+from symalloc.prover.prover import Prover
+from tests.planner.buffers.test_worst_shapes import drawn, straight
+from tests.planner.random_programs import random_program
+from tests.scale import tries
+
+
+def grouped(columns: CallColumns, random: Random) -> list[list[int]]:
+    """A random assignment to arenas; what cannot share one is left out."""
+    count = random.randint(1, len(columns.tenants))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for i in range(len(columns.tenants)):
+        groups[random.randrange(count)].append(i)
+    return [group for group in groups if group and columns.possible(group)]
+
+
+def excess_at(columns: CallColumns, groups: Sequence[Sequence[int]], random: Random) -> float:
+    sizes = sizes_of(columns, {})
+    names = symbols_of(sizes)
+    points = [(0,) * len(names), (1,) * len(names), *drawn(names, random)]
+    table = SizeTable.at(Grid(names=names, points=tuple(points)), sizes).defined()
+    return 0.0 if table is None else CallTimeline(columns, table, {}).excess(groups)
+
+
+def test_no_call_exceeds_its_limit_where_that_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, seen, unseen = Random(1), 0, 0
+
+    class Checked(CoefficientBound):
+        def __init__(self, columns: CallColumns) -> None:
+            super().__init__(columns)
+            nonlocal seen, unseen
+            for groups in (
+                [grouped(columns, random) for _ in range(8)] if self.timeline and columns.tenants else ()
+            ):
+                over = excess_at(columns, groups, random)
+                assert over < 1e-9 or not self.keeps(groups)
+                seen += self.keeps(groups)
+                unseen += over > 0
+
+    monkeypatch.setattr(arena_assignment, "CoefficientBound", Checked)
+    for seed in range(tries(7, 300)):
+        plan_program(random_program(seed), Prover())
+        plan_program(straight(Random(seed)), Prover())
+    assert seen > 10 and unseen > 10
