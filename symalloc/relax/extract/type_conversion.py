@@ -65,11 +65,14 @@ class Types:
 
     def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
+        kind = type(type_)
+        if kind is relax.TensorType:
+            return self.tensor(type_)  # nearly every variable has one of its own, and equal ones are few
         handle = type_.__chandle__()
         found = self._known.get(handle)
         if found is not None:
             return found[1]
-        rule = _RULES.get(type(type_))
+        rule = _RULES.get(kind)
         result = OPAQUE if rule is None else rule(self, type_)
         self._known[handle] = (type_, result)
         return result
@@ -92,13 +95,14 @@ class Types:
         """As `shape`, None where the extents are unknown or have no exact form."""
         if shape is None:
             return None
-        known = self._shapes.get(shape.__chandle__())
-        if known is not None:
-            return known[1]
-        try:
-            return self.shape(shape)
-        except NotASizeError:
-            return None
+        handle = shape.__chandle__()
+        found = self._shapes.get(handle)
+        if found is None:
+            try:
+                found = self._shapes[handle] = (shape, self._convert_shape(shape))
+            except NotASizeError:
+                return None
+        return found[1]
 
     def inexact(self, shape: Node) -> str:
         """The extent of a shape that has no exact form, and why; nothing where there is none."""
@@ -146,7 +150,8 @@ class Types:
     def tensor(self, type_: TypeNode) -> TensorType:
         """A TensorType of TVM."""
         element, device = type_.dtype, type_.vdevice
-        dtype = None if element is None else self._element(element)
+        known = None if element is None else self._elements.get(element.__chandle__())
+        dtype = known[1] if known is not None else None if element is None else self._element(element)
         shape = self.shape_or_none(type_.shape)
         ndim = type_.ndim if shape is None else len(shape)
         key = (id(shape), id(dtype), ndim, None if device is None else device.__chandle__())
@@ -189,7 +194,6 @@ class Types:
 
 
 _RULES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
-    relax.TensorType: Types.tensor,
     relax.ShapeType: Types._shape_type,
     ir.PrimType: Types._scalar,
     ir.TupleType: Types._tuple,
