@@ -16,13 +16,14 @@ from typing import Literal, TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.program.ir import Var
+from symalloc.program.record import record
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
 ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Buffer:
     """Memory that is needed for a while: the one record that planning passes on, from candidate to placement.
 
@@ -55,7 +56,7 @@ class Buffer:
     lendable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Placement:
     """A buffer at `offset` bytes from the start of its arena."""
 

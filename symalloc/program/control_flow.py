@@ -10,6 +10,7 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -65,22 +66,14 @@ class ControlFlowGraph:
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """The instructions other than Ifs, in order, each with the number of its point."""
         kind = PointKind.INSTRUCTION
-        return tuple(
-            (i, p.instruction) for i, p in enumerate(self.points) if p.kind is kind and p.instruction
-        )
+        numbered = enumerate(self.points)
+        return tuple([(i, p.instruction) for i, p in numbered if p.kind is kind and p.instruction])
 
     @cached_property
     def _by_type(self) -> Mapping[type[Instruction], Sequence[tuple[int, Instruction]]]:
-        found: dict[type[Instruction], list[tuple[int, Instruction]]] = {}
-        for index, point in enumerate(self.points):
-            made = point.instruction
-            if made is None or point.kind:
-                continue
-            kind = type(made)
-            if kind in found:
-                found[kind].append((index, made))
-            else:
-                found[kind] = [(index, made)]
+        found: defaultdict[type[Instruction], list[tuple[int, Instruction]]] = defaultdict(list)
+        for numbered in self.instructions:
+            found[type(numbered[1])].append(numbered)
         return found
 
     def of_type(self, *types: type[Made]) -> Sequence[tuple[int, Made]]:

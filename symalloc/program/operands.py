@@ -52,9 +52,13 @@ def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    operands = operands_of(instruction)
-    if len(operands) == 1 and type(operands[0]) is ir.Var:
-        return (operands[0],)
+    getter = _OPERANDS.get(type(instruction))
+    operands = () if getter is None else getter(instruction)
+    for operand in operands:
+        if type(operand) is not ir.Var:
+            break
+    else:
+        return operands  # type: ignore[return-value] # all are variables
     return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
 
 

@@ -48,6 +48,7 @@ from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
+from symalloc.program.record import record
 
 EXACT = 1e-9
 TOLERABLE = 0.01
@@ -64,7 +65,7 @@ Groups: TypeAlias = Sequence[Sequence[int]]
 """The members of each arena, by index; a result comes first where an arena lies in its memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Candidate:
     """A buffer that may be planned.
 

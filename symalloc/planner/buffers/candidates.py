@@ -121,7 +121,7 @@ class _CandidateFinder:
         self.analysis = analyses[name]
         self.found: list[Candidate] = []
         self.left: list[Unplanned] = []
-        for _, instruction in self.analysis.cfg.instructions:
+        for _, instruction in self.analysis.cfg.of_type(AllocFresh, CallFunction):
             if isinstance(instruction, AllocFresh):
                 self.allocation(instruction)
             elif isinstance(instruction, CallFunction) and instruction.name in plans:
@@ -198,7 +198,6 @@ class _CandidateFinder:
 def _unplanned_by_recursion(analysis: FunctionAnalysis) -> Iterator[Unplanned]:
     """Yield every allocation of a function that calls itself."""
     reason = "its function calls itself: an arena would be held for every call under way"
-    for _, made in analysis.cfg.instructions:
-        if isinstance(made, AllocFresh):
-            nbytes = analysis.points_to.allocated(made.var).nbytes
-            yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)
+    for _, made in analysis.cfg.of_type(AllocFresh):
+        nbytes = analysis.points_to.allocated(made.var).nbytes
+        yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)

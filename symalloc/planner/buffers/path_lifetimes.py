@@ -142,7 +142,7 @@ class CandidateTimes:
         self.calls: list[CallFunction] = []
         numbers: dict[Var, int] = {}
         kept: set[Var] = set()
-        for point, made in analysis.cfg.instructions:
+        for point, made in analysis.cfg.of_type(AllocFresh, CallFunction):
             if isinstance(made, AllocFresh):
                 region = analysis.points_to.allocated(made.var)
                 numbers[made.var] = region.number
@@ -185,7 +185,7 @@ class CandidateTimes:
         placed = {*variables, *(call.var for call in self.calls)}
         points_to = self.analysis.points_to
         yielded: dict[int, int] = {}
-        for point, made in self.analysis.cfg.instructions:
+        for point, made in self.analysis.cfg.instructions if joined else ():
             if made.var in joined:
                 roots = points_to.roots(points_to.regions_of(made.var))
                 yielded.update(dict.fromkeys(roots, bisect_right(self.points, point)))

@@ -84,9 +84,12 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
     blocks: dict[str, tuple[int, bool]] = {}
-    for number, made in cfg.instructions:
-        if type(made) is not MatchCast and type(made.var.type) is not ScalarType:
-            continue
+    binding = [
+        (number, made)
+        for number, made in cfg.instructions
+        if type(made.var.type) is ScalarType or type(made) is MatchCast
+    ]
+    for number, made in binding:
         block = _block(cfg, number)
         for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import NO_POINTEES, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
@@ -60,16 +61,18 @@ class _Finder:
     points_to: PointsTo
     away: RegionSet
     needs_zero: RegionSet = NO_REGIONS
-    calls: defaultdict[tuple[str, int], RegionSet] = field(default_factory=lambda: defaultdict(RegionSet))
+    calls: defaultdict[str, dict[int, RegionSet]] = field(default_factory=lambda: defaultdict(dict))
 
     def look(self, operand: Operand | None) -> None:
         """Take up what looks at the pointer of all that `operand` may be, or hold."""
         self.needs_zero |= self.points_to.regions_of(operand) & self.away
 
     def kernel(self, call: CallKernel, accepting: Collection[int]) -> None:
+        values, given = self.points_to.values, self.calls[call.kernel]
         for position, argument in enumerate(call.arguments):
             if position in accepting and type(argument) is Var:
-                self.calls[call.kernel, position] |= self.points_to.regions_of(argument) & self.away
+                must, may = pointees_of(values.get(argument, NO_POINTEES))
+                given[position] = given.get(position, NO_REGIONS) | must | may
             else:
                 self.look(argument)
 
@@ -79,8 +82,10 @@ class _Finder:
         roots = {regions[number].root for number in members(self.needs_zero)}
         zero = region_set(r.number for r in regions if r.root in roots) if roots else NO_REGIONS
         parameters: dict[str, frozenset[int]] = {}
-        for (kernel, position), arrived in self.calls.items():
-            if arrived & ~zero:
-                parameters[kernel] = parameters.get(kernel, frozenset()) | {position}
+        lent = self.away & ~zero
+        for kernel, given in self.calls.items():
+            found = frozenset(p for p, arrived in given.items() if self.points_to.resolve(arrived) & lent)
+            if found:
+                parameters[kernel] = found
         needing = frozenset(var for root in roots if (var := regions[root].var) is not None)
         return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)

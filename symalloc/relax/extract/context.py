@@ -107,7 +107,7 @@ class Context:
         if early is not None:
             self._early.add(early)
             return early
-        made = self._vars[handle] = ir.Var(var.name, type_)
+        made = self._vars[handle] = ir.Var(str(var.name), type_)  # a text of TVM's holds an object
         return made
 
     def declare_parameters(self, params: Node) -> tuple[ir.Var, ...]:
