@@ -21,6 +21,7 @@ from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.expr import Expr, Monomial, constant, floordiv, symbol
 
+LARGE = 2**20  # an extent at which bounds are compared first
 MOST_COMPARED = 4  # checks up to which the prover is asked which of them follow from the others
 
 
@@ -123,7 +124,8 @@ def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
     """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least."""
     chosen: dict[str, Expr] = {}
     limits: dict[str, int] = {}
-    for bound in sorted(bounds, key=lambda e: e.key):
+    growth = {bound: -bound.evaluate(dict.fromkeys(bound.symbols, LARGE)) for bound in bounds}
+    for bound in sorted(growth, key=lambda e: (growth[e], e.key)):  # the tightest is likely the first
         (name,) = bound.symbols
         if name not in limits or bound.evaluate({name: limits[name]}) > INT64_MAX:
             chosen[name], limits[name] = bound, _largest(bound)

@@ -66,7 +66,7 @@ def _cases(regimes: Regimes, domain: Domain) -> Iterator[tuple[Stacking, Domain]
 def _layout(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> tuple[Expr, list[Expr]]:
     """Return the arena's size, and the offsets in the order of `buffers`; equal offsets are one object."""
     placed = offsets(buffers, stacking, dominance)
-    size = arena_size(buffers, placed, dominance)
+    size = arena_size(buffers, stacking, placed, dominance)
     merged = merge_offsets(buffers, stacking, placed, size, dominance)
     built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(merged)}
     return maximum(*size), [built[alternatives] for alternatives in merged]

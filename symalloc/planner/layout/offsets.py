@@ -7,6 +7,7 @@ vanish before an expression is built.  Layers repeat: every distinct question is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import gcd
 from typing import TypeAlias
 
@@ -77,11 +78,15 @@ def _one_maximum(alternatives: Alternatives) -> Alternatives:
 
 
 def arena_size(
-    buffers: Sequence[Buffer], placed: Sequence[Alternatives], dominance: Dominance
+    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives], dominance: Dominance
 ) -> Alternatives:
-    """Return the alternatives whose maximum is the height of the whole stacking in bytes."""
-    sizes = (b.size for b in buffers)
-    return prune(_ends(dict.fromkeys(zip(placed, sizes, strict=True))), dominance)
+    """Return the alternatives whose maximum is the height of the whole stacking in bytes.
+
+    What lies under another buffer ends where that starts or before.
+    """
+    covered = frozenset(chain.from_iterable(stacking.below))
+    tops = ((placed[i], buffer.size) for i, buffer in enumerate(buffers) if i not in covered)
+    return prune(_ends(dict.fromkeys(tops)), dominance)
 
 
 def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
