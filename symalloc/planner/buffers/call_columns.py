@@ -155,7 +155,9 @@ class CallColumns:
 
     def _spans(self, number: int, paths: Sequence[PathLifetimes]) -> Iterator[Held]:
         for index, path in enumerate(paths):
-            if path.lives[number]:
+            if path.text:
+                yield from (self._span(index, (interval,)) for interval in path.lives[number])
+            elif path.lives[number]:
                 branch = path.tested.get(number)
                 least = 0.0 if branch is None else self.decided[index][branch] + BEHIND
                 yield self._span(index, path.lives[number], least)
@@ -243,7 +245,10 @@ def _moments(path: PathLifetimes, tenants: Iterable[Tenant]) -> dict[float, int]
         *(live for _, live in path.unplanned),
         *(((position, position + 1),) for call in path.calls for position in _positions(call.live)),
     )
-    return {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
+    found = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
+    if path.text:
+        found |= {float(begin): path.steps[begin] for live in lives for begin, _ in live}
+    return found
 
 
 def _positions(live: Intervals) -> Iterator[int]:

@@ -148,7 +148,7 @@ class _FirstFit:
 
     def before(self, group: _Group, i: int) -> bool:
         """Return whether a tensor ends before the result whose memory the group lies in is made."""
-        starts = {path: begin for path, begin, _ in self.memory.held[group.members[0]]}
+        starts = {path: begin for path, begin, _ in reversed(self.memory.held[group.members[0]])}
         return all(end <= starts.get(path, end) for path, _, end in self.memory.held[i])
 
     def changed(

@@ -203,7 +203,7 @@ class _Relief:
         taken = self.loads[host]
         if any((taken[begin:end] + size > room).any() for _, begin, end in memory.held[i]):
             return False
-        apart = {path: begin for path, begin, _ in memory.held[result]}
+        apart = {path: begin for path, begin, _ in reversed(memory.held[result])}
         before = all(end <= apart.get(path, end) for path, _, end in memory.held[i])
         return before and memory.possible([result, *self.guests[host], i])
 

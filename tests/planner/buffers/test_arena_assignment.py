@@ -103,5 +103,22 @@ def test_an_if_that_begins_another_is_decided_first() -> None:
             replace(path, tested=dict(sorted(path.tested.items(), key=lambda one: order * one[1])))
             for path in assignment.paths
         ]
-        ((_, timeline),) = replace(assignment, paths=paths).places
+        ((_, columns),) = replace(assignment, paths=paths).places
+        timeline = assignment.timeline(columns)
         assert timeline.excess([[0], [1], [2, 3]]) > 0 and not timeline.excess([[0], [1], [2], [3]])
+
+
+def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
+    """Each side needs three tensors at once, one of them in the result: the others share an arena."""
+
+    def side(mark: str) -> tuple[Var, tuple[Instruction, ...]]:
+        first, second, third = (alloc(f"{mark}{number}", WIDE) for number in range(3))
+        uses = (kernel(X, first.var), kernel(first.var, second.var), kernel(first.var, second.var, third.var))
+        body = (first, uses[0], second, uses[1], third, uses[2])
+        return third.var, body
+
+    (left, then), (right, otherwise) = side("a"), side("b")
+    one = replace(branch(then, otherwise, (left, right)), var=Var("y", left.type))
+    result = alloc("r", WIDE)
+    found, _ = split(one, result, kernel(one.var, result.var), result=result.var)
+    assert len(arenas(found)) == 2
