@@ -6,20 +6,16 @@ taken only shrinks.  Nothing here depends on shapes: `CallTimeline` has the byte
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate
+from typing import NamedTuple
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.size.expr import Expr
-
-Columns: TypeAlias = NDArray[np.int64]
 
 BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
 BEHIND = BETWEEN / 2
@@ -86,17 +82,19 @@ class CallColumns:
         self._reserved: dict[tuple[int, ...], tuple[Held, ...]] = {}
         self.paths = [number for number, path in enumerate(paths) if not path.text]
         self.starts: list[list[float]] = []
-        self.steps: list[Columns] = []
+        self.steps: list[list[int]] = []
         self.offsets = [0]
         self.decided = [_decided(path.steps, path.tested.values()) for path in paths]
         for path, decided in zip(paths, self.decided, strict=True):
             at = _moments(path, tenants) | {moment: branch for branch, moment in decided.items()}
             starts = sorted(at)
             self.starts.append(starts)
-            self.steps.append(np.array([at[start] for start in starts], dtype=np.int64))
+            self.steps.append([at[start] for start in starts])
             self.offsets.append(self.offsets[-1] + len(starts))
-        first = self.steps[0].tolist()
-        self.made = [bisect_left(first, t.made) for t in tenants]
+        self._sorted = [sorted(steps) for steps in self.steps]
+        self._latest = [list(accumulate(steps, max)) for steps in self.steps]
+        self._ends: dict[tuple[int, int], int] = {}
+        self.made = [bisect_left(self.steps[0], t.made) for t in tenants]
         self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
         self.beside = [
             HeldBytes(u.size, (self._span(number, u.live),))
@@ -145,7 +143,7 @@ class CallColumns:
     def _outlives(self, held: Sequence[Held], made: int, live: Intervals) -> bool:
         """Return whether a tensor is live behind the block that it is made in, or in parts of the text."""
         begin, end = self.nesting.reservation((made,)).block
-        columns = (step for _, first, last in held for step in self.steps[0][first:last].tolist())
+        columns = (step for _, first, last in held for step in self.steps[0][first:last])
         return len(live) > 1 or any(not begin <= step < end for step in columns)
 
     def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
@@ -194,10 +192,9 @@ class CallColumns:
     def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
         block, point = self.nesting.reservation(self.tenants[i].made for i in members)
         for path in self.paths:
-            steps, offset = self.steps[path], self.offsets[path]
-            if not _any_within(steps, block):
+            if not _any_within(self._sorted[path], block):
                 continue
-            begin = offset + int(np.searchsorted(np.maximum.accumulate(steps), point))
+            begin = self.offsets[path] + bisect_left(self._latest[path], point)
             end = max(self._end(path, i) for i in members)
             if begin < end:
                 yield Held(path, begin, end)
@@ -213,14 +210,19 @@ class CallColumns:
         """The column up to which an arena is there for a tenant: to its last use, or to the If behind which
         it lies on another path.
         """
+        found = self._ends.get((path, i))
+        if found is None:
+            found = self._ends[path, i] = self._end_of(path, i)
+        return found
+
+    def _end_of(self, path: int, i: int) -> int:
         held = next((one for one in self.held[i] if one.path == path), None)
         if held is not None:
             return held.end
+        steps = self._sorted[path]
         blocks = self.nesting.around(self.tenants[i].made)
-        branch = next((b for b, block in blocks if not _any_within(self.steps[path], block)), None)
-        if branch is None:
-            return 0
-        return self.offsets[path] + int((self.steps[path] <= branch).sum())
+        branch = next((b for b, block in blocks if not _any_within(steps, block)), None)
+        return 0 if branch is None else self.offsets[path] + bisect_right(steps, branch)
 
     def possible(self, members: Sequence[int]) -> bool:
         """Return whether all sizes are known where an arena of the given tenants is reserved."""
@@ -268,5 +270,6 @@ def _decided(steps: Sequence[int], branches: Iterable[int]) -> dict[int, float]:
     return found
 
 
-def _any_within(steps: Columns, block: tuple[int, int]) -> bool:
-    return bool(((steps >= block[0]) & (steps < block[1])).any())
+def _any_within(steps: Sequence[int], block: tuple[int, int]) -> bool:
+    """Return whether one of `steps`, which are in order, lies in a block."""
+    return bisect_left(steps, block[0]) < bisect_left(steps, block[1])

@@ -76,7 +76,7 @@ class CallTimeline:
                 continue
             limit[begin:end] = NO_LIMIT if path.text else need[begin:end].max(axis=0)
             if path.merged:
-                steps = self.columns.steps[number].tolist()
+                steps = self.columns.steps[number]
                 least = least_on_paths(need, steps, self.columns.nesting)
                 limit[begin:end] = np.maximum(least - apart, need)
             for _, first, last in unknown:  # how much more is taken there than elsewhere nobody knows
@@ -88,26 +88,23 @@ class CallTimeline:
     ) -> Values:
         """The sum of `sizes`, each while it is held, at the columns [first, last)."""
         last = self.offsets[-1] if last is None else last
-        changes = np.zeros((last - first + 1, sizes.shape[1]))
         rows = [(row, one) for row, held in enumerate(spans) for one in held]
-        if rows:
-            numbers = [row for row, _ in rows]
-            np.add.at(changes, [one.begin - first for _, one in rows], sizes[numbers])
-            np.subtract.at(changes, [one.end - first for _, one in rows], sizes[numbers])
+        if len(rows) <= FEW:
+            found = np.zeros((last - first, sizes.shape[1]))
+            for row, (_, begin, end) in rows:
+                found[begin - first : end - first] += sizes[row]
+            return found
+        changes = np.zeros((last - first + 1, sizes.shape[1]))
+        numbers = [row for row, _ in rows]
+        np.add.at(changes, [one.begin - first for _, one in rows], sizes[numbers])
+        np.subtract.at(changes, [one.end - first for _, one in rows], sizes[numbers])
         summed: Values = changes.cumsum(axis=0)[:-1]
         return summed
 
     def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
         """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
         chosen = list(members)
-        last = self.offsets[-1] if last is None else last
-        if len(chosen) > FEW:
-            return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
-        load = np.zeros((last - first, self.bytes.shape[1]))
-        for i in chosen:
-            for _, begin, end in self.held[i]:
-                load[begin - first : end - first] += self.bytes[i]
-        return load
+        return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
 
     # -- arenas --------------------------------------------------------------------------------------------
 
