@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -102,8 +102,8 @@ class _FirstFit:
             if not group.open or tried == MOST_TRIED:
                 continue
             tried += 1
-            found = self.joined(group, i)
-            if found is not None and (best is None or found[0] < best[0]):
+            found = self.joined(group, i, np.inf if best is None else best[0])
+            if found is not None:
                 best = (found[0], group, found[1], found[2])
                 if found[0] <= 0:
                     break
@@ -127,24 +127,29 @@ class _FirstFit:
             fine = fine and not (self.room[begin:end] < -0.5).any()
         return fine
 
-    def joined(self, group: _Group, i: int) -> tuple[float, Values, tuple[Held, ...]] | None:
-        """By how much the group would grow, its height and spans then; None where that takes too much."""
+    def joined(self, group: _Group, i: int, less: float) -> tuple[float, Values, tuple[Held, ...]] | None:
+        """By how much the group would grow, its height and spans then; None where that takes too much, or is
+        not `less`.
+        """
         memory, size = self.memory, self.memory.bytes[i]
         self.work += TRIAL
-        height = group.height
-        for _, begin, end in memory.held[i]:
-            height = np.maximum(height, (group.load[begin:end] + size).max(axis=0, initial=0.0))
-        if group.kept and (height > group.height + 0.5).any():
-            return None
         if group.kept and not self.before(group, i):
             return None
-        if not memory.possible([*group.members, i]):
+        height = group.height
+        for _, begin, end in memory.held[i]:
+            height = np.maximum(height, group.load[begin:end].max(axis=0, initial=0.0) + size)
+        grown = height - group.height
+        if group.kept and grown.max(initial=0.0) > 0.5:
+            return None
+        growth = float((grown / self.scale).sum())
+        if growth >= less or not memory.possible([*group.members, i]):
             return None
         spans = memory.extended(group.spans, group.members, i)
-        change = self.changed(group, i, height, spans)
-        if any((more > self.room[begin:end] + 0.5).any() for (begin, end), more in change):
-            return None
-        return float(((height - group.height) / self.scale).sum()), height, spans
+        for (begin, end), more in self.changed(group, i, height, spans):
+            more -= self.room[begin:end]
+            if more.max(initial=0.0) > 0.5:
+                return None
+        return growth, height, spans
 
     def before(self, group: _Group, i: int) -> bool:
         """Return whether a tensor ends before the result whose memory the group lies in is made."""
@@ -153,13 +158,12 @@ class _FirstFit:
 
     def changed(
         self, group: _Group, i: int, height: Values, spans: Sequence[Held]
-    ) -> list[tuple[tuple[int, int], Values]]:
-        """The bytes that are taken more, by range of columns, where a tensor joins a group."""
+    ) -> Iterator[tuple[tuple[int, int], Values]]:
+        """Yield the bytes that are taken more, by range of columns, where a tensor joins a group."""
         memory = self.memory
         before = {path: (begin, end) for path, begin, end in group.spans}
         held = memory.held[i] if i in self.counted else ()
         alone = {path: (begin, end) for path, begin, end in held}
-        found = []
         for path, begin, end in spans:
             more = np.empty((end - begin, len(height)))
             more[:] = height
@@ -170,8 +174,7 @@ class _FirstFit:
             ):
                 if first < last:
                     more[first - begin : last - begin] -= size
-            found.append(((begin, end), more))
-        return found
+            yield (begin, end), more
 
     def change(self, group: _Group, i: int, height: Values, spans: Sequence[Held]) -> None:
         for (begin, end), more in self.changed(group, i, height, spans):

@@ -45,6 +45,7 @@ class _Merging:
         most = np.maximum(together, taken.max(axis=0, initial=0.0))
         self.spare = np.minimum(memory.limit - beside, most) - taken
         self.many, self.work = len(groups) > MANY, 0
+        self._spare_of: dict[tuple[int, ...], Values] = {}
 
     def run(self) -> list[list[int]]:
         """Join groups, each with those behind it, and return what is left."""
@@ -81,19 +82,42 @@ class _Merging:
         together = sorted(i for group in groups for i in group)
         if (self.many and len(together) > MOST_TOGETHER) or not memory.possible(together):
             return None
+        if len(groups) == 2 and memory.straight and self.hopeless(*groups):
+            return None
         held = [memory.reserved(group) for group in groups]
         held_together = memory.reserved(together)
         first, last = bounds_of(one for each in (*held, held_together) for one in each)
         before = self.spare[first:last]
-        spare = before.copy()
-        self.work += TRIAL + spare.size
+        self.work += TRIAL + before.size
+        change = np.zeros_like(before)
         for group, each in zip(groups, held, strict=True):
-            _add(spare, each, memory.height(group), first)
-        _add(spare, held_together, -memory.height(together), first)
-        if (np.minimum(spare, before) < np.minimum(before, -0.5)).any():
+            _add(change, each, memory.height(group), first)
+        _add(change, held_together, -memory.height(together), first)
+        # no more than is spare, and nothing where none is
+        if (change + np.maximum(before, 0.0)).min(initial=0.0) < -0.5:
             return None
-        self.spare[first:last] = spare
+        self.spare[first:last] += change
+        self._spare_of.clear()
         return together
+
+    def hopeless(self, left: Sequence[int], right: Sequence[int]) -> bool:
+        """Return whether one of two arenas that are not held at one time is too large for the time of the
+        other; the function is straight.
+        """
+        memory = self.memory
+        ((_, begin, end),), ((_, first, last),) = memory.reserved(left), memory.reserved(right)
+        if begin < last and first < end:
+            return False
+        more = memory.height(right) - memory.height(left)
+        return bool((more > self.spare_of(left) + 0.5).any() or (-more > self.spare_of(right) + 0.5).any())
+
+    def spare_of(self, group: Sequence[int]) -> Values:
+        """The bytes that are left at least while the arena of `group` is there, none where it is too much."""
+        key = tuple(group)
+        if key not in self._spare_of:
+            ((_, begin, end),) = self.memory.reserved(group)
+            self._spare_of[key] = self.spare[begin:end].min(axis=0, initial=np.inf).clip(0.0)
+        return self._spare_of[key]
 
 
 def _add(spare: Values, held: Sequence[Held], size: Values, first: int) -> None:
