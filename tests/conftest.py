@@ -25,6 +25,7 @@ from hypothesis import settings
 from symalloc.relax.workers.worker_pool import WorkerPool
 from tests.compile_once import compile_kernels_once
 from tests.fork_server import ForkingPopen
+from tests.quick_scripts import read_scripts_quickly
 from tests.scale import NIGHTLY
 
 # no deadline: a busy machine is no failure.  The same examples in every run; others each night
@@ -51,9 +52,10 @@ inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
 
 
 def pytest_collection_finish() -> None:
-    """Compile kernels once, where any test of these runs TVM; spare the collector what is imported by now."""
+    """Compile kernels once, read scripts quickly if these tests run TVM; spare the collector."""
     if "tvm" in sys.modules and not NIGHTLY:
         compile_kernels_once()
+        read_scripts_quickly()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

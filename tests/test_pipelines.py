@@ -13,6 +13,8 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 _KNOWN = """
 from tvm import relax

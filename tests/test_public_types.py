@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import symalloc
+
+pytestmark = pytest.mark.slow
 
 USER = """\
 import symalloc
