@@ -17,6 +17,8 @@ SYMBOLS = ("n", "m", "k")
 FLAGS = ("c0", "c1")
 COLUMNS = (4, 8, 16)
 SIZES = ((1, 2, 3), (40, 7, 90), (300, 200, 5))  # of n, m and k
+MOST_BYTES = 64 * 2**20  # of a tensor
+MOST_ROWS = 4096  # of an argument
 _HEAD = "@I.ir_module\nclass Module:\n"
 
 
@@ -45,6 +47,7 @@ class Writer:
     indent: int = 2
     made: int = 0
     casts: int = 0
+    different: Sequence[int] = (0,) * len(SIZES)
     spoken: list[str] = field(default_factory=list)
 
     def line(self, text: str) -> None:
@@ -79,6 +82,20 @@ class Writer:
         for _ in range(count):
             self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]()
 
+    def extents(self, text: str) -> list[int]:
+        """The values of an extent at each of SIZES, q at most; 0 for what another function takes."""
+        found = []
+        for sizes, different in zip(SIZES, self.different, strict=True):
+            known = dict(zip((*SYMBOLS, "q"), (*sizes, different), strict=True))
+            found.append(
+                sum(int(term) if term.isdigit() else known.get(term, 0) for term in text.split(" + "))
+            )
+        return found
+
+    def elements(self, rows: str, columns: str) -> list[int]:
+        """The elements of a tensor at each of SIZES."""
+        return [r * c for r, c in zip(self.extents(rows), self.extents(columns), strict=True)]
+
     # -- statements ------------------------------------------------------------------------------------------
 
     def unary(self) -> None:
@@ -93,14 +110,16 @@ class Writer:
     def concatenate(self) -> None:
         a = self.any()
         b = self.random.choice([t for t in self.visible if t.columns == a.columns])
-        if len(a.rows + b.rows) < 40:
-            self.bind(f"R.concat([{a.name}, {b.name}], axis=0)", f"{a.rows} + {b.rows}", a.columns)
+        rows = f"{a.rows} + {b.rows}"
+        if len(a.rows + b.rows) < 40 and 4 * max(self.elements(rows, a.columns)) <= MOST_BYTES:
+            self.bind(f"R.concat([{a.name}, {b.name}], axis=0)", rows, a.columns)
 
     def product(self) -> None:
         """A times the transpose of b: an extent of each."""
         a = self.any()
         b = self.random.choice([t for t in self.visible if t.columns == a.columns])
-        if "+" not in a.rows + b.rows + a.columns and not a.columns.isalpha():
+        plain = "+" not in a.rows + b.rows + a.columns and not a.columns.isalpha()
+        if plain and 4 * max(self.elements(a.rows, b.rows)) <= MOST_BYTES:
             turned = self.bind(f"R.permute_dims({b.name})", b.columns, b.rows)
             self.bind(f"R.matmul({a.name}, {turned.name})", a.rows, b.rows)
 
@@ -122,7 +141,7 @@ class Writer:
 
     def call(self) -> None:
         """Call another function, which takes and gives rows of eight."""
-        rows = [t for t in self.visible if t.columns == "8"]
+        rows = [t for t in self.visible if t.columns == "8" and max(self.extents(t.rows)) <= MOST_ROWS]
         if rows and self.callees:
             a = self.random.choice(rows)
             self.bind(f"cls.{self.random.choice(self.callees)}({a.name})", *a.shape)
@@ -133,6 +152,7 @@ class Writer:
             return  # one in a module, at its top: an If cannot define a symbol for what follows
         self.casts += 1
         a = self.any()
+        self.different = self.elements(a.rows, a.columns)
         flat = self.fresh()
         self.line(f"{flat} = R.reshape({a.name}, R.shape([({a.rows}) * ({a.columns})]))")
         self.line(f"{flat}u = R.unique({flat}, sorted=True)")
