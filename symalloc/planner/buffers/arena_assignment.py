@@ -20,27 +20,25 @@ Then arenas are joined, two by two, as long as the call keeps its limit (`merged
 Each is judged by the bytes taken at every moment on every path over the limit (`CallTimeline`), at sample
 bindings.  Others at which the chosen one takes more are looked for (`worst_shapes`), and the choice is made
 again with those among the samples.  The last assignment always keeps the limit.  How many arenas that
-is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` say.
+is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` in `arena_attempts` say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from symalloc.analysis.live_ranges import LiveRange
+from symalloc.planner.buffers.arena_attempts import EXACT, TOLERABLE, ArenaAttempts, Groups, by_definition
 from symalloc.planner.buffers.call_columns import CallColumns, Tenant
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
-from symalloc.planner.buffers.early_arena import early_arena
-from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
-from symalloc.planner.buffers.result_memory import relieved
 from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, sample_table, symbols_of
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.buffers.worst_shapes import worst_shapes
@@ -50,19 +48,11 @@ from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 
-EXACT = 1e-9
-TOLERABLE = 0.01
 NOTICED = 4096  # bytes beyond the limit
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
 FEWEST_SHAPES = 16
-FEW = 6  # arenas, or one for every MEMBERS_EACH tensors: as many are worth it to stay at the limit exactly
-MEMBERS_EACH = 6
-MANY = 200  # tensors, of which a cut through time takes less work than looking at each by itself
 MOST_LENT = 32  # arenas that are tried one by one
-
-Groups: TypeAlias = Sequence[Sequence[int]]
-"""The members of each arena, by index; a result comes first where an arena lies in its memory."""
 
 
 @record()
@@ -169,6 +159,7 @@ class ArenaAssignment:
     profiles: Mapping[str, CallProfile]
     called: bool = False
     whole: bool = False
+    _attempts: dict[tuple[CallColumns, tuple[int, ...]], ArenaAttempts] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Sequence[tuple[Sequence[Candidate], CallColumns]]:
@@ -212,7 +203,7 @@ class ArenaAssignment:
         """
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
-        simple = [*([i] for i in results), *_by_definition(columns, planned)]
+        simple = [*([i] for i in results), *by_definition(columns, planned)]
         if self.whole:
             return simple, 1.0
         bound = CoefficientBound(columns)
@@ -220,8 +211,8 @@ class ArenaAssignment:
             return simple, 1.0
         hosts = [i for i in results if members[i].buffer.var not in given_up.barred]
         for left in reversed(range(MOST_CHOICES)):
-            timeline = self.timeline(columns, more)
-            numbers = self.chosen(timeline, planned, results, hosts, given_up.passed)
+            attempts = self.attempts(columns, planned, results, hosts, more)
+            timeline, numbers = attempts.timeline, attempts.chosen(given_up.passed)
             numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
             found = self.exceeded(timeline, numbers) if left and not bound.keeps(numbers) else []
             if not found:
@@ -282,6 +273,25 @@ class ArenaAssignment:
         """Return the moments of a call at which `candidates` are there."""
         return CallColumns([c.tenant() for c in candidates], self.paths, self.nesting, self.profiles)
 
+    def attempts(
+        self,
+        columns: CallColumns,
+        planned: Sequence[int],
+        results: Sequence[int],
+        hosts: Sequence[int],
+        more: Sequence[Mapping[str, int]],
+    ) -> ArenaAttempts:
+        """Return the assignments to try, judged at sample bindings and at `more`; without those they are made
+        once, however many are given up.
+        """
+        key = columns, tuple(hosts)
+        if more or key not in self._attempts:
+            found = ArenaAttempts(self.timeline(columns, more), planned, results, hosts)
+            if more:
+                return found
+            self._attempts[key] = found
+        return self._attempts[key]
+
     def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
         """Return what is taken at sample bindings and at `more`."""
         table = sample_table(sizes_of(columns, self.profiles), self.lower, more)
@@ -290,37 +300,6 @@ class ArenaAssignment:
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""
         return self.nesting.reservation(m.made for m in group).point, group[0].number
-
-    def chosen(
-        self,
-        timeline: CallTimeline,
-        planned: Sequence[int],
-        results: Sequence[int],
-        hosts: Sequence[int],
-        pass_over: int,
-    ) -> Groups:
-        """Return the first of the assignments that is good enough, else the one that takes least."""
-        few = max(FEW, len(planned) // MEMBERS_EACH)
-        worst: list[tuple[float, Groups]] = []
-        spread: list[tuple[float, Groups]] = []
-        passed = 0
-        for groups in _attempts(timeline, planned, results, hosts):
-            over = timeline.excess(groups)
-            if over > EXACT or len(groups) - len(results) > few:
-                worst.append((over, groups))
-                continue
-            ratio = timeline.spread(groups)
-            passed += 1
-            if passed > pass_over and ratio <= 1 + EXACT:
-                return groups
-            spread.append((ratio, groups))
-        if spread:
-            tight = first_fit(timeline.tightened(planned, results), planned, results, hosts)
-            if tight is not None and len(tight) - len(results) <= few and timeline.excess(tight) <= EXACT:
-                spread.append((timeline.spread(tight), tight))
-            return min(spread, key=lambda one: one[0])[1]
-        tolerable = [groups for over, groups in worst if over <= TOLERABLE]
-        return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one[0])[1]
 
 
 def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> Sequence[int]:
@@ -338,38 +317,3 @@ def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list
     waits = [m.definition for m in members if m.definition is not None]
     last = max(waits, key=lambda definition: definition.step).var if waits else None
     return [m.placed(number + place, number, last, lendable=lendable) for place, m in enumerate(members)]
-
-
-def _attempts(
-    timeline: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
-) -> Iterator[Groups]:
-    lone = [[i] for i in results]
-    whole = _by_definition(timeline.columns, planned)
-    yield [*lone, *whole]
-    if len(whole) == 1 and hosts:
-        found = relieved(timeline, whole[0], results, hosts)
-        if found is not None:
-            yield [*(one for one in lone if one[0] not in hosts), *found]
-    cut_first = len(planned) > MANY
-    for attempt in (
-        (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
-    ):
-        found = attempt(timeline, planned, results, hosts)
-        if found is not None:
-            yield found
-    yield [*lone, *([i] for i in planned)]
-
-
-def _by_definition(columns: CallColumns, planned: Sequence[int]) -> list[list[int]]:
-    """The fewest groups, in the order of the text, at whose first tensor all sizes are known."""
-    if columns.all_known:
-        return [list(planned)] if planned else []
-    groups: list[list[int]] = []
-    for i in sorted(planned, key=lambda i: (columns.tenants[i].made, i)):
-        fitting = (g for g in groups if columns.possible([*g, i]))
-        group = next(fitting, None)
-        if group is None:
-            groups.append([i])
-        else:
-            group.append(i)
-    return groups

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp, Groups
+from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp
+from symalloc.planner.buffers.arena_attempts import Groups
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, symbols_of

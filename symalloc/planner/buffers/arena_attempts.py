@@ -1,0 +1,120 @@
+"""The assignments that are tried, one by one, each judged at sample bindings.
+
+`arena_assignment` says which come in which order, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from symalloc.planner.buffers.call_columns import CallColumns
+from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.buffers.early_arena import early_arena
+from symalloc.planner.buffers.first_fit import few_arenas, first_fit
+from symalloc.planner.buffers.result_memory import relieved
+
+EXACT = 1e-9
+TOLERABLE = 0.01
+FEW = 6  # arenas, or one for every MEMBERS_EACH tensors: as many are worth it to stay at the limit exactly
+MEMBERS_EACH = 6
+MANY = 200  # tensors, of which a cut through time takes less work than looking at each by itself
+
+Groups: TypeAlias = Sequence[Sequence[int]]
+"""The members of each arena, by index; a result comes first where an arena lies in its memory."""
+
+
+class JudgedGroups(NamedTuple):
+    """By how much an assignment exceeds the limit, and how many times their floor arenas take together."""
+
+    groups: Groups
+    over: float
+    spread: float
+
+
+class ArenaAttempts:
+    """The assignments of `planned` tensors, each made and judged when it is first needed.
+
+    `hosts` are those of `results` whose memory may be used.
+    """
+
+    def __init__(
+        self, timeline: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
+    ) -> None:
+        self.timeline, self.planned, self.results, self.hosts = timeline, planned, results, hosts
+        self.few = max(FEW, len(planned) // MEMBERS_EACH)
+        self._made: list[JudgedGroups] = []
+        self._coming = self._attempts()
+
+    def chosen(self, pass_over: int) -> Groups:
+        """Return the first of the assignments that is good enough, `pass_over` of those aside, else the one
+        that takes least.
+        """
+        worst: list[JudgedGroups] = []
+        good: list[JudgedGroups] = []
+        for one in self._judged():
+            if not self.is_good(one):
+                worst.append(one)
+                continue
+            good.append(one)
+            if len(good) > pass_over and one.spread <= 1 + EXACT:
+                return one.groups
+        if good:
+            return min((*good, *self._tight), key=lambda one: one.spread).groups
+        tolerable = [one.groups for one in worst if one.over <= TOLERABLE]
+        return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one.over).groups
+
+    def is_good(self, one: JudgedGroups) -> bool:
+        """Return whether an assignment keeps the limit with few arenas."""
+        return one.over <= EXACT and len(one.groups) - len(self.results) <= self.few
+
+    def _judged(self) -> Iterator[JudgedGroups]:
+        yield from self._made
+        for groups in self._coming:
+            self._made.append(self._judge(groups))
+            yield self._made[-1]
+
+    def _judge(self, groups: Groups) -> JudgedGroups:
+        return JudgedGroups(groups, self.timeline.excess(groups), self.timeline.spread(groups))
+
+    @cached_property
+    def _tight(self) -> Sequence[JudgedGroups]:
+        """The assignment whose arenas take no more together than what lies in them, where it is good."""
+        timeline = self.timeline.tightened(self.planned, self.results)
+        groups = first_fit(timeline, self.planned, self.results, self.hosts)
+        found = () if groups is None else (self._judge(groups),)
+        return [one for one in found if self.is_good(one)]
+
+    def _attempts(self) -> Iterator[Groups]:
+        timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
+        lone = [[i] for i in results]
+        whole = by_definition(timeline.columns, planned)
+        yield [*lone, *whole]
+        if len(whole) == 1 and hosts:
+            found = relieved(timeline, whole[0], results, hosts)
+            if found is not None:
+                yield [*(one for one in lone if one[0] not in hosts), *found]
+        cut_first = len(planned) > MANY
+        for attempt in (
+            (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
+        ):
+            found = attempt(timeline, planned, results, hosts)
+            if found is not None:
+                yield found
+        yield [*lone, *([i] for i in planned)]
+
+
+def by_definition(columns: CallColumns, planned: Sequence[int]) -> list[list[int]]:
+    """Return the fewest groups, in the order of the text, at whose first tensor all sizes are known."""
+    if columns.all_known:
+        return [list(planned)] if planned else []
+    groups: list[list[int]] = []
+    for i in sorted(planned, key=lambda i: (columns.tenants[i].made, i)):
+        fitting = (g for g in groups if columns.possible([*g, i]))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([i])
+        else:
+            group.append(i)
+    return groups
