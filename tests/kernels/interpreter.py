@@ -59,7 +59,16 @@ class _Machine:
     parameters: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     memory: dict[int, dict[tuple[int, ...], Any]] = field(default_factory=dict)
     found: list[Performed] = field(default_factory=list)
+    known_parts: dict[tuple[int, str], tuple[Any, ...]] = field(default_factory=dict)
     steps: int = 0
+
+    def parts(self, node: Any, name: str) -> tuple[Any, ...]:
+        """The elements of a field: going through an array of TVM's is dear, and loops come back to it."""
+        key = node.__chandle__(), name
+        found = self.known_parts.get(key)
+        if found is None:
+            found = self.known_parts[key] = tuple(getattr(node, name))
+        return found
 
     # -- statements --------------------------------------------------------------------------------------
 
@@ -73,7 +82,7 @@ class _Machine:
         execute(self, node)
 
     def sequence(self, node: Any) -> None:
-        for inner in node.seq:
+        for inner in self.parts(node, "seq"):
             self.run(inner)
 
     def branches(self, node: Any) -> None:
@@ -84,7 +93,7 @@ class _Machine:
 
     def store(self, node: Any) -> None:
         value = self.value(node.value)
-        for indices in self.places(node.indices):
+        for indices in self.places(self.parts(node, "indices")):
             self.touch("store", node.buffer, indices)[indices] = value
 
     def evaluate(self, node: Any) -> None:
@@ -137,18 +146,19 @@ class _Machine:
 
     def block(self, node: Any) -> None:
         block = node.block
-        values = [self.value(value) for value in node.iter_values]
+        values = [self.value(value) for value in self.parts(node, "iter_values")]
         if not self.value(node.predicate):
             return
-        for axis, value in zip(block.iter_vars, values, strict=True):
+        axes = self.parts(block, "iter_vars")
+        for axis, value in zip(axes, values, strict=True):
             self.values[axis.var.__chandle__()] = value
-        for buffer in block.alloc_buffers:
+        for buffer in self.parts(block, "alloc_buffers"):
             self.allocate(buffer)
-        if len(block.match_buffers):
+        if self.parts(block, "match_buffers"):
             raise UnsupportedError("match_buffer")
         reduced = [
             (axis, value)
-            for axis, value in zip(block.iter_vars, values, strict=True)
+            for axis, value in zip(axes, values, strict=True)
             if axis.iter_type == tirx.IterVar.CommReduce
         ]
         if block.init is not None and all(v == self.value(axis.dom.min) for axis, v in reduced):
@@ -157,7 +167,7 @@ class _Machine:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def places(self, indices: Any) -> list[tuple[int, ...]]:
+    def places(self, indices: tuple[Any, ...]) -> list[tuple[int, ...]]:
         found: list[tuple[int, ...]] = [()]
         for index in indices:
             if type(index) is prim.Ramp:
@@ -176,7 +186,7 @@ class _Machine:
         return self.memory.setdefault(key, {})
 
     def load(self, node: Any) -> Any:
-        places = self.places(node.indices)
+        places = self.places(self.parts(node, "indices"))
         for indices in places:
             memory = self.touch("load", node.source, indices)
             if indices not in memory:

@@ -27,12 +27,13 @@ def stages(pipeline: PipelineName) -> list[Lowered]:
 
 
 def reports(folder: Path, modules: dict[str, Any]) -> dict[str, list[Diagnostic]]:
-    """What `symalloc lint --stage as-is` says of each module, given as a file."""
-    files = {name: folder / f"{name}.json" for name in modules}
-    for name, file in files.items():
-        file.write_text(tvm.ir.save_json(modules[name]))
+    """What `symalloc lint --stage as-is` says of each module, given as a file; of equal ones, given once."""
+    texts = {name: tvm.ir.save_json(module) for name, module in modules.items()}
+    files = {text: folder / f"{name}.json" for name, text in texts.items()}
+    for text, file in files.items():
+        file.write_text(text)
     found = symalloc.lint(list(files.values()), stage="as-is")
-    return {name: [d for d in found if d.file == str(file)] for name, file in files.items()}
+    return {name: [d for d in found if d.file == str(files[text])] for name, text in texts.items()}
 
 
 def told(found: Any) -> list[tuple[object, ...]]:
