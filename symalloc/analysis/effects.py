@@ -48,7 +48,8 @@ class Effect(NamedTuple):
     @property
     def touched(self) -> RegionSet:
         """All that may be read or written."""
-        return self.reads | self.may_reads | self.written
+        reads, may_reads, writes, may_writes, may_defs, defs, *_ = self
+        return reads | may_reads | writes | may_writes | may_defs | defs
 
 
 NO_EFFECT = Effect()

@@ -57,13 +57,14 @@ def find_live_ranges(
     `once`: each point counts once, where all that an If may yield is live.
     """
     regions, wanted = len(points_to.regions), frozenset(numbers)
+    resolve = points_to.resolve
     numbering = _Numbering(points_to, region_set(wanted), once=once)
     begun, run = NO_REGIONS, _PointRun()
     for point, effect in enumerate(effects):
         if effect is NO_EFFECT:
             continue
         now, later = effect.touched, live_out[point]
-        begun |= numbering.roots(points_to.resolve(now))
+        begun |= numbering.roots(resolve(now))
         live = numbering.roots(now | later.contents) & begun
         if regions + point in wanted:
             live |= RegionSet(1 << (regions + point))
@@ -100,7 +101,8 @@ class _Numbering:
 
     def roots(self, numbers: RegionSet) -> RegionSet:
         """The wanted roots of regions; phis left out."""
-        for view in members(numbers & self.points_to.views):
+        views = numbers & self.points_to.views
+        for view in members(views) if views else ():
             numbers |= RegionSet(1 << self.points_to.regions[view].root)
         return numbers & self.wanted
 

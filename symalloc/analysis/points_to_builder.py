@@ -12,7 +12,7 @@ from typing import Any
 
 from symalloc.analysis.argument_binding import bind_types
 from symalloc.analysis.points_to import MayReturn, PointsTo, value_in
-from symalloc.analysis.region_maker import RegionMaker, known_bytes, sum_of
+from symalloc.analysis.region_maker import RegionMaker, sum_of
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,
@@ -137,7 +137,7 @@ class _PointsToBuilder(RegionMaker):
         return Pointees(must, may, made.offset)
 
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
-        nbytes = known_bytes(made.shape, made.dtype)
+        nbytes = self.bytes_of(made.shape, made.dtype)
         return Pointees(self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes))
 
     def view(self, view: ir.View) -> AbstractValue:
@@ -147,7 +147,7 @@ class _PointsToBuilder(RegionMaker):
             return self.fresh(view.var.type, view.var, view) if copied else Pointees(source.must, source.may)
         if view.kind == "reshape":
             return source
-        nbytes = known_bytes(view.shape, view.dtype)
+        nbytes = self.bytes_of(view.shape, view.dtype)
         must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
         return Pointees(must, may, sum_of(source.offset, view.offset))
 

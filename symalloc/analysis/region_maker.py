@@ -108,14 +108,14 @@ class RegionMaker:
         if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
             return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
         what = RegionKind.PARAMETER if external else RegionKind.FRESH
-        nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        nbytes = self.bytes_of(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
         made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
         if not external:
             self.defs |= made
         return Pointees(made)
 
     def bytes_of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
-        """As known_bytes, for shapes of instructions, which are mostly one object where they are equal."""
+        """As known_bytes, for shapes of one function, which are mostly one object where they are equal."""
         key = (id(shape), id(dtype))
         found = self._bytes.get(key)
         if found is None:

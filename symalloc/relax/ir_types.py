@@ -20,6 +20,7 @@ _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _size = tvm_ffi.get_global_func("ffi.ArraySize")
 _call = tvm_ffi.get_global_func("ir.Call")
 _var = tvm_ffi.get_global_func("ir.Var")
+_binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 
 
@@ -75,6 +76,11 @@ def elements(array: Node) -> list[Any]:
     return [_item(array, 0)] if count == 1 else [_item(array, i) for i in range(count)]
 
 
+def first_three(array: Node) -> tuple[Any, Any, Any]:
+    """The first three elements of an array."""
+    return _item(array, 0), _item(array, 1), _item(array, 2)
+
+
 def each(array: Node) -> Iterator[Any]:
     """The elements of an array one by one, none kept."""
     return map(_item, repeat(array), range(_size(array)))
@@ -90,6 +96,11 @@ def typed_call(
 def typed_var(name: str, type_: TypeNode) -> VarNode:
     """A new variable."""
     return _var(name, type_, None)
+
+
+def bound(var: VarNode, value: Node) -> BindingNode:
+    """The binding of `value`, whose type is known, to `var`."""
+    return _binding(var, value, None)
 
 
 def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> Node:

@@ -31,7 +31,9 @@ from symalloc.relax.ir_types import (
     PrimNode,
     TypeNode,
     VarNode,
+    bound,
     elements,
+    first_three,
     typed_call,
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
@@ -283,7 +285,7 @@ class _FunctionWriter(BindingRewriter):
         else:
             dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
             call = typed_call(_VIEW, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
-        return relax.VarBinding(binding.var, call)
+        return bound(binding.var, call)
 
     def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
         """Takes up the symbols that a cast binds, and checks what it says of those that were known.
@@ -302,12 +304,12 @@ class _FunctionWriter(BindingRewriter):
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
-        shape, dtype, device, *_ = elements(value.args)
+        shape, dtype, device = first_three(value.args)
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
         placed = self.arenas[index].place(offset, shape, dtype, device, value.ty)
         if var not in self.context.needs_zero_offset:
-            return [*written, relax.VarBinding(binding.var, placed)]
+            return [*written, bound(binding.var, placed)]
         return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]
 
     def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:

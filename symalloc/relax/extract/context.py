@@ -99,9 +99,14 @@ class Context:
 
         `given` is TVM's type of it, where the caller has asked for that already.
         """
-        type_ = self.types.of(var.ty if given is None else given)
-        if type(type_) is ScalarType:
-            type_ = self._scalar_type(var, type_)
+        theirs = var.ty if given is None else given
+        type_: Type
+        if type(theirs) is relax.TensorType:
+            type_ = self.types.tensor(theirs)
+        else:
+            type_ = self.types.of(theirs)
+            if type(type_) is ScalarType:
+                type_ = self._scalar_type(var, type_)
         handle = var.__chandle__()
         early = self._unbound.pop(handle, None) if self._unbound else None
         if early is not None:

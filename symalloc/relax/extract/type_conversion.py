@@ -124,12 +124,10 @@ class Types:
 
         Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
         """
-        nodes = elements(values)
-        key = tuple([n.value if type(n) is tirx.IntImm else (n.__chandle__(),) for n in nodes])
+        key = tuple([n.value if type(n) is tirx.IntImm else (n.__chandle__(),) for n in each(values)])
         found = self._extents.get(key)
         if found is None:
-            convert = self._form.expr
-            found = self._extents[key] = (values, tuple([convert(node) for node in nodes]))
+            found = self._extents[key] = (values, tuple(map(self._form.expr, each(values))))
         return found[1]
 
     def define(self, type_: TypeNode, origin: Origin) -> frozenset[str]:
