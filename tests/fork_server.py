@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.compile_once import compile_kernels_once
+from tests.quick_scripts import read_scripts_quickly
 from tests.scale import NIGHTLY
 
 ROOT = Path(__file__).parent.parent
@@ -138,6 +139,7 @@ def serve(descriptor: int) -> None:
     _import_everything()
     if not NIGHTLY:
         compile_kernels_once()
+        read_scripts_quickly()
     gc.freeze()
     with socket.socket(fileno=descriptor) as ours:
         while True:
