@@ -203,11 +203,16 @@ def _maximal_terms(bound: Expr) -> dict[tuple[str, ...], int]:
     0.
     """
     merged: dict[tuple[str, ...], int] = {}
+    holding: dict[str, list[tuple[str, ...]]] = {}  # those of `merged` that have a factor
     for monomial, coefficient in sorted(
         bound.terms.items(), key=lambda t: (-sum(p for _, p in t[0]), str(t[0]))
     ):
         factors = tuple(sorted(atom.key for atom, power in monomial for _ in range(power)))
-        host = next((other for other in merged if _divides(factors, other)), factors)
+        hosts = min((holding.get(f, []) for f in factors), key=len) if factors else merged
+        host = next((other for other in hosts if _divides(factors, other)), factors)
+        if host not in merged:
+            for factor in dict.fromkeys(host):
+                holding.setdefault(factor, []).append(host)
         merged[host] = merged.get(host, 0) + coefficient
     return merged
 

@@ -45,10 +45,10 @@ class SyntacticOrder:
             return True
         return len(parts) > 1 and any(self._roughly_at_most(low, node) for node in nodes)
 
-    def _below(self, low: Expr, nodes: Iterable[Expr]) -> bool:
-        """Return whether one of `nodes` is seen to be at least `low`."""
+    def _below(self, low: Expr, nodes: Sequence[Expr]) -> bool:
+        """Return whether one of `nodes` is seen to be at least `low`; the last of them are the simplest."""
         lows = self._at_points(low)
-        likely = [node for node in nodes if _nowhere_above(lows, self._at_points(node))]
+        likely = [node for node in reversed(nodes) if _nowhere_above(lows, self._at_points(node))]
         return any(self._terms_at_most(low.terms, node.terms) for node in likely) or any(
             self._roughly_at_most(low, node) for node in likely
         )
@@ -77,6 +77,8 @@ class SyntacticOrder:
             least = least + (scale * grain - 1)
             if self._expr(least) or (falling and self._grows(difference, least)):
                 return True
+            if not any(c > 0 and _quotient(m) for m, c in difference.terms.items()):
+                break  # the bounds would be the same
         return False
 
     def _grows(self, difference: Expr, least: Expr) -> bool:

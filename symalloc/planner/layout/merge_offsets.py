@@ -8,7 +8,7 @@ proved equal are the simplest case.  Constants cost nothing and stay.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,16 +33,15 @@ def merge_offsets(
 ) -> list[Alternatives]:
     """Return `placed` with as few distinct offsets as raising whole groups of equal offsets gets to."""
     users = Counter(placed)
-    moving = sorted((o for o in users if not _free(o)), key=lambda o: (-_cost(o), users[o], _key(o)))
+    keys = {o: _key(o) for o in users if not _free(o)}
+    moving = sorted(keys, key=lambda o: (-len(keys[o]), users[o], keys[o]))  # dear ones first, by their text
     if not 1 < len(moving) <= MOST_DISTINCT:
         return list(placed)
     groups = _OffsetGroups(dominance=dominance, rooms=_rooms(buffers, stacking, placed, arena))
     tried = 0
     for old in moving:
-        others = sorted(
-            (o for o in moving if o != old and o not in groups.moved), key=lambda o: (-users[o], _key(o))
-        )
-        for new in groups.likely(old, others):
+        others = [o for o in moving if o is not old and o not in groups.moved]
+        for new in sorted(groups.likely(old, others), key=lambda o: (-users[o], keys[o])):
             tried += 1
             if tried > MOST_TRIED:
                 return [groups.now(offset) for offset in placed]
@@ -82,18 +81,17 @@ class _OffsetGroups:
         self.moved[old] = new
         self.rooms[new].update(self.rooms[old])
 
-    def likely(self, old: Alternatives, others: Iterable[Alternatives]) -> Iterable[Alternatives]:
+    def likely(self, old: Alternatives, others: Sequence[Alternatives]) -> list[Alternatives]:
         """Return those of `others` that `old` may move to, as far as the samples tell."""
         least = self.at_samples(old)
-        ceilings = (
+        ceilings = [
             self.at_samples(self.now(room.above)) - self.dominance.at_samples(room.size)
             for room in self.rooms[old]
-        )
-        most = np.min(list(ceilings), axis=0)
-        for new in others:
-            value = self.at_samples(new)
-            if not ((value < least) | (value > most)).any():
-                yield new
+        ]
+        most = np.min(ceilings, axis=0)
+        table = np.array([self.at_samples(new) for new in others]).reshape(len(others), len(least))
+        outside = ((table < least) | (table > most)).any(axis=1)
+        return [new for new, is_outside in zip(others, outside.tolist(), strict=True) if not is_outside]
 
     def at_samples(self, offset: Alternatives) -> Values:
         found = self.values.get(offset)
@@ -132,11 +130,6 @@ def _rooms(
 
 def _free(offset: Alternatives) -> bool:
     return len(offset) == 1 and offset[0].as_constant is not None
-
-
-def _cost(offset: Alternatives) -> int:
-    """Return the cost of evaluating an offset, by the length of its text."""
-    return len(_key(offset))
 
 
 def _key(offset: Alternatives) -> str:
