@@ -27,10 +27,12 @@ from symalloc.prover.prover import Prover
 
 Value = TypeVar("Value")
 
+LONGEST_CHOICE = 40_000  # characters of all offsets that are chosen between stackings
+
 _REASONS: Mapping[RungKind, str] = {
     "search": "no stacking at the floor was found within the budget of the search",
     "bounds": "sums took the place of others that they are at least, so that formulas stay short",
-    "one stacking": "a choice between stackings was not proved",
+    "one stacking": "a choice between stackings was not proved, or its formulas got too long",
     "storages": "no stacking was proved; buffers share whole storages",
 }
 
@@ -103,6 +105,8 @@ def _ladder(
     asked = 0 if options.effort == "quick" else PROVER_BUDGET
     for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
         arenas = _assembled(stacked, domain, prover, questions, alone=alone)
+        if not alone and _too_long(stacked, arenas):
+            continue
         rungs = _rungs(stacked, arenas, domain, alone=alone)
         yield Layout(
             arenas=(*arenas, *slots(slots_of, questions)), representative=representative, rungs=rungs
@@ -133,6 +137,12 @@ def _assembled(
         groups, lambda group: assemble(group, regimes[id(group)], domain, prover, prover_budget=questions)
     )
     return tuple(_with_buffers(arena, group) for arena, group in zip(made, groups, strict=True))
+
+
+def _too_long(stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], arenas: Sequence[Arena]) -> bool:
+    """Return whether choices between stackings have formulas too long to be taken apart in a proof."""
+    chosen = (arena for (_, found), arena in zip(stacked, arenas, strict=True) if len(found.regimes) > 1)
+    return any(sum(len(e.key) for e in {p.offset for p in a.placements}) > LONGEST_CHOICE for a in chosen)
 
 
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import comb, gcd, lcm
+from math import comb, gcd, inf, lcm
 
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import Max, Min, Select
@@ -23,12 +23,16 @@ STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to s
 
 
 class SyntacticOrder:
-    """Remembers which atoms are never negative over the bounds of `domain`; its assumptions are not used."""
+    """Remembers which atoms are never negative over the bounds of `domain`; its assumptions are not used.
 
-    __slots__ = ("_atoms", "_domain", "_points", "_values")
+    `compared` counts the differences that were looked at closely; beyond `most` of them only terms are.
+    """
 
-    def __init__(self, domain: Domain) -> None:
-        self._domain = domain
+    __slots__ = ("_atoms", "_domain", "_most", "_points", "_values", "compared")
+
+    def __init__(self, domain: Domain, most: float = inf) -> None:
+        self._domain, self._most = domain, most
+        self.compared = 0
         self._atoms: dict[Atom, bool] = {}
         self._points = tuple(_Point(domain, extents) for extents in EXTENTS)
         self._values: dict[Expr, tuple[int | None, ...]] = {}
@@ -37,6 +41,8 @@ class SyntacticOrder:
         """Return whether `low <= high` is seen to hold at every point; False says nothing."""
         if self._terms_at_most(low.terms, high.terms):
             return True
+        if self.compared > self._most:
+            return False
         nodes, _, known = _expanded(high)
         if any(self._terms_at_most(low.terms, node.terms) for node in nodes[1:]):
             return True
@@ -70,6 +76,9 @@ class SyntacticOrder:
 
     def _roughly_at_most(self, low: Expr, high: Expr) -> bool:
         """The same once quotients in the difference are replaced by the bounds that rounding leaves them."""
+        self.compared += 1
+        if self.compared > self._most:
+            return False
         difference = high - low
         grain = gcd(*difference.terms.values()) or 1
         for falling in (True, False):  # what is added may be bounded by zero as well

@@ -17,6 +17,7 @@ from symalloc.size.expr import Expr, Monomial, round_up
 EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
 LARGE, MIDDLE = 4096, 48
 PROVER_BUDGET = 8
+MOST_COMPARED = 4_000  # differences that are looked at closely
 OPEN = 4
 
 
@@ -30,14 +31,14 @@ class Dominance:
     """
 
     __slots__ = (
-        *("_aligned", "_budget", "_domain", "_grid", "_monomials", "_names", "_prover", "_reached"),
+        *("_aligned", "_budget", "_domain", "_grid", "_known", "_monomials", "_names", "_prover", "_reached"),
         *("_values", "order", "raised"),
     )
 
     def __init__(
         self, domain: Domain, prover: Prover, names: Iterable[str], *, prover_budget: int = PROVER_BUDGET
     ) -> None:
-        self.order, self.raised = SyntacticOrder(domain), 0
+        self.order, self.raised = SyntacticOrder(domain, MOST_COMPARED), 0
         self._domain, self._prover, self._budget = domain, prover, prover_budget
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
         self._names = tuple(sorted({*names, *assumed}))
@@ -46,6 +47,7 @@ class Dominance:
         self._aligned: dict[tuple[Expr, int], Expr] = {}
         self._values: dict[Expr, Values] = {}
         self._monomials: dict[Monomial, Values] = {}
+        self._known: dict[Expr, Values] = {}
 
     def reaches(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` is proved for every binding."""
@@ -55,6 +57,13 @@ class Dominance:
             found = self.may_reach(high, low) and (self.order.at_most(low, high) or self._ask(le(low, high)))
             self._reached[key] = found
         return found
+
+    @property
+    def exhausted(self) -> bool:
+        """True once so much was compared that only what terms show is seen: formulas must be short from
+        here on.
+        """
+        return self.order.compared > MOST_COMPARED
 
     def may_reach(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` at the sample bindings."""
@@ -82,7 +91,7 @@ class Dominance:
     def _monomial(self, monomial: Monomial) -> Values:
         found = self._monomials.get(monomial)
         if found is None:
-            found = self._monomials[monomial] = self.grid.values([Expr({monomial: 1})])[0]
+            found = self._monomials[monomial] = self.grid.values([Expr({monomial: 1})], self._known)[0]
         return found
 
     def align(self, expr: Expr, step: int) -> Expr:

@@ -17,6 +17,7 @@ from symalloc.size.expr import ZERO, Expr, Monomial
 
 ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 32, 128  # beyond these two are replaced where that adds next to nothing
 MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
+FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
 MOST_KEPT = 64  # before they are made fewer on the way
 NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
 
@@ -37,7 +38,7 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
         if any(dominance.reaches(kept[k], found[i]) for k in larger):
             continue
         kept.append(found[i])
-        if len(kept) > MOST_KEPT:
+        if len(kept) > (FEW_ALTERNATIVES if dominance.exhausted else MOST_KEPT):
             kept = _fewer(kept, dominance)
         table = np.stack([dominance.at_samples(e) for e in kept])
     return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
@@ -45,11 +46,13 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
-    while len(alternatives) > 1 and _beyond(alternatives, ENOUGH_ALTERNATIVES, ENOUGH_TERMS):
+    scarce = dominance.exhausted
+    enough = (FEW_ALTERNATIVES, FEW_TERMS) if scarce else (ENOUGH_ALTERNATIVES, ENOUGH_TERMS)
+    while len(alternatives) > 1 and _beyond(alternatives, *enough):
         if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
             return [maximum(*alternatives)] if len(alternatives) > ENOUGH_ALTERNATIVES else alternatives
         cost, left, right = _nearest(alternatives, dominance)
-        if cost > NEXT_TO_NOTHING and not _beyond(alternatives, MOST_ALTERNATIVES, MOST_TERMS):
+        if not scarce and cost > NEXT_TO_NOTHING and not _beyond(alternatives, MOST_ALTERNATIVES, MOST_TERMS):
             break
         both = _larger_terms(alternatives[left], alternatives[right])
         dominance.raised += 1

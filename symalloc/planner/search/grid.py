@@ -47,9 +47,13 @@ class Grid:
         """The point of that index."""
         return dict(zip(self.names, self.points[index], strict=True))
 
-    def values(self, exprs: Sequence[Expr]) -> Values:
-        """One row for each expression, one column for each point; a zero divisor gives nan."""
+    def values(self, exprs: Sequence[Expr], known: dict[Expr, Values] | None = None) -> Values:
+        """One row for each expression, one column for each point; a zero divisor gives nan.
+
+        `known` holds rows of this grid, of expressions and of what is in them, and is added to.
+        """
         columns = _Columns(self)
+        columns.memo = known
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.stack([e.fold(columns) for e in exprs]) if exprs else np.zeros((0, len(self)))
 
