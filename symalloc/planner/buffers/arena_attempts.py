@@ -26,11 +26,13 @@ Groups: TypeAlias = Sequence[Sequence[int]]
 
 
 class JudgedGroups(NamedTuple):
-    """By how much an assignment exceeds the limit, and how many times their floor arenas take together."""
+    """By how much an assignment exceeds the limit, and how many times their floor arenas take together, where
+    it is good: it keeps the limit with few arenas.
+    """
 
     groups: Groups
     over: float
-    spread: float
+    spread: float | None
 
 
 class ArenaAttempts:
@@ -52,22 +54,20 @@ class ArenaAttempts:
         that takes least.
         """
         worst: list[JudgedGroups] = []
-        good: list[JudgedGroups] = []
+        good: list[tuple[float, Groups]] = []
         for one in self._judged():
-            if not self.is_good(one):
+            if one.spread is None:
                 worst.append(one)
                 continue
-            good.append(one)
+            good.append((one.spread, one.groups))
             if len(good) > pass_over and one.spread <= 1 + EXACT:
                 return one.groups
         if good:
-            return min((*good, *self._tight), key=lambda one: one.spread).groups
+            if self._tight.spread is not None:
+                good.append((self._tight.spread, self._tight.groups))
+            return min(good, key=lambda one: one[0])[1]
         tolerable = [one.groups for one in worst if one.over <= TOLERABLE]
         return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one.over).groups
-
-    def is_good(self, one: JudgedGroups) -> bool:
-        """Return whether an assignment keeps the limit with few arenas."""
-        return one.over <= EXACT and len(one.groups) - len(self.results) <= self.few
 
     def _judged(self) -> Iterator[JudgedGroups]:
         yield from self._made
@@ -76,15 +76,16 @@ class ArenaAttempts:
             yield self._made[-1]
 
     def _judge(self, groups: Groups) -> JudgedGroups:
-        return JudgedGroups(groups, self.timeline.excess(groups), self.timeline.spread(groups))
+        over = self.timeline.excess(groups)
+        good = over <= EXACT and len(groups) - len(self.results) <= self.few
+        return JudgedGroups(groups, over, self.timeline.spread(groups) if good else None)
 
     @cached_property
-    def _tight(self) -> Sequence[JudgedGroups]:
-        """The assignment whose arenas take no more together than what lies in them, where it is good."""
+    def _tight(self) -> JudgedGroups:
+        """The assignment whose arenas take no more together than what lies in them."""
         timeline = self.timeline.tightened(self.planned, self.results)
         groups = first_fit(timeline, self.planned, self.results, self.hosts)
-        found = () if groups is None else (self._judge(groups),)
-        return [one for one in found if self.is_good(one)]
+        return JudgedGroups((), 0.0, None) if groups is None else self._judge(groups)
 
     def _attempts(self) -> Iterator[Groups]:
         timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
