@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.record import record
 from symalloc.size.expr import Expr
 
 BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
@@ -36,7 +36,7 @@ class HeldBytes(NamedTuple):
     held: tuple[Held, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Tenant:
     """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
     point behind which its size is known (-1 at entry).

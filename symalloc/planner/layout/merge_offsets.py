@@ -18,6 +18,7 @@ from symalloc.planner.layout.offsets import Alternatives
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import Values
 from symalloc.planner.search.stacking import Stacking
+from symalloc.program.record import record
 from symalloc.size.expr import Expr
 
 MOST_DISTINCT = 64  # beyond it the pairs to look at cost more than the VM would save
@@ -52,7 +53,7 @@ def merge_offsets(
     return [groups.now(offset) for offset in placed]
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Headroom:
     """A buffer at some offset: its size and alignment, and where the one above it, or the arena's end, is."""
 
