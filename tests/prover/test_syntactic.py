@@ -114,3 +114,12 @@ def test_growth_is_seen() -> None:
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
     assert not SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
     assert SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)
+
+
+@settings(max_examples=tries(50, 400))
+@given(exprs, exprs)
+def test_beyond_its_budget_an_order_says_no_more_than_terms_show(low: Expr, high: Expr) -> None:
+    spent = SyntacticOrder(Domain(), most=-1)
+    assert not spent.at_most(low, high) or SyntacticOrder(Domain()).at_most(low, high)
+    assert spent.at_most(64 * N, 64 * N + 128 * M) and not spent.at_most(N, round_up(N, 64))
+    assert spent.compared == 0

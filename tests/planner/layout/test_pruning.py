@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.layout.dominance import Dominance
-from symalloc.planner.layout.pruning import MOST_ALTERNATIVES, MOST_TERMS, prune
+from symalloc.planner.layout.dominance import MOST_COMPARED, Dominance
+from symalloc.planner.layout.pruning import FEW_ALTERNATIVES, MOST_ALTERNATIVES, MOST_TERMS, prune
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
@@ -60,5 +60,16 @@ def test_sums_are_made_fewer_where_no_sample_is_in_the_domain() -> None:
     candidates = [64 * k * symbol(a) + 64 * (9 - k) * symbol(b) for k in (1, 4) for a in NAMES for b in NAMES]
     found = prune(candidates, impossible)
     assert len(found) <= MOST_ALTERNATIVES
+    for binding in BINDINGS:
+        assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
+
+
+@settings(max_examples=tries(25, 400))
+@given(st.lists(sums, min_size=1, max_size=50))
+def test_few_alternatives_are_left_once_much_was_compared(candidates: list[Expr]) -> None:
+    order = dominance()
+    order.order.compared = MOST_COMPARED + 1
+    found = prune(candidates, order)
+    assert len(found) <= FEW_ALTERNATIVES
     for binding in BINDINGS:
         assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
