@@ -17,7 +17,7 @@ from symalloc.analysis.regions import Region
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.planner.memory_report.non_arena import maker
 from symalloc.planner.memory_report.sample_bindings import combined, evaluated
-from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Program
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Instruction, Program, Var
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 16
@@ -25,11 +25,15 @@ _MOST_PATHS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMemory:
-    """Memory of `size` bytes (None where it is not known), held from program point `begin` to `end`."""
+    """Memory of `size` bytes (None where it is not known), held from program point `begin` to `end`.
+
+    `called`: the function that is called at `begin` makes it, and counts it as its own until it returns.
+    """
 
     size: Expr | None
     begin: int
     end: int
+    called: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +62,23 @@ class CallMemory:
         """The most bytes held at one moment at `binding`, with or without results; None where a size is not
         known there.
 
-        Sizes are rounded up to 64.
+        Sizes are rounded up to 64.  It is no less than what is held where paths are too many, or some of
+        them are never taken.
         """
         if self.paths:
             return combined(max, (path.peak(binding, results=results) for path in self.paths))
         held = [*self.storages, *self.fresh, *(self.results if results else ())]
-        taken = [(h.begin, h.end, _padded(evaluated(h.size, binding))) for h in held]
-        taken += [(c.point, c.point, _peak(c, binding)) for c in self.callees]
-        known = [(begin, end, size) for begin, end, size in taken if size is not None]
-        if len(known) < len(taken):
-            return None
-        changes = [(begin, 0, size) for begin, _, size in known] + [(end, 1, -size) for _, end, size in known]
+        taken = [(h, _padded(evaluated(h.size, binding))) for h in held]
+        changes: list[tuple[int, int, int]] = []
+        for call in self.callees:
+            size = _peak(call, binding)
+            if size is None:
+                return None
+            changes += [(call.point, 0, size), (call.point, 1, -size)]
+        for one, size in taken:
+            if size is None:
+                return None
+            changes += [(one.begin, 2 if one.called else 0, size), (one.end, 3, -size)]
         return max(accumulate((change for *_, change in sorted(changes)), initial=0))
 
 
@@ -84,23 +94,47 @@ def call_memory(
         for other in sorted(called & program.functions.keys() - set(within))
     }
     function = analysis.cfg.function
-    paths = enumerate_paths(function, most=_MOST_PATHS) if analysis.cfg.joins else None
+    paths = enumerate_paths(function, most=_MOST_PATHS, alike=True) if analysis.cfg.joins else None
     variants = [analyse_variant(program, path, analyses) for path in paths or ()]
-    whole = _straight(program, analysis, callees)
-    return replace(whole, paths=tuple(_straight(program, variant, callees) for variant in variants))
+    joined = {_branch(analysis, number).var: join for number, (_, join) in analysis.cfg.joins.items()}
+    whole = _straight(program, analysis, callees, {point: var for var, point in joined.items()})
+    found = []
+    for variant in variants:
+        yielded = {point: i.var for point, i in variant.cfg.instructions if i.var in joined}
+        found.append(_straight(program, variant, callees, yielded))
+    return replace(whole, paths=tuple(found))
 
 
-def _straight(program: Program, analysis: FunctionAnalysis, callees: Mapping[str, CallMemory]) -> CallMemory:
-    """Return what is held when control goes through all of the text."""
+def _branch(analysis: FunctionAnalysis, point: int) -> Instruction:
+    instruction = analysis.cfg.points[point].instruction
+    assert instruction is not None
+    return instruction
+
+
+def _straight(
+    program: Program,
+    analysis: FunctionAnalysis,
+    callees: Mapping[str, CallMemory],
+    yielded: Mapping[int, Var],
+) -> CallMemory:
+    """Return what is held when control goes through all of the text.
+
+    TVM holds what an If yields until there: `yielded` has the results of Ifs by program point.
+    """
     points_to, end = analysis.points_to, len(analysis.cfg.points) - 1
     returned = points_to.roots(points_to.regions_of(analysis.cfg.function.body.result))
     taken = {region.number: region for region in points_to.regions if _takes_memory(region)}
-    last = _last_touched(analysis, taken)
+    last = dict(_last_touched(analysis, taken))
+    for point, var in yielded.items():
+        for root in points_to.roots(points_to.regions_of(var)):
+            last[root] = max(last.get(root, 0), point)
     found: dict[str, list[HeldMemory]] = {"storages": [], "fresh": [], "results": []}
     for number, region in taken.items():
         begin = _begin(region, analysis)
         until = end if number in returned else last.get(number, begin)
-        held = HeldMemory(size=region.nbytes, begin=begin, end=max(begin, until))
+        made = region.instruction
+        called = isinstance(made, CallFunction) and made.name in callees
+        held = HeldMemory(size=region.nbytes, begin=begin, end=max(begin, until), called=called)
         found[_kind(region, number in returned)].append(held)
     return CallMemory(
         storages=tuple(found["storages"]),
@@ -147,10 +181,10 @@ def _begin(region: Region, analysis: FunctionAnalysis) -> int:
 
 
 def _peak(callee: CalleeMemory, binding: Mapping[str, int]) -> int | None:
-    """Return what a callee holds of its own at most; what it returns is its caller's."""
+    """Return what a callee holds at most, what it returns included."""
     values = {name: evaluated(value, binding) for name, value in callee.values.items()}
     known = {name: value for name, value in values.items() if value is not None}
-    return callee.memory.peak(known, results=False)
+    return callee.memory.peak(known, results=True)
 
 
 def _padded(size: int | None) -> int | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.size.expr import Expr, constant, symbol
 
@@ -32,7 +34,16 @@ def test_a_callee_holds_its_own_while_it_is_called() -> None:
     callee = CallMemory(storages=(held(64 * symbol("m"), 0, 1),), results=(held(64 * symbol("m"), 1, 2),))
     called = CalleeMemory(point=2, memory=callee, values={"m": 2 * N})
     memory = CallMemory(fresh=(held(64, 0, 2), held(128, 3, 4)), callees=(called,))
-    assert memory.peak({"n": 3}, results=True) == 64 + 64 * 6
+    assert memory.peak({"n": 3}, results=True) == 64 + 64 * 6 + 64 * 6, (
+        "what it returns is there with its own"
+    )
+
+
+def test_what_a_callee_returns_is_not_there_beside_all_that_it_needs_before() -> None:
+    callee = CallMemory(storages=(held(512, 0, 1),), results=(held(64, 2, 3),))
+    called = CalleeMemory(point=2, memory=callee, values={})
+    memory = CallMemory(fresh=(replace(held(64, 2, 4), called=True),), callees=(called,))
+    assert memory.peak({}, results=False) == 512
 
 
 def test_the_worst_path_counts() -> None:
