@@ -63,7 +63,7 @@ class ValueBounds:
             case Mod(numerator=numerator, denominator=denominator):
                 return self._combined((numerator, denominator), add)
             case Min(operands=operands) | Max(operands=operands):
-                return self._combined(operands, max)
+                return self._combined(_bounding(atom, operands), max)
             case Select(then=then, otherwise=otherwise):
                 return self._combined((then, otherwise), max)
         return {((atom, 1),): 1}, 1
@@ -74,6 +74,15 @@ class ValueBounds:
         """
         parts, scale = _at_one_scale([self._expr(operand) for operand in operands])
         return _collected((term for part in parts for term in part), combine), scale
+
+
+def _bounding(atom: Min | Max, operands: Sequence[Expr]) -> Sequence[Expr]:
+    """The operands that bound the magnitude of `atom`: constants >= 0 add nothing to that of a minimum.
+
+    The minimum is at most each operand; where it is negative it is another one.  A maximum mirrors it.
+    """
+    sign = 1 if isinstance(atom, Min) else -1
+    return [e for e in operands if e.as_constant is None or sign * e.as_constant < 0] or operands
 
 
 def _divided(bound: Bound, divisor: int) -> Bound:

@@ -29,6 +29,8 @@ SIZES = (
     64 * N * N * B + 128 * M,
     mod(N, 48) * 64 + floordiv(N, M + 1) * 64,
     select(gt(N, M), 64 * N, 64 * M * B),
+    minimum(N, 2**63 - 2) + 63,
+    maximum(minimum(N, 2**62, -5 * M), -(2**62)) * 2,
 )
 
 

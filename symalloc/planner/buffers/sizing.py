@@ -11,11 +11,12 @@ from functools import lru_cache
 
 from symalloc.planner.enforced_bounds import greatest, within
 from symalloc.planner.memory_plan import ALIGNMENT
+from symalloc.planner.value_bounds import ValueBounds
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, TensorType, Type, extents_of, type_leaves
-from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum, select
@@ -133,6 +134,9 @@ def _bare(kind: Type, only: type | None = None) -> Iterator[str]:
 # -- bytes --------------------------------------------------------------------------------------------------
 
 
+_BEYOND = "its size, {} B, is beyond what can be allocated"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
     """The bytes to set aside for `nbytes`: rounded up to the alignment and never negative.
@@ -163,6 +167,7 @@ class Sizes:
         self.known, self.prover, self.reserve = known, prover, reserve
         self.domain = within(known.domain, bounds)
         self._found: dict[Expr, Sized | str] = {}
+        self._bounds = ValueBounds()
 
     def of(self, nbytes: Expr | None) -> Sized | str:
         """Return what to set aside for `nbytes`, or the reason why that cannot be computed."""
@@ -183,9 +188,12 @@ class Sizes:
             if where is not None and (needs is None or needs.step < where.step):
                 needs = where
         if any(abs(factor) > MOST_BYTES for factor in nbytes.terms.values()):
-            return f"its size, {nbytes} B, is beyond what can be allocated"
+            return _BEYOND.format(nbytes)
         defined = nbytes.rewrite(self._defined) if nbytes.divisors else nbytes
         size = self._reserved(defined)
+        most = self._bounds.magnitude(size)
+        if most.evaluate(dict.fromkeys(most.symbols, 1)) > INT64_MAX:  # its guard would refuse every shape
+            return _BEYOND.format(nbytes)
         return Sized(nbytes=defined, size=size, definition=None if size.as_constant is not None else needs)
 
     def _defined(self, atom: Atom) -> Expr | None:

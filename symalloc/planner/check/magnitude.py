@@ -5,7 +5,7 @@ Written apart from the guards, which bound values before the plan is judged: nei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, lcm
 from typing import TypeAlias
 
@@ -77,8 +77,10 @@ class Magnitudes:
                 return terms, scale * divisor
             case Mod(denominator=below):
                 return self._expr(below)
-            case Min(operands=operands) | Max(operands=operands):
-                return self._largest(operands)
+            case Min(operands=operands):  # what is not negative bounds it from above
+                return self._largest(_without(lambda value: value >= 0, operands))
+            case Max(operands=operands):
+                return self._largest(_without(lambda value: value <= 0, operands))
             case Select(then=then, otherwise=otherwise):
                 return self._largest((then, otherwise))
         size = from_atom(atom)
@@ -94,6 +96,11 @@ class Magnitudes:
             for m, c in terms.items():
                 total[m] = max(factor * c, total.get(m, 0))
         return total, scale
+
+
+def _without(idle: Callable[[int], bool], operands: Sequence[Expr]) -> Sequence[Expr]:
+    """The operands but for constants that are `idle`, unless there are no others."""
+    return [e for e in operands if (value := e.as_constant) is None or not idle(value)] or operands
 
 
 def _alike(found: Sequence[_Scaled]) -> tuple[list[tuple[Mapping[Monomial, int], int]], int]:

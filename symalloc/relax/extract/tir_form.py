@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
+from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.relax.ir_types import PrimNode
 from symalloc.size.bits import masked
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
@@ -231,6 +232,19 @@ def _shift_right(form: TirForm, node: PrimNode) -> Expr:
     return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
 
 
+def _clamp(choose: Callable[[Expr, Expr], Expr], end: int) -> Callable[[TirForm, PrimNode], Expr]:
+    """The rule for min and max: no machine value is beyond `end`, by which exporters say "up to the end"."""
+
+    def rule(form: TirForm, node: PrimNode) -> Expr:
+        left, right = form.expr(node.a), form.expr(node.b)
+        for limit, value in ((left, right), (right, left)):
+            if limit.as_constant == end:
+                return value
+        return choose(left, right)
+
+    return rule
+
+
 def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
     """The rule for an operation with a constant mask: `combine(value, mask, value & mask)`."""
 
@@ -295,8 +309,8 @@ _EXPR_RULES: Mapping[type, Callable[[TirForm, PrimNode], Expr]] = {
     prim.Mul: _binary(lambda a, b: a * b),
     prim.FloorDiv: _binary(_floor_quotient),
     prim.FloorMod: _binary(_floor_remainder),
-    prim.Min: _binary(minimum),
-    prim.Max: _binary(maximum),
+    prim.Min: _clamp(minimum, INT64_MAX),
+    prim.Max: _clamp(maximum, INT64_MIN),
     prim.Div: _divide,
     prim.Mod: _remainder,
     prim.LShift: _shift_left,

@@ -38,6 +38,7 @@ from symalloc.program.ir import (
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 from tests.scale import tries
 
@@ -318,11 +319,12 @@ def test_sizes_must_be_known() -> None:
     nowhere, huge = alloc("b", symbol("s")), alloc("c", N * 2**46)
     unknown = AllocFresh(var=Var("d", VOID), shape=None, dtype=FLOAT)
     inexact = AllocFresh(var=Var("e", VOID), shape=None, dtype=FLOAT, inexact="`n / 2.5` is no integer")
-    made = (nowhere, huge, unknown, inexact)
+    never = alloc("f", maximum(N, 2**62))  # no guard lets a shape pass
+    made = (nowhere, huge, unknown, inexact, never)
     found, left = split(*made, kernel(*(one.var for one in made)))
     assert not found
     assert "which no parameter and no match_cast binds" in left["b"].reason
-    assert "beyond what can be allocated" in left["c"].reason
+    assert all("beyond what can be allocated" in left[name].reason for name in "cf")
     assert left["d"].reason == "its shape is not known"
     assert left["e"].reason == "its shape is not known: `n / 2.5` is no integer"
 

@@ -19,6 +19,8 @@ EXPRS = (
     256 * N * B + 64 - 128 * M,
     maximum(round_up(4 * (N - 3) * (M - 7), 64), 0),
     minimum(64 * N - 1, 128 * M) * 3,
+    minimum(N, 2**63 - 2) + 63,
+    maximum(minimum(N, 2**62, -5 * M), -(2**62)) * 2,
     -64 * N * N * B,
     mod(N - 5, 48) * 64 - floordiv(N, M + 1) * 64,
     floordiv(-N, 7),
@@ -59,3 +61,8 @@ def test_a_magnitude_is_seen_to_be_no_negative_number() -> None:
 def test_rounding_costs_less_than_a_unit() -> None:
     polynomial, scale = Magnitudes(SyntacticOrder(Domain())).scaled(round_up(4 * N, 64))
     assert str(polynomial) == "4*n + 63" and scale == 1
+
+
+def test_what_is_cut_off_far_away_is_no_larger_for_it() -> None:
+    cut = maximum(minimum(N, 2**62), -(2**62))
+    assert Magnitudes(SyntacticOrder(Domain())).scaled(cut) == (N, 1)

@@ -252,3 +252,8 @@ def test_what_has_no_exact_form(node: Any) -> None:
 def test_int64_limits() -> None:
     assert TirForm(resolve).expr(tirx.max_value("int64")) == 2**63 - 1
     assert TirForm(resolve).expr(prim.Min(VARS["a"], tirx.min_value("int64"))).evaluate({"a": 5}) == -(2**63)
+    for up_to_the_end in (
+        prim.Min(VARS["a"], tirx.max_value("int64")),
+        prim.Max(tirx.min_value("int64"), VARS["a"]),
+    ):
+        assert TirForm(resolve).expr(up_to_the_end) == symbol("a")

@@ -107,6 +107,12 @@ def test_the_pipeline_builds_what_a_user_runs() -> None:
         np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + x) * x - (x + x))
 
 
+def test_a_slice_up_to_the_end_has_a_size() -> None:
+    """Its end, 2**63 - 1, counted as a number of rows: the guard let no shape pass."""
+    for result in same(MODULES["EveryOther"], SIZES):
+        assert result.arena_bytes <= result.floor_bytes
+
+
 # -- branches -----------------------------------------------------------------------------------------------
 
 
