@@ -223,9 +223,12 @@ double Turns(const std::vector<std::unique_ptr<Allocator>>& allocators) {
   return Median(std::move(seconds)) / static_cast<double>(allocators.size()) * 1e9;
 }
 
-// The longest that an alloc and a free of 1 MiB take while another thread gives back what is given of free memory.
+// The longest that an allocation, of 64 KiB to 8 MiB, takes while another thread gives back `nbytes` of free memory, with
+// its first byte written.  No thread caches anything, so that each takes the pool's mutex.
 double Wait(int64_t nbytes) {
-  symalloc::Pool pool{symalloc::Options{}};
+  symalloc::Options options;
+  options.bin_capacity = 0;
+  symalloc::Pool pool{options};
   void* block = pool.Alloc(nbytes, 64, false);
   std::memset(block, 1, nbytes);
   pool.Free(block, nbytes);
@@ -235,12 +238,24 @@ double Wait(int64_t nbytes) {
     done = true;
   });
   double longest = 0;
-  while (!done) {
+  int64_t count = 0;
+  std::mt19937_64 random(3);
+  std::vector<std::pair<char*, int64_t>> kept;
+  for (; !done; ++count) {
+    int64_t size = static_cast<int64_t>(1 + random() % 128) << 16;
     auto begin = Clock::now();
-    pool.Free(pool.Alloc(1 << 20, 64, false), 1 << 20);
+    char* taken = static_cast<char*>(pool.Alloc(size, 64, false));
+    taken[0] = 1;
     longest = std::max(longest, Seconds(begin));
+    kept.emplace_back(taken, size);
+    if (kept.size() == 16) {
+      std::swap(kept[random() % kept.size()], kept.back());
+      pool.Free(kept.back().first, kept.back().second);
+      kept.pop_back();
+    }
   }
   trimming.join();
+  std::fprintf(stderr, "%lld allocations meanwhile\n", static_cast<long long>(count));
   return longest * 1e9;
 }
 

@@ -4,12 +4,14 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -79,6 +81,25 @@ int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
 // All damage that a pool in guard mode knows of, a line for each block; "" for others.
 ffi::String Damage(PoolRef pool) {
   return pool->pool.guard() == nullptr ? "" : pool->pool.guard()->Damage();
+}
+
+// Stops after the part that passes the time.  Ctrl-C ends it, too; that is asked for now and then only, because the
+// answer may wait for the lock of the interpreter.
+int64_t Trim(PoolRef pool, double max_seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAsked{100};
+  const auto begin = Clock::now();
+  auto asked = begin;
+  return Translated([&] {
+    return pool->pool.Trim([&] {
+      auto now = Clock::now();
+      if (now - asked > kAsked) {
+        if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
+        asked = Clock::now();
+      }
+      return std::chrono::duration<double>(now - begin).count() <= max_seconds;
+    });
+  });
 }
 
 ffi::Map<ffi::String, int64_t> StatisticsOf(PoolRef pool) {
@@ -290,7 +311,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.pointer", Pointer)
       .def("symalloc.pool.held", HeldBy)
       .def("symalloc.pool.reserved", Reserved)
-      .def("symalloc.pool.trim", Method(&Pool::Trim))
+      .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.bind_alloc", Bind<Alloc>)

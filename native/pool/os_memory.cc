@@ -38,20 +38,6 @@ bool MayMove() {
   return may;
 }
 
-// Moves the pages [from, from + nbytes) to `to`, where there are none; `from` stays mapped and reads as zero.
-// False where the system cannot, or the process has many mappings: then nothing has changed.
-bool MovePages(char* from, char* to, int64_t nbytes, bool huge) {
-  if (!MayMove()) return false;
-  int how = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;  // Linux 5.7
-  if (mremap(from, nbytes, nbytes, how, to) == MAP_FAILED) {
-    // it may have failed after it had unmapped what was there; nobody else can be meant to have these addresses
-    if (mmap(to, nbytes, kMapped, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
-    return false;
-  }
-  if (huge) madvise(from, nbytes, MADV_NOHUGEPAGE);
-  return true;
-}
-
 }  // namespace
 
 char* ReserveAddresses(int64_t nbytes, int64_t align) {
@@ -81,27 +67,22 @@ void GiveBackPages(char* base, int64_t nbytes, bool huge) {
   if (huge) madvise(base, nbytes, MADV_NOHUGEPAGE);
 }
 
+bool MovePages(char* from, char* to, int64_t nbytes, bool huge) {
+  if (!MayMove()) return false;
+  int how = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;  // Linux 5.7
+  if (mremap(from, nbytes, nbytes, how, to) == MAP_FAILED) {
+    // it may have failed after it had unmapped what was there; nobody else can be meant to have these addresses
+    if (mmap(to, nbytes, kMapped, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
+    return false;
+  }
+  if (huge) madvise(from, nbytes, MADV_NOHUGEPAGE);
+  return true;
+}
+
 void AskForHugePages(char* base, int64_t nbytes) {
   int64_t start = RoundUp(reinterpret_cast<int64_t>(base), kHugePage);
   int64_t end = (reinterpret_cast<int64_t>(base) + nbytes) & ~(kHugePage - 1);
   if (end > start) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
-}
-
-void PageRecycler::MoveTo(char* to, int64_t nbytes) {
-  while (nbytes > 0 && !runs_.empty()) {
-    auto& [base, left] = runs_.back();
-    int64_t moved = std::min(left, nbytes);
-    if (!MovePages(base + left - moved, to, moved, huge_)) return;
-    to += moved;
-    nbytes -= moved;
-    left -= moved;
-    if (left == 0) runs_.pop_back();
-  }
-}
-
-void PageRecycler::GiveBack() {
-  for (auto& [base, nbytes] : runs_) GiveBackPages(base, nbytes, huge_);
-  runs_.clear();
 }
 
 }  // namespace symalloc

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pool/os_memory.h"
+#include "pool/page_recycler.h"
 
 namespace symalloc {
 

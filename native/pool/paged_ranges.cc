@@ -40,16 +40,21 @@ void PagedRanges::Range::Index(int64_t offset, int64_t size) {
   if (first < last) givable.Insert(first, last);
 }
 
-// Gives back free pages, the highest first; the bytes.
-int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler) {
+// Gives back free pages, the highest first; the bytes.  A trim cuts between huge pages.
+int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming) {
+  const int64_t cut = trimming == nullptr ? page : std::max(page, kHugePage);
   int64_t given = 0;
   while (given < nbytes) {
     int64_t last = givable.Highest() + 1;
     if (last == 0) break;
     int64_t first = last - 1;
-    while (first > 0 && given + (last - first) * page < nbytes && givable.Has(first - 1)) --first;
+    auto wanted = [&] { return given + (last - first) * page < nbytes || first * page % cut != 0; };
+    while (first > 0 && wanted() && givable.Has(first - 1)) --first;
     givable.Erase(first, last);
     given += pages.Decommit(first * page, last * page, recycler);
+    if (trimming == nullptr) continue;
+    if (last * page == trimming->start) --pages.decommits;
+    trimming->start = first * page;
   }
   return given;
 }
@@ -133,9 +138,23 @@ int64_t PagedRanges::Address(const void* block) const {
   return which * capacity_ + (static_cast<const char*>(block) - bases_[which]);
 }
 
+// True where the pages of a place are in limbo, in part.
+bool PagedRanges::InLimbo(const Range& range, int64_t offset, int64_t size) const {
+  if (limbo.empty()) return false;
+  int64_t first = offset & -page_;
+  return limbo.Touches(range.base + first, RoundUp(offset + size, page_) - first);
+}
+
+// kNone where there is no place; throws Awaited.
+int64_t PagedRanges::FindPlace(const Range& range, int64_t size, int64_t align) const {
+  int64_t offset = range.free_list.Find(size, align);
+  if (offset != kNone && InLimbo(range, offset, size)) throw Awaited();
+  return offset;
+}
+
 char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use) {
   Range& range = ranges_[which];
-  int64_t offset = range.free_list.Find(size, align);
+  int64_t offset = FindPlace(range, size, align);
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size, page_);
   return Over(missing, size, in_use) ? nullptr : TakeAt(which, {offset, missing, page_}, size, nullptr);
@@ -143,7 +162,7 @@ char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int6
 
 char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
   Range& range = ranges_[which];
-  int64_t offset = range.free_list.Find(size, align);
+  int64_t offset = FindPlace(range, size, align);
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size, page_);
   range.Reach(offset + size);
@@ -198,6 +217,14 @@ int64_t PagedRanges::Trim() {
   return given;
 }
 
+int64_t PagedRanges::TrimPart(int64_t nbytes, Trimming* trimming, PageRecycler* recycler) {
+  for (; trimming->which < count_; *trimming = {trimming->which + 1, kNone}) {
+    int64_t given = ranges_[trimming->which].DecommitFree(nbytes, recycler, trimming);
+    if (given > 0) return given;
+  }
+  return 0;
+}
+
 int64_t PagedRanges::reserved() const {
   int64_t reserved = 0;
   for (const Range& range : ranges_) reserved += range.pages.reserved();
@@ -250,12 +277,14 @@ int64_t PagedRanges::SoftLimit(int64_t size, int64_t in_use) const {
   return static_cast<int64_t>(std::clamp<__int128>(soft, kLeastSoft, int64_t{1} << 62));
 }
 
-// True where backing `missing` bytes more, if any, breaks a limit.
+// True where backing `missing` bytes more, if any, breaks a limit; throws Awaited where it would not but for limbo.
 bool PagedRanges::Over(int64_t missing, int64_t size, int64_t in_use) const {
   if (missing == 0) return false;
   int64_t soft = SoftLimit(size, in_use);
   int64_t backed = reserved() + missing;
-  return (soft >= 0 && backed > soft) || (limit >= 0 && backed > limit);
+  if ((soft >= 0 && backed > soft) || (limit >= 0 && backed > limit)) return true;
+  if (limit >= 0 && backed + limbo.bytes() > limit) throw Awaited();
+  return false;
 }
 
 // Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
@@ -264,7 +293,7 @@ bool PagedRanges::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_
   if (soft >= 0) GiveBack(which, reserved() + missing - soft, recycler);
   if (limit < 0) return true;
   GiveBack(which, reserved() + missing - limit, recycler);
-  return reserved() + missing <= limit;
+  return reserved() + limbo.bytes() + missing <= limit;
 }
 
 // Gives back as many bytes of free pages as there are, those of range `which` first.

@@ -10,6 +10,7 @@
 #include "pool/free_list.h"
 #include "pool/options.h"
 #include "pool/os_memory.h"
+#include "pool/page_recycler.h"
 #include "pool/page_set.h"
 #include "pool/page_table.h"
 #include "pool/system_limits.h"
@@ -42,6 +43,9 @@ class PagedRanges {
   // range * capacity + offset: an address of the reference.  Throws BadFree.
   int64_t Address(const void* block) const;
 
+  // Thrown where the place of a block, or the limit, waits for pages in limbo; nothing has changed.
+  struct Awaited {};
+
   // Takes the lowest free place of a range and backs what is missing there; nullptr where there is none, or that
   // breaks a limit.  `in_use`: bytes that are handed out and wait in no cache of the thread that asks.
   char* TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use);
@@ -69,7 +73,17 @@ class PagedRanges {
   // Gives back all free pages; their bytes.
   int64_t Trim();
 
-  // Bytes backed.
+  // How far a trim has got that goes on in parts; the parts of a run of pages count as one operation.
+  struct Trimming {
+    int which = 0;
+    int64_t start = kNone;  // of the run that was begun
+  };
+
+  // Hands free pages to `recycler`, about `nbytes` bytes, the highest first, a range after the other; their bytes, 0 where
+  // there are none left.
+  int64_t TrimPart(int64_t nbytes, Trimming* trimming, PageRecycler* recycler);
+
+  // Bytes backed, but for those in limbo.
   int64_t reserved() const;
   void CountPaging(Statistics* statistics) const;
 
@@ -84,6 +98,7 @@ class PagedRanges {
 
   int64_t limit;          // bytes, -1: none
   int64_t peak_used = 0;  // which the soft limit follows
+  Limbo limbo;
 
  private:
   struct Range {
@@ -96,7 +111,7 @@ class PagedRanges {
     void Take(int64_t offset, int64_t size);
     bool Put(int64_t offset, int64_t size);
     void Index(int64_t offset, int64_t size);
-    int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler);
+    int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
     void DecommitUnits();
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
 
@@ -117,6 +132,8 @@ class PagedRanges {
   static constexpr int64_t kCrowd = 128;  // free intervals
 
   bool Reserve(const Options& options);
+  int64_t FindPlace(const Range& range, int64_t size, int64_t align) const;
+  bool InLimbo(const Range& range, int64_t offset, int64_t size) const;
   void ReleaseAll();
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;

@@ -8,6 +8,12 @@
 
 namespace symalloc {
 
+namespace {
+
+constexpr int64_t kPart = 2 << 20;  // bytes that are given back at a time: a fraction of a millisecond
+
+}  // namespace
+
 Pool::Pool(const Options& options, std::mutex* held_too)
     : id_(PoolRegistry::Global().NewId()),
       separate_escaping_(options.separate_escaping),
@@ -44,11 +50,10 @@ void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
 }
 
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  Lock lock(mutex_);
   int64_t size = Rounded(nbytes);
   if (closed_ || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
-    if (closed_ && used_ == 0) ranges_.Trim();
   } else if (size > bin_largest_) {
     KeepLocked(cache, which, block, size);
   } else {
@@ -59,6 +64,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     bins.Put(block, size);
   }
   caches_.CountFree(cache, nbytes);
+  if (closed_ && used_ == 0) GiveBackFree(&lock, true);
 }
 
 // Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
@@ -122,25 +128,67 @@ std::string Pool::DropGuarded(void* block, int64_t nbytes) {
   return damage;
 }
 
-int64_t Pool::Trim() {
+int64_t Pool::Trim(const GoOn& go_on) {
   ThreadCache* mine = cache();
   int64_t given;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    Lock lock(mutex_);
     FlushLocked(mine);
     FlushOthersLocked(mine);
-    given = ranges_.Trim();
+    given = GiveBackFree(&lock, true, go_on);
   }
   if (watermarks_.due()) CallWatermarks();
   return given;
 }
 
 void Pool::Close() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  Lock lock(mutex_);
   closed_ = true;
   caches_.Seal();
   FlushOthersLocked(nullptr);
-  ranges_.Trim();
+  GiveBackFree(&lock, true);
+}
+
+// Gives free pages back a few at a time, without the mutex meanwhile; the bytes.  No more than were backed when it began.
+// `yields`: to allocations that wait.
+int64_t Pool::GiveBackFree(Lock* lock, bool yields, const GoOn& go_on) {
+  PageRecycler recycler(huge_);
+  PagedRanges::Trimming trimming;
+  const int64_t most = ranges_.reserved();
+  for (int64_t given = 0;;) {
+    while (yields && waiting_ > 0) departed_.wait(*lock);
+    int64_t part = given < most ? ranges_.TrimPart(kPart, &trimming, &recycler) : 0;
+    GiveBack(lock, &recycler);
+    given += part;
+    if (part == 0) return given;
+    if (go_on == nullptr) continue;
+    lock->unlock();
+    bool more = go_on();
+    lock->lock();
+    if (!more) return given;
+  }
+}
+
+// Gives back what `recycler` holds, without the mutex meanwhile.
+void Pool::GiveBack(Lock* lock, PageRecycler* recycler) {
+  if (recycler->empty()) return;
+  ranges_.limbo.Add(recycler);
+  while (!recycler->empty()) {
+    PageRecycler::Part part = recycler->Last(kPart);
+    lock->unlock();
+    recycler->GiveBack(part);
+    lock->lock();
+    ranges_.limbo.Drop(recycler, part);
+    ++departures_;
+    departed_.notify_all();
+  }
+  ranges_.limbo.Remove(recycler);
+}
+
+// Until something has left limbo.
+void Pool::AwaitDeparture(Lock* lock) {
+  uint64_t before = departures_;
+  while (!ranges_.limbo.empty() && departures_ == before) departed_.wait(*lock);
 }
 
 void Pool::RequireOpenLocked() const {
@@ -148,33 +196,63 @@ void Pool::RequireOpenLocked() const {
 }
 
 void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  RequireOpenLocked();
+  Lock lock(mutex_);
+  struct Waiting {
+    ~Waiting() {
+      if (pool == nullptr) return;
+      --pool->waiting_;
+      pool->departed_.notify_all();
+    }
+    Pool* pool = nullptr;
+  } waiting;
   int64_t size = Rounded(nbytes);
-  PageRecycler recycler(huge_);
+  for (;;) {
+    RequireOpenLocked();
+    PageRecycler recycler(huge_);
+    char* block = nullptr;
+    try {
+      block = TakeLocked(&lock, cache, which, size, align, &recycler);
+      CountTaken(cache, nbytes, size);
+    } catch (const PagedRanges::Awaited&) {
+      if (waiting.pool == nullptr) ++waiting_;
+      waiting.pool = this;
+    }
+    GiveBack(&lock, &recycler);
+    if (block != nullptr) return block;
+    AwaitDeparture(&lock);
+  }
+}
+
+char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
+                       PageRecycler* recycler) {
   if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) {
     cache->large_blocks[which].Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   }
   char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache));
-  if (block == nullptr) {
-    FlushLocked(cache);
-    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), &recycler);
-  }
+  if (block != nullptr) return block;
+  FlushLocked(cache);
+  block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);
   if (block == nullptr && FlushOthersLocked(cache)) {
-    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), &recycler);
+    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);
   }
-  if (block == nullptr) block = TakeTightest(which, size, align, &recycler);
+  return block == nullptr ? TakeTightest(lock, cache, which, size, align, recycler) : block;
+}
+
+void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
   NoteUsed(size);
   int64_t in_use = InUse(cache);
   ranges_.peak_used = std::max(ranges_.peak_used, in_use);
-  peaks_.Note({in_use, ranges_.reserved()});
+  peaks_.Note({in_use, ReservedLocked()});
   caches_.CountAlloc(cache, nbytes);
-  return block;
 }
 
-// All caches are empty; whatever can be given back is.
-char* Pool::TakeTightest(int which, int64_t size, int64_t align, PageRecycler* recycler) {
-  recycler->GiveBack();
+// Whatever can be given back is.
+char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
+  GiveBack(lock, recycler);
+  GiveBackFree(lock, false);
+  FlushLocked(cache);
+  FlushOthersLocked(cache);
+  if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();
   PagedRanges::Place best = ranges_.Tightest(which, size, align);
   if (ranges_.reserved() + best.missing <= ranges_.limit) return ranges_.TakeAt(which, best, size, recycler);
   int64_t in_bins = caches_.held();

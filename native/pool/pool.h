@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,8 +46,11 @@ class Pool {
   // and in guard mode Overrun where the block was overrun: it is freed all the same.
   void Free(void* block, int64_t nbytes);
 
-  // Empties the bins of all threads and gives every free page back; the bytes given back.
-  int64_t Trim();
+  // Asked, without the mutex, after each few mebibytes that were given back: false, or a throw, ends it.
+  using GoOn = std::function<bool()>;
+
+  // Empties the bins of all threads and gives every free page back; the bytes given back.  Other threads hardly wait.
+  int64_t Trim(const GoOn& go_on = nullptr);
 
   // Serves no more, and gives all free pages back, the others when the last block is freed.
   void Close();
@@ -103,11 +107,13 @@ class Pool {
   AllocationTracker& tracker() { return tracker_; }
 
  private:
+  using Lock = std::unique_lock<std::mutex>;  // of the pool's mutex
   friend struct ThreadDirectory;
   friend class PoolRegistry;
 
   void LockAll();
   void UnlockAll();
+  void Inherit();
   void* AllocGuarded(int64_t nbytes, int64_t align);
   void FreeGuarded(void* block, int64_t nbytes);
   std::string DropGuarded(void* block, int64_t nbytes);
@@ -130,7 +136,13 @@ class Pool {
   ThreadCache* AddCache();
   void Retire(ThreadCache* cache);
   void* Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align);
-  char* TakeTightest(int which, int64_t size, int64_t align, PageRecycler* recycler);
+  char* TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler);
+  char* TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
+                     PageRecycler* recycler);
+  void CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size);
+  int64_t GiveBackFree(Lock* lock, bool yields, const GoOn& go_on = nullptr);
+  void GiveBack(Lock* lock, PageRecycler* recycler);
+  void AwaitDeparture(Lock* lock);
   // Calls body(), and again after OutOfMemory as long as the callback asks for it.
   template <typename Body>
   void* RetryingAfterOom(int64_t nbytes, Body body) {
@@ -153,7 +165,9 @@ class Pool {
     watermarks_.Note(used_);
   }
   int64_t InUse(const ThreadCache* cache) const { return used_ - (cache == nullptr ? 0 : cache->held()); }
-  int64_t ReservedLocked() const { return guard_ == nullptr ? ranges_.reserved() : used_; }
+  int64_t ReservedLocked() const {
+    return guard_ == nullptr ? ranges_.reserved() + ranges_.limbo.bytes() : used_;
+  }
   Peak NowLocked() const { return {used_, ReservedLocked()}; }
   void ReleaseLocked(void* block, int64_t size);
   void FlushLocked(ThreadCache* cache);
@@ -182,6 +196,9 @@ class Pool {
   int64_t oom_retries_ = 0;
   int64_t used_ = 0, refused_ = 0;
   bool closed_ = false;
+  int waiting_ = 0;                   // allocations that wait for pages in limbo: no trim puts more there meanwhile
+  uint64_t departures_ = 0;           // from limbo
+  std::condition_variable departed_;  // something has left limbo, or waits for it no more
 };
 
 }  // namespace symalloc

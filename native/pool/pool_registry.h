@@ -35,6 +35,7 @@ class PoolRegistry {
   PoolRegistry();
   static void BeforeFork();
   static void AfterFork();
+  static void InChild();
 
   std::mutex mutex_;  // taken before a pool's own
   std::atomic<uint64_t> next_{1};

@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "pool/pool.h"
@@ -104,13 +105,20 @@ void Pool::UnlockAll() {
   for (std::mutex* mutex : held_at_fork_) mutex->unlock();
 }
 
+// In a forked process, which has none of the threads that give pages back or wait for that.
+void Pool::Inherit() {
+  ranges_.limbo.Inherit();
+  waiting_ = 0;
+  new (&departed_) std::condition_variable;  // which may not be destroyed while it knows of threads that wait
+}
+
 PoolRegistry& PoolRegistry::Global() {
   static PoolRegistry* registry = new PoolRegistry();  // outlives every thread
   return *registry;
 }
 
 // A fork copies memory as it is; nobody may be in the middle of changing it, nor hold a lock in the child.
-PoolRegistry::PoolRegistry() { pthread_atfork(BeforeFork, AfterFork, AfterFork); }
+PoolRegistry::PoolRegistry() { pthread_atfork(BeforeFork, AfterFork, InChild); }
 
 void PoolRegistry::Add(uint64_t id, Pool* pool) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -131,6 +139,11 @@ void PoolRegistry::BeforeFork() {
   PoolRegistry& registry = Global();
   registry.mutex_.lock();
   for (auto& [_, pool] : registry.pools_) pool->LockAll();
+}
+
+void PoolRegistry::InChild() {
+  for (auto& [_, pool] : Global().pools_) pool->Inherit();
+  AfterFork();
 }
 
 void PoolRegistry::AfterFork() {

@@ -47,6 +47,12 @@ class BoundEmpty(Protocol):
     release_gil: bool
     def __call__(self, dtype: NativeDtype, /, *extents_and_tag: int | str) -> NativeTensor: ...
 
+class _Trim(Protocol):
+    """Gives free pages back, until a number of seconds has passed; the bytes."""
+
+    release_gil: bool
+    def __call__(self, pool: PoolObject, max_seconds: float, /) -> int: ...
+
 class _PoolFunctions:
     def create(
         self,
@@ -72,7 +78,7 @@ class _PoolFunctions:
         """Bytes and tag of a block; raises BadFreeError."""
 
     def reserved(self, pool: PoolObject, /) -> int: ...
-    def trim(self, pool: PoolObject, /) -> int: ...
+    trim: _Trim
     def damage(self, pool: PoolObject, /) -> str: ...
     def statistics(self, pool: PoolObject, /) -> Mapping[str, int]: ...
     def holders(self, pool: PoolObject, /) -> Sequence[str | int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, TypedDict, Unpack
 from weakref import WeakSet
@@ -27,7 +28,7 @@ from symalloc.pool.core.pool_errors import (
     OverrunError,
     PoolUsageError,
 )
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
 if TYPE_CHECKING:
@@ -151,9 +152,14 @@ class NativePool:
         if damage:
             raise OverrunError(damage)
 
-    def trim(self) -> int:
-        """Empty the caches of all threads and give every free page back; return the bytes given back."""
-        return pool_functions.trim(self.object)
+    def trim(self, *, max_seconds: float | None = None) -> int:
+        """Empty the caches of all threads and give every free page back; return the bytes given back.
+
+        Other threads go on meanwhile: an allocation waits for a few mebibytes at most.  With `max_seconds` it
+        stops once that time has passed; the highest pages go first, at least a few mebibytes of them.
+        """
+        seconds = inf if max_seconds is None else read_seconds(max_seconds, "max_seconds")
+        return pool_functions.trim(self.object, seconds)
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -196,6 +202,7 @@ def _load() -> None:
     reason = load_library()
     if reason is not None:
         raise NativeMissingError(reason)
+    pool_functions.trim.release_gil = True
     for error in (
         BadFreeError,
         BoundsError,

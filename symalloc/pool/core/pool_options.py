@@ -22,6 +22,7 @@ LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
 MOST_CACHED = 2**60
 MOST_CAPACITY = 2**46
 MOST_ALIGNED = 2**30
+MOST_SECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,13 @@ def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) ->
     if not least <= nbytes <= most:
         raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {value!r}")
     return nbytes
+
+
+def read_seconds(value: object, name: str) -> float:
+    """A duration in seconds; raises PoolUsageError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
+        raise PoolUsageError(f"`{name}` is a number of seconds from 0 to {MOST_SECONDS}, not {value!r}")
+    return float(value)
 
 
 def read_soft_limit(value: object) -> Fraction | int | None:

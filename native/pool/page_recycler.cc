@@ -1,0 +1,85 @@
+#include "pool/page_recycler.h"
+
+#include <algorithm>
+
+namespace symalloc {
+
+void PageRecycler::MoveTo(char* to, int64_t nbytes) {
+  while (nbytes > 0 && !runs_.empty()) {
+    auto& [base, left] = runs_.back();
+    int64_t moved = std::min(left, nbytes);
+    if (!MovePages(base + left - moved, to, moved, huge_)) return;
+    to += moved;
+    nbytes -= moved;
+    left -= moved;
+    if (left == 0) runs_.pop_back();
+  }
+}
+
+void PageRecycler::GiveBack() {
+  for (auto& [base, nbytes] : runs_) GiveBackPages(base, nbytes, huge_);
+  runs_.clear();
+}
+
+PageRecycler::Part PageRecycler::Last(int64_t nbytes) const {
+  Part part{0, 0};
+  while (part.whole < runs_.size() && runs_[runs_.size() - 1 - part.whole].nbytes <= nbytes) {
+    nbytes -= runs_[runs_.size() - 1 - part.whole].nbytes;
+    ++part.whole;
+  }
+  if (part.whole > 0 || runs_.empty()) return part;
+  // a huge page that is given back in two parts goes only with the second
+  auto end = reinterpret_cast<int64_t>(runs_.back().base) + runs_.back().nbytes;
+  part.bytes = std::min(runs_.back().nbytes, end - ((end - nbytes) & -kHugePage));
+  return part;
+}
+
+void PageRecycler::GiveBack(const Part& part) const {
+  size_t first = runs_.size() - part.whole;
+  for (size_t i = first; i < runs_.size(); ++i) GiveBackPages(runs_[i].base, runs_[i].nbytes, huge_);
+  if (part.bytes == 0) return;
+  const Run& cut = runs_[first - 1];
+  GiveBackPages(cut.base + cut.nbytes - part.bytes, part.bytes, huge_);
+}
+
+int64_t PageRecycler::Drop(const Part& part) {
+  int64_t dropped = part.bytes;
+  for (size_t i = 0; i < part.whole; ++i) {
+    dropped += runs_.back().nbytes;
+    runs_.pop_back();
+  }
+  if (part.bytes > 0 && (runs_.back().nbytes -= part.bytes) == 0) runs_.pop_back();
+  return dropped;
+}
+
+bool Limbo::Touches(const char* begin, int64_t nbytes) const {
+  for (const PageRecycler* each = first_; each != nullptr; each = each->next_) {
+    for (const auto& [base, size] : each->runs_) {
+      if (base < begin + nbytes && begin < base + size) return true;
+    }
+  }
+  return false;
+}
+
+void Limbo::Add(PageRecycler* recycler) {
+  for (const auto& [_, size] : recycler->runs_) bytes_ += size;
+  recycler->next_ = first_;
+  first_ = recycler;
+}
+
+void Limbo::Remove(PageRecycler* recycler) {
+  for (const auto& [_, size] : recycler->runs_) bytes_ -= size;
+  PageRecycler** at = &first_;
+  while (*at != recycler) at = &(*at)->next_;
+  *at = recycler->next_;
+}
+
+void Limbo::Inherit() {
+  for (PageRecycler* each = first_; each != nullptr; each = each->next_) {
+    for (const auto& [base, size] : each->runs_) GiveBackPages(base, size, each->huge_);
+  }
+  first_ = nullptr;
+  bytes_ = 0;
+}
+
+}  // namespace symalloc
