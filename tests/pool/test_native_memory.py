@@ -6,6 +6,7 @@ import ctypes
 import resource
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,38 @@ def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
     pool.free(handle)
     assert pool.trim() == 256 * MIB
     assert _resident() - before < 16 * MIB
+
+
+def _freed(nbytes: int) -> InstrumentedPool:
+    """A pool that holds `nbytes` of free memory that was in use."""
+    pool = InstrumentedPool()
+    ctypes.memset(pool.pointer(handle := pool.alloc(nbytes)), 1, nbytes)
+    pool.free(handle)
+    return pool
+
+
+def test_a_trim_that_is_out_of_time_gives_the_highest_pages_back() -> None:
+    pool = _freed(64 * MIB)
+    given = pool.trim(max_seconds=0)
+    assert 0 < given < 16 * MIB
+    assert pool.statistics().reserved == 64 * MIB - given
+    assert pool.snapshot().ranges[0].backed == ((0, 64 * MIB - given),)
+    assert pool.trim(max_seconds=1000) == 64 * MIB - given
+    assert pool.trim(max_seconds=0) == 0
+
+
+def test_a_trim_counts_as_one_operation_for_each_run_of_pages() -> None:
+    pool = _freed(64 * MIB)
+    pool.trim()
+    assert pool.statistics().decommits == 1
+
+
+@pytest.mark.parametrize("seconds", (-1, -0.5, float("nan"), float("inf"), 1e10, True, "1", 1j))
+def test_times_that_make_no_sense(seconds: Any) -> None:
+    pool = _freed(MIB)
+    with pytest.raises(PoolUsageError, match="`max_seconds` is a number of seconds from 0 to"):
+        pool.trim(max_seconds=seconds)
+    assert pool.reserved == MIB
 
 
 def test_huge_pages_back_no_more_than_is_reserved() -> None:

@@ -14,6 +14,7 @@ from time import sleep
 
 import pytest
 
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.processes import at_once, survives
@@ -125,6 +126,11 @@ def test_threads_at_once() -> None:
     pool.trim()
     counted = pool.statistics()
     assert (counted.live, counted.used, counted.reserved) == (0, 0, 0)
+
+
+def test_python_goes_on_while_a_pool_is_trimmed() -> None:
+    InstrumentedPool()
+    assert pool_functions.trim.release_gil
 
 
 def test_a_forked_process_has_a_pool_of_its_own() -> None:

@@ -54,6 +54,12 @@ def test_observers_and_callbacks_are_clean(sanitizer: str) -> None:
 
 
 @pytest.mark.sanitize
+@pytest.mark.parametrize("build", BUILDS)
+def test_trimming_amid_allocations_forks_and_closing_loses_nothing(build: str) -> None:
+    assert _output("symalloc_trimming", build, "2000" if build == "plain" else "200") == "0 faults\n"
+
+
+@pytest.mark.sanitize
 @pytest.mark.parametrize("sanitizer", ("thread", "address", "undefined"))
 def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
     assert _output("symalloc_guard", sanitizer) == "0 faults\n"
