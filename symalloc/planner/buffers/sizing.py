@@ -5,7 +5,7 @@ A symbol gets its value at entry, behind an instruction, or inside a branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,9 +18,10 @@ from symalloc.program.ir import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
+from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.prover.verdict import Verdict
-from symalloc.size.choice import maximum, select
-from symalloc.size.condition import Condition, ge
+from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
+from symalloc.size.condition import Condition, Relation, ge
 from symalloc.size.expr import (
     ONE,
     ZERO,
@@ -167,7 +168,7 @@ class Sizes:
         self.known, self.prover, self.reserve = known, prover, reserve
         self.domain = within(known.domain, bounds)
         self._found: dict[Expr, Sized | str] = {}
-        self._bounds = ValueBounds()
+        self._bounds, self._order = ValueBounds(), SyntacticOrder(known.domain)
 
     def of(self, nbytes: Expr | None) -> Sized | str:
         """Return what to set aside for `nbytes`, or the reason why that cannot be computed."""
@@ -190,6 +191,8 @@ class Sizes:
         if any(abs(factor) > MOST_BYTES for factor in nbytes.terms.values()):
             return _BEYOND.format(nbytes)
         defined = nbytes.rewrite(self._defined) if nbytes.divisors else nbytes
+        if not defined.is_polynomial:
+            defined = defined.rewrite(self._chosen)
         size = self._reserved(defined)
         most = self._bounds.magnitude(size)
         if most.evaluate(dict.fromkeys(most.symbols, 1)) > INT64_MAX:  # its guard would refuse every shape
@@ -212,6 +215,19 @@ class Sizes:
         negative = mirrored if isinstance(atom, FloorDiv) else -mirrored
         return select(ge(atom.divisor, 1), positive, negative)
 
+    def _chosen(self, atom: Atom) -> Expr | None:
+        """Return what is left of a choice of which some is seen never to be taken; None where it stays."""
+        match atom:
+            case Select(condition=Relation(operator="<=", expr=test), then=then, otherwise=otherwise):
+                if self._order.at_most(test, ZERO):
+                    return then
+                return otherwise if self._order.at_most(ONE, test) else None
+            case Min(operands=operands):
+                return minimum(*_least(operands, self._order.at_most))
+            case Max(operands=operands):
+                return maximum(*_least(operands, lambda low, high: self._order.at_most(high, low)))
+        return None
+
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
         """Return the reason why nothing can be sized by a symbol, None where it can."""
         if where is not None and isinstance(where.var.type, ScalarType):
@@ -232,6 +248,15 @@ class Sizes:
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
+
+
+def _least(operands: Sequence[Expr], at_most: Callable[[Expr, Expr], bool]) -> list[Expr]:
+    """Return the operands but for those that another one of them is never above."""
+    kept: list[Expr] = []
+    for operand in operands:
+        if not any(at_most(other, operand) for other in kept):
+            kept = [*(other for other in kept if not at_most(operand, other)), operand]
+    return kept
 
 
 def _by_positive(division: Division, numerator: Expr, divisor: Expr) -> Expr:

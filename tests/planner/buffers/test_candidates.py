@@ -38,8 +38,9 @@ from symalloc.program.ir import (
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import maximum
-from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
+from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.condition import lt
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
 from tests.scale import tries
 
 N, K, S = symbol("n"), symbol("k"), symbol("s")
@@ -327,6 +328,13 @@ def test_sizes_must_be_known() -> None:
     assert all("beyond what can be allocated" in left[name].reason for name in "cf")
     assert left["d"].reason == "its shape is not known"
     assert left["e"].reason == "its shape is not known: `n / 2.5` is no integer"
+
+
+def test_choices_that_are_never_taken_are_left_out_of_sizes() -> None:
+    half = select(lt(N, 0), floordiv(N, 2) + N, floordiv(N, 2))  # how TVM counts a place from the end
+    slice_ = alloc("a", minimum(maximum(half, 0), N) - minimum(N, 0))
+    found, _ = split(slice_, kernel(slice_.var))
+    assert found["a"].size == round_up(4 * floordiv(N, 2), 64)
 
 
 extents = st.integers(-6, 9)
