@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "pool/ordered_search.h"
 #include "pool/sizes.h"
 
 namespace symalloc {
 
 FreeList::FreeList(int64_t capacity) {
-  chunks_.push_back(Chunk{0, 0, std::make_unique<Slots>()});
+  chunks_.push_back(Chunk{0, std::make_unique<Slots>()});
+  firsts_.push_back(0);
   Regroup(0);
   InsertAfter(Place{0, -1}, 0, capacity);
 }
@@ -42,7 +44,7 @@ int64_t FreeList::FindLowest(int64_t nbytes, int64_t align) const {
   return kNone;
 }
 
-std::pair<int64_t, int64_t> FreeList::Around(int64_t offset) const {
+FreeList::Interval FreeList::Around(int64_t offset) const {
   Place place = Before(offset);
   if (place.slot < 0 || start(place) + size(place) <= offset) return {offset, offset};
   return {start(place), start(place) + size(place)};
@@ -68,22 +70,23 @@ bool FreeList::Overlaps(int64_t offset, int64_t nbytes) const {
   return Next(&before) && start(before) < offset + nbytes;
 }
 
-bool FreeList::Put(int64_t offset, int64_t nbytes) {
+bool FreeList::Put(int64_t offset, int64_t nbytes, Interval* merged) {
   Place before = Before(offset);
   Place after = before;
   bool has_before = before.slot >= 0;
   bool has_after = Next(&after);
-  int64_t end = offset + nbytes;
+  *merged = {offset, offset + nbytes};
   int64_t before_end = has_before ? start(before) + size(before) : -1;
-  if (before_end > offset || (has_after && start(after) < end)) return false;
+  if (before_end > offset || (has_after && start(after) < merged->end)) return false;
   bool joins_before = has_before && before_end == offset;
-  bool joins_after = has_after && start(after) == end;
+  bool joins_after = has_after && start(after) == merged->end;
+  if (joins_before) merged->start = start(before);
+  if (joins_after) merged->end = start(after) + size(after);
   if (joins_before) {
-    int64_t joined = size(before) + nbytes + (joins_after ? size(after) : 0);
     if (joins_after) Erase(after);
-    Change(before, start(before), joined);
+    Change(before, merged->start, merged->end - merged->start);
   } else if (joins_after) {
-    Change(after, offset, size(after) + nbytes);
+    Change(after, merged->start, merged->end - merged->start);
   } else {
     InsertAfter(before, offset, nbytes);
   }
@@ -91,13 +94,10 @@ bool FreeList::Put(int64_t offset, int64_t nbytes) {
 }
 
 FreeList::Place FreeList::Before(int64_t offset) const {
-  auto chunk = std::upper_bound(chunks_.begin(), chunks_.end(), offset,
-                                [](int64_t value, const Chunk& c) { return value < c.first; });
-  if (chunk == chunks_.begin()) return Place{0, -1};
-  --chunk;
-  const Slots& slots = *chunk->slots;
-  auto slot = std::upper_bound(slots.starts.begin(), slots.starts.begin() + slots.count, offset);
-  return Place{chunk - chunks_.begin(), static_cast<int>(slot - slots.starts.begin()) - 1};
+  int64_t chunk = CountNotAbove(firsts_.data(), static_cast<int64_t>(firsts_.size()), offset) - 1;
+  if (chunk < 0) return Place{0, -1};
+  const Slots& slots = *chunks_[chunk].slots;
+  return Place{chunk, static_cast<int>(CountNotAbove(slots.starts.data(), slots.count, offset)) - 1};
 }
 
 bool FreeList::Next(Place* place) const {
@@ -118,8 +118,11 @@ void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
     upper->count = kSlots - kHalf;
     std::copy(slots->starts.begin() + kHalf, slots->starts.end(), upper->starts.begin());
     std::copy(slots->sizes.begin() + kHalf, slots->sizes.end(), upper->sizes.begin());
-    chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, 0, std::move(upper)});
+    firsts_.reserve(firsts_.size() + 1);
+    chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, std::move(upper)});
+    firsts_.insert(firsts_.begin() + place.chunk + 1, 0);
     slots->count = kHalf;
+    for (int64_t chunk : {place.chunk, place.chunk + 1}) SetFirst(chunk);
     Regroup(place.chunk);
     if (place.slot >= kHalf) place = Place{place.chunk + 1, place.slot - kHalf};
     slots = chunks_[place.chunk].slots.get();
@@ -128,31 +131,37 @@ void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
   slots->Shift(at, at + 1);
   slots->starts[at] = start;
   slots->sizes[at] = size;
-  Refresh(place.chunk);
+  SetFirst(place.chunk);
+  if (size > kBestFit) Refresh(place.chunk);
   by_size_.Insert({size, start});
   ++count_;
 }
 
 void FreeList::Erase(Place place) {
-  by_size_.Erase({size(place), start(place)});
+  int64_t erased = size(place);
+  by_size_.Erase({erased, start(place)});
   --count_;
   Slots* slots = chunks_[place.chunk].slots.get();
   slots->Shift(place.slot + 1, place.slot);
   if (slots->count == 0 && chunks_.size() > 1) {
     chunks_.erase(chunks_.begin() + place.chunk);
+    firsts_.erase(firsts_.begin() + place.chunk);
     Regroup(place.chunk);
   } else {
-    Refresh(place.chunk);
+    SetFirst(place.chunk);
+    if (erased > kBestFit) Refresh(place.chunk);
   }
 }
 
 // Gives an interval another start and size, without passing another interval.
 void FreeList::Change(Place place, int64_t start, int64_t size) {
   Slots& slots = *chunks_[place.chunk].slots;
-  by_size_.Erase({slots.sizes[place.slot], slots.starts[place.slot]});
+  int64_t before = slots.sizes[place.slot];
+  by_size_.Erase({before, slots.starts[place.slot]});
   slots.starts[place.slot] = start;
   slots.sizes[place.slot] = size;
-  Refresh(place.chunk);
+  SetFirst(place.chunk);
+  if (std::max(before, size) > kBestFit) Refresh(place.chunk);
   by_size_.Insert({size, start});
 }
 
@@ -160,9 +169,9 @@ void FreeList::Refresh(int64_t chunk) {
   const Slots& slots = *chunks_[chunk].slots;
   int64_t largest = 0;
   for (int i = 0; i < slots.count; ++i) largest = std::max(largest, slots.sizes[i]);
+  if (largest <= kBestFit) largest = 0;
   int64_t before = chunks_[chunk].largest;
   chunks_[chunk].largest = largest;
-  chunks_[chunk].first = slots.count ? slots.starts[0] : 0;
   int64_t& group = groups_[chunk / kGroup];
   if (largest >= group) {
     group = largest;

@@ -11,12 +11,16 @@
 
 namespace symalloc {
 
-// Intervals are kept in chunks of up to kSlots.  Each chunk, and each group of chunks, knows its largest one, so that a
-// search looks at one number for most of them.
+// Intervals are kept in chunks of up to kSlots.  Each chunk, and each group of chunks, knows its largest one of those
+// beyond kBestFit, so that a search for these looks at one number for most of them.
 class FreeList {
  public:
   static constexpr int64_t kNone = -1;
-  static constexpr int64_t kBestFit = 256 << 10;  // bytes
+  static constexpr int64_t kBestFit = SizeBuckets::kLargest;  // bytes
+
+  struct Interval {
+    int64_t start, end;
+  };
 
   explicit FreeList(int64_t capacity);
 
@@ -30,8 +34,8 @@ class FreeList {
   // True where part of [offset, offset + nbytes) is free.
   bool Overlaps(int64_t offset, int64_t nbytes) const;
 
-  // Frees [offset, offset + nbytes) and merges it with what it touches; false where part of it is free.
-  bool Put(int64_t offset, int64_t nbytes);
+  // Frees [offset, offset + nbytes) and merges it with what it touches, to `merged`; false where part of it is free.
+  bool Put(int64_t offset, int64_t nbytes, Interval* merged);
 
   // Bytes of the largest interval.
   int64_t Largest() const { return by_size_.Largest(); }
@@ -40,7 +44,7 @@ class FreeList {
   int64_t count() const { return count_; }
 
   // The interval that `offset` lies in, [offset, offset) where it is not free.
-  std::pair<int64_t, int64_t> Around(int64_t offset) const;
+  Interval Around(int64_t offset) const;
 
   // Calls visit(start, end) for each interval, the highest first, until it returns false.
   template <typename Visit>
@@ -72,8 +76,7 @@ class FreeList {
   };
 
   struct Chunk {
-    int64_t first;    // where its first interval starts
-    int64_t largest;  // bytes of its largest interval
+    int64_t largest;  // bytes of its largest interval beyond kBestFit; 0: none
     std::unique_ptr<Slots> slots;
   };
 
@@ -89,14 +92,16 @@ class FreeList {
   void Erase(Place place);
   void Change(Place place, int64_t start, int64_t size);
   void Refresh(int64_t chunk);
+  void SetFirst(int64_t chunk) { firsts_[chunk] = chunks_[chunk].slots->count ? chunks_[chunk].slots->starts[0] : 0; }
   void Regroup(int64_t chunk);
   int64_t FindLowest(int64_t nbytes, int64_t align) const;
 
   int64_t start(Place p) const { return chunks_[p.chunk].slots->starts[p.slot]; }
   int64_t size(Place p) const { return chunks_[p.chunk].slots->sizes[p.slot]; }
 
-  std::vector<Chunk> chunks_;  // none is empty, unless nothing is free
-  std::vector<int64_t> groups_;  // bytes of the largest interval in kGroup chunks each
+  std::vector<Chunk> chunks_;    // none is empty, unless nothing is free
+  std::vector<int64_t> firsts_;  // where the first interval of each chunk starts
+  std::vector<int64_t> groups_;  // the largest of kGroup chunks each
   SizeIndex by_size_;
   int64_t count_ = 0;
 };

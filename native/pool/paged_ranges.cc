@@ -22,22 +22,18 @@ constexpr char kFreeAlready[] = "what is freed is free already, in whole or in p
 // The pages that touch the block are not wholly free any more.
 void PagedRanges::Range::Take(int64_t offset, int64_t size) {
   free_list.Take(offset, size);
-  givable.Erase(offset / page, (offset + size + page - 1) / page);
+  givable.Erase(offset >> shift, EndTouched(offset + size));
 }
 
-// False where part of it is free.
+// False where part of it is free.  Among the pages that touch a block that has become free, notes those that are wholly
+// free: all are backed.
 bool PagedRanges::Range::Put(int64_t offset, int64_t size) {
-  if (!free_list.Put(offset, size)) return false;
-  Index(offset, size);
-  return true;
-}
-
-// Among the pages that touch a block that has become free, notes those that are wholly free: all are backed.
-void PagedRanges::Range::Index(int64_t offset, int64_t size) {
-  auto [start, end] = free_list.Around(offset);
-  int64_t first = std::max((start + page - 1) / page, offset / page);
-  int64_t last = std::min(end / page, (offset + size + page - 1) / page);
+  FreeList::Interval merged;
+  if (!free_list.Put(offset, size, &merged)) return false;
+  int64_t first = std::max(EndTouched(merged.start), offset >> shift);
+  int64_t last = std::min(merged.end >> shift, EndTouched(offset + size));
   if (first < last) givable.Insert(first, last);
+  return true;
 }
 
 // Gives back free pages, the highest first; the bytes.  A trim cuts between huge pages.
@@ -167,7 +163,7 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   int64_t missing = range.pages.Missing(offset, size, page_);
   range.Reach(offset + size);
   // pages that the block covers are not given back for it
-  range.givable.Erase(offset / page_, (offset + size + page_ - 1) / page_);
+  range.givable.Erase(offset >> range.shift, range.EndTouched(offset + size));
   bool fits = missing == 0 || MakeRoom(which, missing, size, in_use, recycler);
   if (fits) return TakeAt(which, {offset, missing, page_}, size, recycler);
   auto [start, end] = range.free_list.Around(offset);

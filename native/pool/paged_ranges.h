@@ -106,11 +106,11 @@ class PagedRanges {
         : base(base),
           capacity(capacity),
           page(options.page),
+          shift(__builtin_ctzll(options.page)),
           free_list(capacity),
           pages(base, std::min(SystemPage(), options.page), options.huge) {}
     void Take(int64_t offset, int64_t size);
     bool Put(int64_t offset, int64_t size);
-    void Index(int64_t offset, int64_t size);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
     void DecommitUnits();
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
@@ -121,8 +121,12 @@ class PagedRanges {
     }
     void MakeReachable(int64_t end);
 
+    // The first page that begins at or beyond `end`.
+    int64_t EndTouched(int64_t end) const { return (end + page - 1) >> shift; }
+
     char* base;
     int64_t capacity, page;
+    int shift;  // of a page
     int64_t writable = 0;  // bytes
     FreeList free_list;
     PageTable pages;

@@ -18,7 +18,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
     : id_(PoolRegistry::Global().NewId()),
       separate_escaping_(options.separate_escaping),
       huge_(options.huge),
-      bin_largest_(std::min({options.bin_largest, options.bin_capacity, kBinLargest})),
+      bin_largest_(std::min(options.bin_largest, options.bin_capacity)),
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),

@@ -2,115 +2,101 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <utility>
-#include <vector>
+
+#include "pool/size_buckets.h"
+#include "pool/sorted_keys.h"
 
 namespace symalloc {
 
-// Pairs of a size and a start, ascending, in chunks of up to kSlots.
+// Pairs of a size and a start.  Where there are many, those of small sizes are found by their size alone.
 class SizeIndex {
  public:
-  struct Key {
-    int64_t size, start;  // bytes
-    bool operator<(const Key& other) const {
-      return size != other.size ? size < other.size : start < other.start;
-    }
-  };
+  using Key = SortedKeys::Key;
 
   void Insert(Key key) {
-    if (chunks_.empty()) chunks_.push_back(Chunk{key, std::make_unique<Slots>()});
-    size_t at = ChunkOf(key);
-    if (chunks_[at].slots->count == kSlots) {
-      Split(at);
-      if (at + 1 < chunks_.size() && !(key < chunks_[at + 1].first)) ++at;
-    }
-    Slots& slots = *chunks_[at].slots;
-    Key* place = std::lower_bound(slots.begin(), slots.end(), key);
-    std::memmove(place + 1, place, (slots.end() - place) * sizeof(Key));
-    *place = key;
-    ++slots.count;
-    chunks_[at].first = slots.keys[0];
+    if (++count_ > kMany && buckets_ == nullptr) UseBuckets();
+    InsertAnywhere(key);
   }
 
   // Removes a key that is there.
   void Erase(Key key) {
-    size_t at = ChunkOf(key);
-    Slots& slots = *chunks_[at].slots;
-    Key* place = std::lower_bound(slots.begin(), slots.end(), key);
-    std::memmove(place, place + 1, (slots.end() - place - 1) * sizeof(Key));
-    if (--slots.count == 0) {
-      chunks_.erase(chunks_.begin() + at);
-    } else {
-      chunks_[at].first = slots.keys[0];
-    }
+    --count_;
+    bool bucketed = buckets_ != nullptr && key.size <= SizeBuckets::kLargest;
+    if (!bucketed || !buckets_->Erase(key.size, key.start)) keys_.Erase(key);
   }
 
   // Bytes of the largest interval; 0 where there is none.
   int64_t Largest() const {
-    if (chunks_.empty()) return 0;
-    const Slots& slots = *chunks_.back().slots;
-    return slots.keys[slots.count - 1].size;
+    return std::max(keys_.Largest(), buckets_ == nullptr ? 0 : buckets_->Largest());
   }
 
   // Calls visit(key) for the keys of `size` bytes and more, ascending, until it returns false.
   template <typename Visit>
   void From(int64_t size, Visit visit) const {
-    if (chunks_.empty()) return;
-    Key least{size, -1};
-    size_t at = ChunkOf(least);
-    const Slots* slots = chunks_[at].slots.get();
-    const Key* key = std::lower_bound(slots->begin(), slots->end(), least);
-    for (;;) {
-      for (; key != slots->end(); ++key) {
-        if (!visit(*key)) return;
-      }
-      if (++at == chunks_.size()) return;
-      slots = chunks_[at].slots.get();
-      key = slots->begin();
+    if (buckets_ == nullptr) return keys_.From(size, visit);
+    while ((size = buckets_->Next(size)) != 0) {
+      if (!VisitBucket(size, visit)) return;
+      ++size;
     }
+    keys_.From(SizeBuckets::kLargest + 1, visit);
   }
 
  private:
-  static constexpr int kSlots = 64;
+  static constexpr int64_t kMany = 256;
 
-  struct Slots {
-    int count = 0;
-    std::array<Key, kSlots> keys;
-
-    Key* begin() { return keys.data(); }
-    Key* end() { return keys.data() + count; }
-    const Key* begin() const { return keys.data(); }
-    const Key* end() const { return keys.data() + count; }
-  };
-
-  struct Chunk {
-    Key first;
-    std::unique_ptr<Slots> slots;
-  };
-
-  // The last chunk whose first key is not above `key`, or the first.
-  size_t ChunkOf(Key key) const {
-    auto above = std::upper_bound(chunks_.begin(), chunks_.end(), key,
-                                  [](Key value, const Chunk& chunk) { return value < chunk.first; });
-    return above == chunks_.begin() ? 0 : above - chunks_.begin() - 1;
+  template <typename Visit>
+  bool VisitBucket(int64_t size, Visit& visit) const {
+    const SizeBuckets::Bucket& bucket = buckets_->of(size);
+    if (bucket.elsewhere) {
+      bool more = true;
+      keys_.From(size, [&](const Key& key) {
+        if (key.size != size) return false;
+        more = visit(key);
+        return more;
+      });
+      return more;
+    }
+    for (int64_t i = 0; i < bucket.count; ++i) {
+      if (!visit(Key{size, bucket.starts[i]})) return false;
+    }
+    return true;
   }
 
-  void Split(size_t at) {
-    auto upper = std::make_unique<Slots>();
-    Slots& lower = *chunks_[at].slots;
-    constexpr int kHalf = kSlots / 2;
-    upper->count = kSlots - kHalf;
-    std::copy(lower.keys.begin() + kHalf, lower.keys.end(), upper->keys.begin());
-    Key first = upper->keys[0];
-    chunks_.insert(chunks_.begin() + at + 1, Chunk{first, std::move(upper)});
-    lower.count = kHalf;
+  void InsertAnywhere(Key key) {
+    if (buckets_ == nullptr || key.size > SizeBuckets::kLargest) return keys_.Insert(key);
+    if (!buckets_->HasRoom(key.size)) Leave(key.size);
+    if (!buckets_->Insert(key.size, key.start)) keys_.Insert(key);
   }
 
-  std::vector<Chunk> chunks_;  // none is empty
+  // Not where there is no memory for them.
+  void UseBuckets() {
+    buckets_.reset(SizeBuckets::Make());
+    if (buckets_ == nullptr) return;
+    SortedKeys all = std::move(keys_);
+    keys_ = SortedKeys();
+    all.From(0, [this](const Key& key) {
+      InsertAnywhere(key);
+      return true;
+    });
+  }
+
+  // Moves a size's starts to the sorted keys.
+  void Leave(int64_t size) {
+    SizeBuckets::Bucket& bucket = buckets_->of(size);
+    for (int64_t i = 0; i < bucket.count; ++i) keys_.Insert({size, bucket.starts[i]});
+    bucket.elsewhere = true;
+  }
+
+  struct Destroyed {
+    void operator()(SizeBuckets* buckets) const { SizeBuckets::Destroy(buckets); }
+  };
+
+  SortedKeys keys_;
+  std::unique_ptr<SizeBuckets, Destroyed> buckets_;
+  int64_t count_ = 0;
 };
 
 }  // namespace symalloc

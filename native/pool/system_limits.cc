@@ -129,10 +129,11 @@ Options Checked(Options options) {
   if (options.limit >= 0 && options.limit < unit) {
     Refuse("a limit of " + std::to_string(options.limit) + " bytes holds no page of " + std::to_string(unit));
   }
-  for (int64_t bytes : {options.bin_largest, options.bin_capacity}) {
-    if (bytes < 0 || bytes > kMostBytes / 4) {
-      Refuse("what a thread caches must be from 0 to 2^60 bytes, not " + std::to_string(bytes));
-    }
+  if (options.bin_largest < 0 || options.bin_largest > kBinLargest) {
+    Refuse("the largest block in a bin must be from 0 to 65536 bytes, not " + std::to_string(options.bin_largest));
+  }
+  if (options.bin_capacity < 0 || options.bin_capacity > kMostBytes / 4) {
+    Refuse("what a thread caches must be from 0 to 2^60 bytes, not " + std::to_string(options.bin_capacity));
   }
   if (options.capacity < 0 || options.capacity > kAllAddresses || options.capacity % options.page != 0) {
     Refuse("the capacity of a range must be whole pages, up to 2^46 bytes, not " + std::to_string(options.capacity));

@@ -100,6 +100,7 @@ SENSELESS = (
     ("bin_capacity", -1, "from 0"),
     ("bin_capacity", 2**62, "from 0"),
     ("bin_largest", -5, "from 0"),
+    ("bin_largest", 65537, "from 0 to 65536 bytes"),
     ("capacity", -(2**20), "from 1"),
     ("capacity", 0, "from 1"),
     ("capacity", 2**62, "from 1"),

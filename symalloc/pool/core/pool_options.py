@@ -20,6 +20,7 @@ RANGE_CAPACITY = 2**40  # bytes
 MOST = 2**62
 LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
 MOST_CACHED = 2**60
+MOST_BINNED = 64 * KIB
 MOST_CAPACITY = 2**46
 MOST_ALIGNED = 2**30
 MOST_SECONDS = 10**9
@@ -41,7 +42,7 @@ class PoolOptions:
     limit: int | None = None
     page: int = 64 * KIB
     separate_escaping: bool = False
-    bin_largest: int = 64 * KIB
+    bin_largest: int = MOST_BINNED
     bin_capacity: int = 2048 * KIB
     capacity: int | None = None
 
@@ -69,7 +70,7 @@ class PoolOptions:
 _BOUNDS = {
     "limit": (0, MOST),
     "page": (LEAST_PAGE, MOST_PAGE),
-    "bin_largest": (0, MOST_CACHED),
+    "bin_largest": (0, MOST_BINNED),
     "bin_capacity": (0, MOST_CACHED),
     "capacity": (1, MOST_CAPACITY),
 }

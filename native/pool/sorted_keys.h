@@ -1,0 +1,116 @@
+// Pairs of numbers in ascending order.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace symalloc {
+
+// Pairs of a size and a start, ascending, in chunks of up to kSlots.
+class SortedKeys {
+ public:
+  struct Key {
+    int64_t size, start;  // bytes
+    bool operator<(const Key& other) const {
+      return size != other.size ? size < other.size : start < other.start;
+    }
+  };
+
+  void Insert(Key key) {
+    if (chunks_.empty()) chunks_.push_back(Chunk{key, std::make_unique<Slots>()});
+    size_t at = ChunkOf(key);
+    if (chunks_[at].slots->count == kSlots) {
+      Split(at);
+      if (at + 1 < chunks_.size() && !(key < chunks_[at + 1].first)) ++at;
+    }
+    Slots& slots = *chunks_[at].slots;
+    Key* place = std::lower_bound(slots.begin(), slots.end(), key);
+    std::memmove(place + 1, place, (slots.end() - place) * sizeof(Key));
+    *place = key;
+    ++slots.count;
+    chunks_[at].first = slots.keys[0];
+  }
+
+  // Removes a key that is there.
+  void Erase(Key key) {
+    size_t at = ChunkOf(key);
+    Slots& slots = *chunks_[at].slots;
+    Key* place = std::lower_bound(slots.begin(), slots.end(), key);
+    std::memmove(place, place + 1, (slots.end() - place - 1) * sizeof(Key));
+    if (--slots.count == 0) {
+      chunks_.erase(chunks_.begin() + at);
+    } else {
+      chunks_[at].first = slots.keys[0];
+    }
+  }
+
+  // Bytes of the largest interval; 0 where there is none.
+  int64_t Largest() const {
+    if (chunks_.empty()) return 0;
+    const Slots& slots = *chunks_.back().slots;
+    return slots.keys[slots.count - 1].size;
+  }
+
+  // Calls visit(key) for the keys of `size` bytes and more, ascending, until it returns false.
+  template <typename Visit>
+  void From(int64_t size, Visit visit) const {
+    if (chunks_.empty()) return;
+    Key least{size, -1};
+    size_t at = ChunkOf(least);
+    const Slots* slots = chunks_[at].slots.get();
+    const Key* key = std::lower_bound(slots->begin(), slots->end(), least);
+    for (;;) {
+      for (; key != slots->end(); ++key) {
+        if (!visit(*key)) return;
+      }
+      if (++at == chunks_.size()) return;
+      slots = chunks_[at].slots.get();
+      key = slots->begin();
+    }
+  }
+
+ private:
+  static constexpr int kSlots = 64;
+
+  struct Slots {
+    int count = 0;
+    std::array<Key, kSlots> keys;
+
+    Key* begin() { return keys.data(); }
+    Key* end() { return keys.data() + count; }
+    const Key* begin() const { return keys.data(); }
+    const Key* end() const { return keys.data() + count; }
+  };
+
+  struct Chunk {
+    Key first;
+    std::unique_ptr<Slots> slots;
+  };
+
+  // The last chunk whose first key is not above `key`, or the first.
+  size_t ChunkOf(Key key) const {
+    auto above = std::upper_bound(chunks_.begin(), chunks_.end(), key,
+                                  [](Key value, const Chunk& chunk) { return value < chunk.first; });
+    return above == chunks_.begin() ? 0 : above - chunks_.begin() - 1;
+  }
+
+  void Split(size_t at) {
+    auto upper = std::make_unique<Slots>();
+    Slots& lower = *chunks_[at].slots;
+    constexpr int kHalf = kSlots / 2;
+    upper->count = kSlots - kHalf;
+    std::copy(lower.keys.begin() + kHalf, lower.keys.end(), upper->keys.begin());
+    Key first = upper->keys[0];
+    chunks_.insert(chunks_.begin() + at + 1, Chunk{first, std::move(upper)});
+    lower.count = kHalf;
+  }
+
+  std::vector<Chunk> chunks_;  // none is empty
+};
+
+}  // namespace symalloc
