@@ -40,11 +40,16 @@ void SetLimit(PoolRef pool, int64_t limit) {
   it.SetLimit(limit);
 }
 
+// Python's signals, such as Ctrl-C, end a wait by the exception of their handler.
+void CheckInterrupts() {
+  if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
+}
+
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
                int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
-               bool guard) {
+               bool guard, int64_t wait) {
   Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
-                  separate_escaping, huge, guard};
+                  separate_escaping, huge, guard, wait, CheckInterrupts};
   return Translated([&] {
     Options checked = Checked(options);
     PoolRef pool(ffi::make_object<PoolObj>(checked));
@@ -157,7 +162,7 @@ int64_t Alignment(const ffi::AnyView& argument) {
 }
 
 // A handle; of (bytes) or (bytes, alignment, escapes, tag).
-int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count) {
+int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count, const Patience* patience) {
   CheckCount(count, count == 1 || count == 4, "bytes, or bytes, alignment, escapes and tag");
   int64_t nbytes = ByteCount(arguments[0]);
   int64_t align = count == 1 ? kAlignment : Alignment(arguments[1]);
@@ -165,7 +170,7 @@ int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count)
   std::string tag;
   if (count > 1) tag = arguments[3].cast<ffi::String>();
   return Translated([&] {
-    void* block = pool->Alloc(nbytes, align, escapes, tag);
+    void* block = pool->Alloc(nbytes, align, escapes, tag, patience);
     if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
     return pool->handles.Add(block, nbytes, std::move(tag));
   });
@@ -174,16 +179,17 @@ int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count)
 // A tensor's memory without a tag, whose string would take a tenth of the time.
 struct UntaggedData {
   PoolRef pool;
+  const Patience* patience;
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = static_cast<int64_t>(ffi::GetDataSize(*tensor));
-    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, {}); });
+    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, {}, patience); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, ffi::GetDataSize(*tensor)); }
 };
 
 // A tensor; of (dtype, extent, extent, …), or of those and a tag in the end.
-ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count) {
+ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count, const Patience* patience) {
   auto tag = count > 1 ? arguments[count - 1].as<ffi::String>() : std::nullopt;
   int32_t axes = count - (tag.has_value() ? 2 : 1);
   CheckCount(count, axes >= 0 && axes <= kMostAxes, "a dtype, at most 64 extents, perhaps a tag");
@@ -196,15 +202,24 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
                                         ", has a negative extent, or more bytes than 64 bits can count", "");
   }
   DLDevice cpu{kDLCPU, 0};
-  if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(UntaggedData{pool}, shape, dtype, cpu);
-  return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag}, shape, dtype, cpu);
+  if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(UntaggedData{pool, patience}, shape, dtype, cpu);
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag, false, patience}, shape, dtype, cpu);
 }
 
 template <auto body>
 ffi::Function Bind(PoolRef pool) {
   return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
-    *result = body(pool, arguments, count);
+    *result = body(pool, arguments, count, pool->owners.ns > 0 ? &pool->owners : nullptr);
   });
+}
+
+// The same, of pool, ns that it waits for memory, and the other arguments.
+template <auto body>
+void Waiting(const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
+  CheckCount(count, count >= 2, "a pool, a time and more");
+  auto pool = arguments[0].cast<PoolRef>();
+  Patience patience{Integer(arguments[1], "the time to wait"), true};
+  *result = body(pool, arguments + 2, count - 2, &patience);
 }
 
 ffi::Function BindFree(PoolRef pool) {
@@ -317,6 +332,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.bind_alloc", Bind<Alloc>)
       .def("symalloc.pool.bind_free", BindFree)
       .def("symalloc.pool.bind_empty", Bind<Empty>)
+      .def_packed("symalloc.pool.alloc_waiting", Waiting<Alloc>)
+      .def_packed("symalloc.pool.empty_waiting", Waiting<Empty>)
+      .def("symalloc.pool.end_waits", Method(&Pool::EndWaits))
       .def("symalloc.pool.holders", Holders)
       .def("symalloc.pool.record", Record)
       .def("symalloc.pool.recorded", Recorded)

@@ -18,19 +18,20 @@ namespace symalloc {
 
 class PoolObj : public tvm::ffi::Object {
  public:
-  explicit PoolObj(const Options& options) : pool(options, handles.mutex()) {}
+  explicit PoolObj(const Options& options) : pool(options, handles.mutex()), owners{options.wait, true} {}
   ~PoolObj();
 
   HandleTable handles;  // the pool holds its mutex while the process forks
   Pool pool;
+  const Patience owners;      // of the pool's owner, who may end the wait; machines go on
   std::atomic<int> users{0};  // see pool_use.h
   int vm_type = -1;           // of `VmType`; -1: none.  Changed by it alone
 
-  // As Pool::Alloc; OutOfMemory names the tags that hold most.
-  void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+  // As Pool::Alloc, or AllocWaiting; OutOfMemory names the tags that hold most.
+  void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience = nullptr);
 
   // The same, and the block keeps its tag.
-  void* Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag);
+  void* Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience = nullptr);
 
   // Every block that is known by name or by handle.
   std::vector<Tagged> Holders();
@@ -64,10 +65,11 @@ struct PooledData {
   PoolRef pool;
   std::string tag;
   bool escapes = false;
+  const Patience* patience = nullptr;  // nullptr: as the pool is told
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
-    Translated([&] { tensor->data = pool->Take(nbytes, 64, escapes, tag); });
+    Translated([&] { tensor->data = pool->Take(nbytes, 64, escapes, tag, patience); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
 };

@@ -137,7 +137,7 @@ std::vector<Tagged> AllocationTracker::AllTagged() {
 void AllocationTracker::Settle() {
   bool on = noting() || tagged_ > 0;
   if (!on) blocks_.clear();
-  on_.store(on, std::memory_order_relaxed);
+  SetFlag(kTracking, on);
 }
 
 void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes) {

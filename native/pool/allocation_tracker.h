@@ -51,7 +51,15 @@ struct Tagged {
 // Thread-safe.
 class AllocationTracker {
  public:
-  bool on() const { return on_.load(std::memory_order_relaxed); }
+  // True where blocks are not to come and go unseen.
+  bool on() const { return on_.load(std::memory_order_relaxed) != 0; }
+
+  // True where they are charged to somebody.  Kept here, so that the quick way looks at one flag.
+  bool charging() const { return (on_.load(std::memory_order_relaxed) & kCharging) != 0; }
+  void SetCharging(bool charging) { SetFlag(kCharging, charging); }
+
+  // True where this notes something.
+  bool tracking() const { return (on_.load(std::memory_order_relaxed) & kTracking) != 0; }
 
   // Called once the block is there.
   void Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
@@ -94,7 +102,17 @@ class AllocationTracker {
   void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes);
   void SetTag(Block* block, std::string_view tag);
 
-  std::atomic<bool> on_{false};
+  static constexpr uint32_t kTracking = 1, kCharging = 2;
+
+  void SetFlag(uint32_t flag, bool on) {
+    if (on) {
+      on_.fetch_or(flag, std::memory_order_relaxed);
+    } else {
+      on_.fetch_and(~flag, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<uint32_t> on_{0};
   std::mutex mutex_;
   bool recording_ = false;
   int64_t numbers_ = 0, recorded_ = 0, calls_ = 0, next_scope_ = 1;

@@ -22,6 +22,8 @@ struct Options {
   bool separate_escaping = false;
   bool huge = true;
   bool guard = false;
+  int64_t wait = 0;  // ns that an allocation waits for memory, where it does not say itself
+  void (*check_interrupts)() = nullptr;  // called now and then, without a lock, by whoever waits; it may throw
 };
 
 struct Statistics {

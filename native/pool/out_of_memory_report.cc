@@ -1,8 +1,19 @@
 #include "pool/out_of_memory_report.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace symalloc {
 
 namespace {
+
+constexpr size_t kShown = 5;  // tags
+
+std::string Text(const Holding& held) {
+  return std::to_string(held.nbytes) + " bytes in " + std::to_string(held.blocks) +
+         (held.blocks == 1 ? " block" : " blocks");
+}
 
 std::string Bytes(int64_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
 
@@ -21,6 +32,33 @@ std::string OutOfMemoryReport::Text() const {
   text += "\n  help: raise the limit by " + Bytes(lacking) + ", or free as much, or run at smaller shapes";
   if (in_bins > 0) text += "; trim() in the threads that hold bins, or a lower bin_capacity, frees what waits there";
   return text;
+}
+
+std::string HeldText(const std::map<std::string, Holding>& by_tag) {
+  std::vector<std::pair<std::string, Holding>> most;
+  Holding others;
+  for (const auto& [tag, held] : by_tag) {
+    if (tag.empty()) {
+      others = held;
+    } else {
+      most.emplace_back(tag, held);
+    }
+  }
+  if (most.empty()) return "";
+  std::stable_sort(most.begin(), most.end(),
+                   [](const auto& a, const auto& b) { return a.second.nbytes > b.second.nbytes; });
+  std::string text;
+  for (size_t i = 0; i < std::min(most.size(), kShown); ++i) {
+    text += (i == 0 ? "\n  held: `" : ", `") + most[i].first + "` " + Text(most[i].second);
+  }
+  if (most.size() > kShown) text += ", " + std::to_string(most.size() - kShown) + " tags more";
+  return others.blocks > 0 ? text + ", without a tag " + Text(others) : text;
+}
+
+std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t live) {
+  return Bytes(nbytes) + " do not fit into the session `" + session + "`, whose limit is " + std::to_string(limit) +
+         ": " + std::to_string(live) + " are held\n  help: raise the limit of the session by " +
+         Bytes(live + nbytes - limit) + ", or free as much, or run at smaller shapes";
 }
 
 std::string NoAddressSpace(int64_t size, int64_t piece, int64_t capacity) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace symalloc {
@@ -18,6 +19,19 @@ struct OutOfMemoryReport {
 
   std::string Text() const;
 };
+
+// Blocks that have something in common.
+struct Holding {
+  int64_t nbytes = 0;
+  int64_t blocks = 0;
+};
+
+// "\n  held: `weights` 4096 bytes in 2 blocks, …" for the tags that hold most; those without one stand under "".  ""
+// where nothing has a tag.
+std::string HeldText(const std::map<std::string, Holding>& by_tag);
+
+// Why a block does not fit into a session that holds `live` bytes.
+std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t live);
 
 std::string NoAddressSpace(int64_t size, int64_t piece, int64_t capacity);
 

@@ -22,6 +22,8 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),
+      wait_(options.wait),
+      check_interrupts_(options.check_interrupts),
       cached_below_(options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{tracker_.mutex(), &mutex_},
@@ -33,18 +35,16 @@ Pool::Pool(const Options& options, std::mutex* held_too)
 
 Pool::~Pool() { PoolRegistry::Global().Remove(id_); }
 
-void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
+void* Pool::AllocUncached(Request asked) {
+  auto [nbytes, align] = std::pair(asked.nbytes, asked.align);
   if (nbytes < 0 || nbytes > ranges_.capacity()) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
   if (align > ranges_.most_aligned()) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
-  align = std::max(align, kGrain);
-  void* block = RetryingAfterOom(nbytes, [&] {
-    if (guard_ != nullptr) return AllocGuarded(nbytes, align);
-    return Place(cache(), escapes && separate_escaping_, nbytes, align);
-  });
+  asked.align = std::max(align, kGrain);
+  void* block = Obtain(asked);
   if (watermarks_.due()) CallWatermarksWith(block, nbytes);
   return block;
 }
@@ -52,8 +52,9 @@ void* Pool::AllocUncached(int64_t nbytes, int64_t align, bool escapes) {
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   Lock lock(mutex_);
   int64_t size = Rounded(nbytes);
-  if (closed_ || cache == nullptr || large_block_capacity_ == 0) {
+  if (closed_ || queue_.any() || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
+    WakeLocked();
   } else if (size > bin_largest_) {
     KeepLocked(cache, which, block, size);
   } else {
@@ -104,6 +105,7 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (block == nullptr) {
     NoteUsed(-backed);
+    WakeLocked();
     throw OutOfMemory("the system has no " + std::to_string(backed) +
                       " bytes left, or takes no more mappings; guard mode needs two for each block");
   }
@@ -113,7 +115,8 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
 }
 
 void Pool::FreeGuarded(void* block, int64_t nbytes) {
-  if (tracker_.on()) tracker_.Freed(block, nbytes);
+  if (tracker_.tracking()) tracker_.Freed(block, nbytes);
+  if (tracker_.charging()) Uncharge(block);
   std::string damage = DropGuarded(block, nbytes);
   if (watermarks_.due()) CallWatermarks();
   if (!damage.empty()) throw Overrun(damage);
@@ -124,6 +127,7 @@ std::string Pool::DropGuarded(void* block, int64_t nbytes) {
   std::string damage = guard_->Free(block, &backed);
   std::lock_guard<std::mutex> lock(mutex_);
   NoteUsed(-backed);
+  WakeLocked();
   caches_.CountFree(nullptr, nbytes);
   return damage;
 }
@@ -135,6 +139,7 @@ int64_t Pool::Trim(const GoOn& go_on) {
     Lock lock(mutex_);
     FlushLocked(mine);
     FlushOthersLocked(mine);
+    WakeLocked();
     given = GiveBackFree(&lock, true, go_on);
   }
   if (watermarks_.due()) CallWatermarks();
@@ -146,6 +151,7 @@ void Pool::Close() {
   closed_ = true;
   caches_.Seal();
   FlushOthersLocked(nullptr);
+  queue_.WakeAll();
   GiveBackFree(&lock, true);
 }
 
@@ -192,8 +198,10 @@ void Pool::AwaitDeparture(Lock* lock) {
 }
 
 void Pool::RequireOpenLocked() const {
-  if (closed_) throw PoolUsage("the pool is closed: whoever could use it is gone");
+  if (closed_) ThrowClosed();
 }
+
+void Pool::ThrowClosed() const { throw PoolUsage("the pool is closed: whoever could use it is gone"); }
 
 void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
   Lock lock(mutex_);
@@ -321,6 +329,9 @@ void Pool::CloseScope(int64_t id) {
 void Pool::Tag(void* block, int64_t nbytes, std::string_view tag) {
   if (guard_ != nullptr) guard_->Name(block, std::string(tag));
   tracker_.Tag(block, nbytes, tag);
+  if (!tracker_.charging()) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  sessions_.Tag(block, tag);
 }
 
 std::vector<int64_t> Pool::Layout() {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,7 +18,9 @@
 #include "pool/options.h"
 #include "pool/paged_ranges.h"
 #include "pool/peaks.h"
+#include "pool/sessions.h"
 #include "pool/thread_caches.h"
+#include "pool/wait_queue.h"
 #include "pool/watermarks.h"
 
 namespace symalloc {
@@ -41,6 +44,13 @@ class Pool {
   // `nbytes` bytes at a multiple of `align`, a power of two; throws OutOfMemory, and in guard mode Overrun
   // for damage that was kept.  `tag` reaches recordings and scopes; `Tag` makes it stay.
   void* Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag = {});
+
+  // The same, but waits for memory as long as it is told to, others in front of it, before it throws OutOfMemory, and
+  // PoolUsage where the pool is closed meanwhile.  Where a callback for want of memory helps, nobody waits.
+  void* AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, Patience patience);
+
+  // Ends all waits `until_closed`, as though the pool were closed.
+  void EndWaits();
 
   // `nbytes` must be what was asked for; throws BadFree for what is seen to be no block of this pool,
   // and in guard mode Overrun where the block was overrun: it is freed all the same.
@@ -67,6 +77,15 @@ class Pool {
   int64_t OpenScope();
   std::pair<ScopeStatistics, Peak> ReadScope(int64_t id);
   void CloseScope(int64_t id);
+
+  // A session within the one that the calling thread is in.  Threads enter it and leave it; what they allocate meanwhile
+  // is charged to it until it is freed, by whomever.  `limit`: bytes; -1: none.
+  std::shared_ptr<Session> OpenSession(std::string name, int64_t limit);
+  void EnterSession(std::shared_ptr<Session> session);
+  void LeaveSession(const Session* session);  // throws PoolUsage where the thread is not in it
+  void SetSessionLimit(Session* session, int64_t limit);
+  SessionStatistics ReadSession(const Session* session);
+  std::map<std::string, Holding> HeldBy(const Session* session);
 
   void SetLimit(int64_t limit);  // bytes; -1: none
   int64_t limit();
@@ -108,6 +127,16 @@ class Pool {
 
  private:
   using Lock = std::unique_lock<std::mutex>;  // of the pool's mutex
+  class Queued;
+
+  struct Request {
+    int64_t nbytes, align;
+    int which;  // range
+    std::string_view tag;
+    Patience patience;
+    ChargeRef charge;  // nullptr: to no session
+  };
+
   friend struct ThreadDirectory;
   friend class PoolRegistry;
 
@@ -126,7 +155,7 @@ class Pool {
   // Out of line and called last, so that the quick way saves no registers.
   [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
   [[gnu::noinline]] void FreeSlowly(void* block, int64_t nbytes);
-  void* AllocUncached(int64_t nbytes, int64_t align, bool escapes);
+  void* AllocUncached(Request asked);
   void FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   ThreadCache* cache() {
     if (__builtin_expect(recent.pool_id == id_, 1)) return recent.cache;
@@ -143,20 +172,19 @@ class Pool {
   int64_t GiveBackFree(Lock* lock, bool yields, const GoOn& go_on = nullptr);
   void GiveBack(Lock* lock, PageRecycler* recycler);
   void AwaitDeparture(Lock* lock);
-  // Calls body(), and again after OutOfMemory as long as the callback asks for it.
-  template <typename Body>
-  void* RetryingAfterOom(int64_t nbytes, Body body) {
-    for (int64_t tries = 0;; ++tries) {
-      try {
-        return body();
-      } catch (const OutOfMemory& error) {
-        if (!AskForMemory(nbytes, tries, error)) throw;
-      }
-    }
-  }
-  bool AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error);
-  void CountRefused();
+  void* Obtain(const Request& asked);
+  void* AwaitRoom(const Request& asked);
+  void* TryAlloc(const Request& asked);
+  void* TryUncharged(const Request& asked);
+  void TakeBack(void* block, int64_t nbytes);
+  bool IsHeldUp(const Request& asked);
+  void WakeLocked();
+  void Uncharge(const void* block);
+  bool IsAsking() const;
+  bool AskForMemory(const Request& asked, int64_t tries, const OutOfMemory& error);
+  void CountRefused(const Request& asked);
   void RequireOpenLocked() const;
+  [[noreturn]] void ThrowClosed() const;
   void CallWatermarks();
   void CallWatermark(Watermark* watermark, int64_t in_use);
   void CallWatermarksWith(void* block, int64_t nbytes);
@@ -180,6 +208,8 @@ class Pool {
   const int64_t bin_largest_, bin_capacity_;  // bytes
   const int64_t large_block_capacity_;        // bytes; one thread at a time may hold more
   const int64_t page_;
+  const int64_t wait_;                        // ns
+  void (*const check_interrupts_)();
   const uint64_t cached_below_;  // bytes of a block; 0 in guard mode, and without caches
 
   std::unique_ptr<Guard> guard_;
@@ -190,6 +220,8 @@ class Pool {
   PagedRanges ranges_;
   ThreadCaches caches_;
   Watermarks watermarks_;
+  WaitQueue queue_;  // for memory that others are to free
+  Sessions sessions_;
   Peaks peaks_;
   const ThreadCache* most_holder_ = nullptr;  // which may hold more large blocks than others
   std::shared_ptr<const OnOom> on_oom_;
@@ -200,5 +232,14 @@ class Pool {
   uint64_t departures_ = 0;           // from limbo
   std::condition_variable departed_;  // something has left limbo, or waits for it no more
 };
+
+[[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
+  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
+  int64_t size = Rounded(nbytes);
+  void* block = size > bin_largest_ ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
+  if (block != nullptr) cache->CountAlloc(nbytes);
+  cache->section.Leave();
+  return block;
+}
 
 }  // namespace symalloc

@@ -36,6 +36,7 @@ thread_local const Asking* Asking::innermost = nullptr;
 void Pool::SetLimit(int64_t limit) {
   std::lock_guard<std::mutex> lock(mutex_);
   ranges_.limit = limit;
+  WakeLocked();
 }
 
 int64_t Pool::limit() {
@@ -114,41 +115,39 @@ void Pool::CallWatermarksWith(void* block, int64_t nbytes) {
   try {
     CallWatermarks();
   } catch (...) {
-    if (guard_ != nullptr) {
-      DropGuarded(block, nbytes);
-    } else {
-      FreeUncached(cache(), block, nbytes, ranges_.RangeOf(block));
-    }
+    if (tracker_.charging()) Uncharge(block);
+    TakeBack(block, nbytes);
     throw;
   }
 }
 
 // True where an allocation that failed `tries` + 1 times is to be tried again.
-bool Pool::AskForMemory(int64_t nbytes, int64_t tries, const OutOfMemory& error) {
+bool Pool::AskForMemory(const Request& asked, int64_t tries, const OutOfMemory& error) {
   std::shared_ptr<const OnOom> on_oom;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!Asking::Runs(id_) && tries < oom_retries_) on_oom = on_oom_;
-    refused_ += on_oom == nullptr;
+    if (!IsAsking() && tries < oom_retries_) on_oom = on_oom_;
   }
   if (on_oom == nullptr) return false;
   try {
     Asking here(id_);
-    if ((*on_oom)(nbytes, tries, error.what())) return true;
+    return (*on_oom)(asked.nbytes, tries, error.what());
   } catch (const std::runtime_error& failed) {
-    CountRefused();
+    CountRefused(asked);
     throw OutOfMemory(std::string(error.what()) + "\n  the on_oom callback failed: " + failed.what());
   } catch (...) {
-    CountRefused();
+    CountRefused(asked);
     throw;
   }
-  CountRefused();
-  return false;
 }
 
-void Pool::CountRefused() {
+bool Pool::IsAsking() const { return Asking::Runs(id_); }
+
+void Pool::CountRefused(const Request& asked) {
   std::lock_guard<std::mutex> lock(mutex_);
   ++refused_;
+  if (asked.charge == nullptr) return;
+  for (const auto& session : *asked.charge) ++session->refused;
 }
 
 }  // namespace symalloc

@@ -3,15 +3,6 @@
 
 namespace symalloc {
 
-[[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
-  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
-  int64_t size = Rounded(nbytes);
-  void* block = size > bin_largest_ ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
-  if (block != nullptr) cache->CountAlloc(nbytes);
-  cache->section.Leave();
-  return block;
-}
-
 [[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   if (cache == nullptr || !cache->section.Enter(caches_.closed())) return false;
   int64_t size = Rounded(nbytes);
@@ -37,9 +28,16 @@ void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view 
 }
 
 void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  void* block = Cacheable(nbytes, align) ? TakeCached(cache(), nbytes, escapes && separate_escaping_) : nullptr;
-  if (block == nullptr) block = AllocUncached(nbytes, align, escapes);
-  if (tracker_.on()) tracker_.Allocated(block, nbytes, escapes, tag);
+  return AllocWaiting(nbytes, align, escapes, tag, Patience{wait_});
+}
+
+void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, Patience patience) {
+  Request asked{nbytes, align, escapes && separate_escaping_, tag, patience, nullptr};
+  if (tracker_.charging()) asked.charge = Sessions::Current(id_);
+  bool cacheable = asked.charge == nullptr && Cacheable(nbytes, align);
+  void* block = cacheable ? TakeCached(cache(), nbytes, asked.which) : nullptr;
+  if (block == nullptr) block = AllocUncached(asked);
+  if (tracker_.tracking()) tracker_.Allocated(block, nbytes, escapes, tag);
   return block;
 }
 
@@ -61,7 +59,8 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
   if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > ranges_.capacity()) {
     throw BadFree("what is freed is no block of this pool");
   }
-  if (tracker_.on()) tracker_.Freed(block, nbytes);
+  if (tracker_.tracking()) tracker_.Freed(block, nbytes);
+  if (tracker_.charging()) Uncharge(block);
   ThreadCache* mine = cache();
   if (!PutCached(mine, block, nbytes, which)) FreeUncached(mine, block, nbytes, which);
   if (watermarks_.due()) CallWatermarks();

@@ -91,6 +91,7 @@ ThreadCache* Pool::AddCache() {
 void Pool::Retire(ThreadCache* cache) {
   std::lock_guard<std::mutex> lock(mutex_);
   FlushLocked(cache);
+  WakeLocked();
   caches_.Remove(cache);
 }
 
@@ -105,9 +106,11 @@ void Pool::UnlockAll() {
   for (std::mutex* mutex : held_at_fork_) mutex->unlock();
 }
 
-// In a forked process, which has none of the threads that give pages back or wait for that.
+// In a forked process, which has none of the threads that give pages back, or wait for that or for memory.
 void Pool::Inherit() {
   ranges_.limbo.Inherit();
+  queue_.Forget();
+  caches_.LetOpen();
   waiting_ = 0;
   new (&departed_) std::condition_variable;  // which may not be destroyed while it knows of threads that wait
 }

@@ -74,7 +74,17 @@ class ThreadCaches {
     HeavyBarrier();
     for (auto& each : caches_) each->section.AwaitLeft();
   }
-  void Open() { closed_.store(sealed_, std::memory_order_release); }
+  void Open() { closed_.store(sealed_ || kept_, std::memory_order_release); }
+
+  // Closes until `LetOpen`.
+  void KeepClosed() {
+    if (std::exchange(kept_, true)) return;
+    Close();
+  }
+  void LetOpen() {
+    kept_ = false;
+    Open();
+  }
 
   // Closes for good.
   void Seal() {
@@ -100,7 +110,7 @@ class ThreadCaches {
 
  private:
   std::atomic<bool> closed_{false};
-  bool sealed_ = false;
+  bool sealed_ = false, kept_ = false;
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   Counts others_;  // of threads that have ended, or have no cache
 };

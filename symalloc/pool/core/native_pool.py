@@ -62,6 +62,9 @@ class NativePool:
     the process can have (of the machine, its control group, RLIMIT_DATA), the address space of a range, and
     pages of at least the system's.
 
+    An allocation that does not fit waits up to `wait` seconds for memory, those of virtual machines too,
+    before it fails; `alloc` says more.
+
     The pool lives as long as this object, the virtual machines that were given it, and its blocks.
 
     Raises NativeMissingError where the native library is not installed, PoolUsageError for options that make
@@ -76,13 +79,15 @@ class NativePool:
         *,
         huge: bool = True,
         guard: bool = False,
+        wait: float = 0,
         **fields: Unpack[OptionFields],
     ) -> None:
         _load()
         wanted = _with_fields(options, fields)
         for name, flag in (("huge", huge), ("guard", guard)):
             read_flag(flag, name)
-        self.object = _create(wanted, huge, guard)
+        patience = int(read_seconds(wait, "wait") * 10**9)
+        self.object = _create(wanted, huge, guard, patience)
         capacity, page, limit = pool_functions.granted(self.object)
         self.options = replace(wanted, capacity=capacity, page=page, limit=limit)
         self._use: object = pool_functions.use(self.object)
@@ -90,18 +95,36 @@ class NativePool:
         self._free = pool_functions.bind_free(self.object)
         self._empty = pool_functions.bind_empty(self.object)
         for function in (self._alloc, self._free, self._empty):
-            function.release_gil = False  # they run too briefly
+            # most run too briefly; who waits lets others go on
+            function.release_gil = patience > 0 and function is not self._free
         with _lock:
             _living.add(self)
 
-    def alloc(self, nbytes: int, align: int = ALIGNMENT, escapes: bool = False, tag: str = "") -> BlockHandle:
+    def alloc(
+        self,
+        nbytes: int,
+        align: int = ALIGNMENT,
+        escapes: bool = False,
+        tag: str = "",
+        timeout: float | None = None,
+    ) -> BlockHandle:
         """Allocate `nbytes` bytes at a multiple of `align`, a power of two, and return a handle, held once.
 
-        `tag` says what the block is for.  Raises OutOfMemoryError, which names the tags that hold most, and
-        PoolUsageError for arguments that make no sense.
+        `tag` says what the block is for.  Where it does not fit, and `on_oom` does not help, the allocation
+        waits up to `timeout` seconds until others free memory, by default as long as the pool's `wait`.
+        Those that wait are served in the order of their arrival.  What fits at once passes them, until the
+        first has waited for half its time.  At the end of its time each tries once more, whoever is in
+        front.  Python's lock is free meanwhile, and Ctrl-C ends the wait.
+
+        Raises OutOfMemoryError, which names the tags that hold most and how long it has waited, and
+        PoolUsageError for arguments that make no sense, or where the pool is closed meanwhile.
         """
         # keyword-only parameters would cost more than the allocation
-        if align == ALIGNMENT and not escapes and not tag:
+        if timeout is not None:
+            ns = int(read_seconds(timeout, "timeout") * 10**9)
+            self._require_open()
+            handle = BlockHandle(pool_functions.alloc_waiting(self.object, ns, nbytes, align, escapes, tag))
+        elif align == ALIGNMENT and not escapes and not tag:
             handle = BlockHandle(self._alloc(nbytes))
         else:
             handle = BlockHandle(self._alloc(nbytes, align, escapes, tag))
@@ -126,12 +149,18 @@ class NativePool:
         """
         return pool_functions.address(self.object, handle)
 
-    def empty(self, shape: tuple[int, ...], dtype: str, tag: str = "") -> NativeTensor:
+    def empty(
+        self, shape: tuple[int, ...], dtype: str, tag: str = "", timeout: float | None = None
+    ) -> NativeTensor:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
-        `tag` names it in errors and reports.  Raises OutOfMemoryError, BoundsError for an impossible shape,
-        PoolUsageError for what is no shape or dtype.
+        `tag` names it in errors and reports; `timeout` is as for `alloc`.  Raises OutOfMemoryError,
+        BoundsError for an impossible shape, PoolUsageError for what is no shape or dtype.
         """
+        if timeout is not None:
+            ns = int(read_seconds(timeout, "timeout") * 10**9)
+            self._require_open()
+            return pool_functions.empty_waiting(self.object, ns, _DTYPES[dtype], *shape, tag)
         if tag:
             return self._empty(_DTYPES[dtype], *shape, tag)
         return self._empty(_DTYPES[dtype], *shape)
@@ -165,6 +194,10 @@ class NativePool:
         """The counters of the pool, now."""
         counters = pool_functions.statistics(self.object)
         return PoolStatistics(**{str(name): int(count) for name, count in counters.items()})
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise PoolUsageError("the pool is closed")
 
     @property
     def closed(self) -> bool:
@@ -223,7 +256,7 @@ def _with_fields(options: PoolOptions | None, fields: OptionFields) -> PoolOptio
     return replace(options or PoolOptions(), **fields)  # type: ignore[arg-type]  # it reads them
 
 
-def _create(options: PoolOptions, huge: bool, guard: bool) -> PoolObject:
+def _create(options: PoolOptions, huge: bool, guard: bool, wait: int) -> PoolObject:
     soft = options.soft_limit
     numerator, denominator = (
         (-1, 1) if soft is None else soft.as_integer_ratio() if isinstance(soft, Fraction) else (soft, 0)
@@ -239,4 +272,5 @@ def _create(options: PoolOptions, huge: bool, guard: bool) -> PoolObject:
         options.separate_escaping,
         huge,
         guard,
+        wait,
     )

@@ -16,6 +16,7 @@ from symalloc.pool.core.pool_options import read_bytes
 from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text
 from symalloc.pool.observing.pool_snapshot import PoolSnapshot, live_blocks, range_layouts
 from symalloc.pool.observing.recording import recorded_trace
+from symalloc.pool.observing.sessions import PoolSession
 from symalloc.pool.observing.watermarks import (
     Level,
     OomCallback,
@@ -92,6 +93,17 @@ class InstrumentedPool(NativePool):
             checked_callback(callback)
             pool_functions.on_oom(self.object, carrying_interrupts(_as_bool(callback)), retries)
 
+    def session(self, name: str, limit: float | str | None = None) -> PoolSession:
+        """A budget of `limit` bytes within the pool, for `with`: what the thread allocates within, and what
+        machines that it runs do, is charged to it.
+
+        An allocation beyond the budget fails, or waits, although the pool has room; OutOfMemoryError names
+        the session, and who holds what in it.  A session within another is charged to both.  While sessions
+        are open, or their blocks live, each allocation and free of the pool costs locks.  Raises
+        PoolUsageError.
+        """
+        return PoolSession(self.object, name, limit)
+
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag."""
         return [(b.tag, b.nbytes) for b in live_blocks(pool_functions.holders(self.object))]
@@ -134,7 +146,7 @@ class InstrumentedPool(NativePool):
             pool_functions.end_call(self.object, number)
 
     def close(self) -> tuple[Holding, ...]:
-        """Give free memory back, forget all callbacks and refuse further allocations; return the leaks.
+        """Give free memory back, forget all callbacks, end waits and refuse allocations; return the leaks.
 
         Warns with LeakWarning where there are any.  Blocks that are live stay so, and may be freed; with the
         last one its pages go back, too.  A virtual machine that has the pool may still allocate.
@@ -143,6 +155,7 @@ class InstrumentedPool(NativePool):
             return self.leaks()
         self._alloc = self._empty = _refuse  # type: ignore[assignment]
         self._use = None
+        pool_functions.end_waits(self.object)
         pool_functions.clear_callbacks(self.object)
         self.trim()
         leaks = self.leaks()

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from fractions import Fraction
+
+import pytest
+
+from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.observing.leaks import Holding
+from tests.pool.processes import at_once, survives
+from tests.pool.reference_sessions import ReferencePoolWithSessions
+
+pytestmark = pytest.mark.usefixtures("native")
+
+KIB, MIB = 2**10, 2**20
+
+
+def test_a_budget_is_held_although_the_pool_has_room() -> None:
+    pool = InstrumentedPool(limit=64 * MIB)
+    with pool.session("request", limit="1MiB") as session:
+        pool.alloc(600 * KIB, tag="cache")
+        with pytest.raises(OutOfMemoryError) as refused:
+            pool.alloc(500 * KIB)
+        kept = pool.empty((400 * KIB,), "uint8", tag="weights")
+    assert str(refused.value) == (
+        "512000 bytes do not fit into the session `request`, whose limit is 1048576: 614400 are held\n"
+        "  help: raise the limit of the session by 77824 bytes, or free as much, or run at smaller shapes\n"
+        "  held: `cache` 614400 bytes in 1 block"
+    )
+    pool.alloc(MIB)
+    assert session.holdings() == (
+        Holding(tag="cache", blocks=1, nbytes=600 * KIB),
+        Holding(tag="weights", blocks=1, nbytes=400 * KIB),
+    )
+    counted = session.statistics()
+    assert (counted.live, counted.allocs, counted.frees, counted.refused) == (1000 * KIB, 2, 0, 1)
+    del kept
+    assert (session.statistics().live, session.statistics().peak_live) == (600 * KIB, 1000 * KIB)
+    assert pool.statistics().refused == 1
+
+
+def test_blocks_are_charged_until_anybody_frees_them() -> None:
+    pool = InstrumentedPool()
+    with pool.session("one") as session:
+        blocks = [pool.alloc(100), pool.alloc(200 * KIB), pool.alloc(9 * MIB)]
+    pool.free(pool.alloc(100))
+    at_once(lambda: [pool.free(block) for block in blocks[:2]])
+    assert session.statistics().live == 9 * MIB
+    blocks[2].free()
+    assert session.statistics().live == 0
+    assert (session.statistics().allocs, session.statistics().frees) == (3, 3)
+
+
+def test_an_inner_session_is_charged_to_the_outer_one_in_every_thread() -> None:
+    pool = InstrumentedPool()
+    with pool.session("outer", limit=1000) as outer, pool.session("inner") as inner:
+        first = pool.alloc(300)
+
+    def work() -> None:
+        with inner:
+            pool.alloc(300)
+            with pytest.raises(OutOfMemoryError, match="session `outer`"):
+                pool.alloc(401)
+        with pool.session("other", limit=0) as other, outer:
+            with pytest.raises(OutOfMemoryError, match="session `other`"):
+                pool.alloc(1)
+            other.limit = None
+            pool.alloc(1)
+
+    at_once(work, lambda: pool.alloc(10_000))
+    assert (outer.statistics().live, inner.statistics().live) == (601, 600)
+    first.free()
+    assert (outer.statistics().live, inner.statistics().live) == (301, 300)
+    outer.limit = 200
+    with outer, pytest.raises(OutOfMemoryError, match="raise the limit of the session by 101 bytes"):
+        pool.alloc(0)
+
+
+def test_threads_share_a_session() -> None:
+    pool = InstrumentedPool()
+    session = pool.session("shared", limit=40 * KIB)
+
+    def work() -> None:
+        with session:
+            for n in range(500):
+                try:
+                    pool.free(pool.alloc(n * 97 % (30 * KIB)))
+                except OutOfMemoryError:
+                    assert session.statistics().live <= 40 * KIB
+
+    at_once(*[work] * 4)
+    counted = session.statistics()
+    assert (counted.live, counted.allocs + counted.refused) == (0, 2000)
+    assert counted.allocs == counted.frees and counted.peak_live <= 40 * KIB
+
+
+def test_a_session_of_a_pool_that_is_closed_stays_readable() -> None:
+    pool = InstrumentedPool()
+    with pool.session("late") as session:
+        block = pool.alloc(100)
+        with pytest.warns(RuntimeWarning, match="100 bytes"):
+            pool.close()
+        assert session.statistics().live == 100
+    block.free()
+    assert session.statistics().live == 0
+
+
+def test_a_failed_allocation_is_charged_to_nobody() -> None:
+    pool = InstrumentedPool(limit=MIB)
+    with (
+        pool.session("big", limit="1GiB") as session,
+        pytest.raises(OutOfMemoryError, match="limit of 1048576"),
+    ):
+        pool.alloc(2 * MIB)
+    assert (session.statistics().live, session.statistics().peak_live, session.statistics().refused) == (
+        0,
+        0,
+        1,
+    )
+
+
+def test_guard_mode_has_sessions() -> None:
+    pool = InstrumentedPool(guard=True)
+    with pool.session("guarded", limit=100) as session:
+        block = pool.alloc(60)
+        with pytest.raises(OutOfMemoryError, match="session `guarded`"):
+            pool.alloc(60)
+    block.free()
+    assert session.statistics().live == 0
+
+
+def test_a_forked_process_charges_its_own() -> None:
+    pool = InstrumentedPool()
+    with pool.session("parent", limit=100) as session:
+        block = pool.alloc(60)
+
+        def work() -> None:
+            block.free()
+            pool.alloc(100)
+            assert session.statistics().live == 100
+
+        survives(work)
+    assert session.statistics().live == 60
+
+
+@pytest.mark.parametrize("name", ("", None, 3))
+def test_a_name_is_a_text(name: object) -> None:
+    with pytest.raises(PoolUsageError, match="name of a session"):
+        InstrumentedPool().session(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", (-1, 1.5, "much", True, float("nan")))
+def test_a_limit_is_bytes(limit: float | str) -> None:
+    with pytest.raises(PoolUsageError):
+        InstrumentedPool().session("s", limit)
+
+
+def test_leaving_what_was_not_entered_is_refused() -> None:
+    session = InstrumentedPool().session("s")
+    with pytest.raises(PoolUsageError, match="not in the session `s`"):
+        session.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_traces_are_charged_as_by_the_reference(seed: int) -> None:
+    dice = random.Random(seed)
+    options = PoolOptions(
+        limit=dice.choice((None, 4 * MIB)), soft_limit=dice.choice((None, Fraction(1))), capacity=2**30
+    )
+    reference, native = ReferencePoolWithSessions(options), InstrumentedPool(options)
+    limits = [100 * KIB, *(dice.choice((None, MIB, 3 * MIB)) for _ in range(3))]
+    sessions = [
+        (reference.session(f"s{i}", limit), native.session(f"s{i}", limit)) for i, limit in enumerate(limits)
+    ]
+    live: list[tuple[int, int]] = []
+    refused = 0
+    for _ in range(60):
+        with ExitStack() as stack:
+            for one, other in dice.sample(sessions, dice.randrange(3)):
+                stack.enter_context(reference.within(one))
+                stack.enter_context(other)
+            if dice.random() < 0.1:
+                inner = dice.choice((None, 500 * KIB))
+                sessions.append((reference.session("inner", inner), native.session("inner", inner)))
+            for _ in range(dice.randrange(12)):
+                refused += _step(dice, reference, native, live)
+        assert [one.statistics() for one, _ in sessions] == [other.statistics() for _, other in sessions]
+    assert reference.free_intervals() == [list(r.free) for r in native.snapshot().ranges]
+    assert refused == native.statistics().refused > 0
+
+
+def _step(
+    dice: random.Random,
+    reference: ReferencePoolWithSessions,
+    native: InstrumentedPool,
+    live: list[tuple[int, int]],
+) -> int:
+    """One random operation on both; the number of those refused."""
+    if live and dice.random() < 0.45:
+        address, handle = live.pop(dice.randrange(len(live)))
+        reference.free(address)
+        native.free(handle)
+        return 0
+    nbytes, align = dice.randrange(2 ** dice.randrange(1, 21)), dice.choice((64, 64, 4096))
+    try:
+        address = reference.alloc(nbytes, align=align)
+    except OutOfMemoryError as error:
+        with pytest.raises(OutOfMemoryError) as refused:
+            native.alloc(nbytes, align)
+        assert str(refused.value).startswith(str(error))
+        return 1
+    handle = native.alloc(nbytes, align)
+    assert native.address(handle) == address
+    live.append((address, handle))
+    return 0
