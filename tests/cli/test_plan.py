@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import tvm
 
 from symalloc.cli.main import main
 from symalloc.report.plan_json import plan_schema_text
@@ -98,6 +99,8 @@ def test_json_holds_formulas_and_samples(
         (["module.py", "-o", "planned.txt"], "must end in .json or .py"),
         (["module.py", "-o", "nowhere/planned.py"], "there is no directory nowhere"),
         (["module.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
+        (["empty.json"], "the module in empty.json holds no Relax function"),
+        (["empty.json", "--module", "Module"], "empty.json is JSON, in which modules have no names"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_one_line(
@@ -108,6 +111,7 @@ def test_what_cannot_be_planned_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(module.parent)
+    Path("empty.json").write_text(tvm.ir.save_json(tvm.IRModule({})))
     status, _, err = symalloc(capsys, "plan", *arguments)
     assert status == 2
     assert err.startswith("error: ") and problem in err and "Traceback" not in err

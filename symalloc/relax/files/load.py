@@ -26,15 +26,18 @@ def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> N
     """The IRModule in the file `path`: the one called `module` where there are several.  Raises RunError."""
     try:
         data = read_bytes(path)
-        found = (
-            from_script(str(path), data, trust=trust, module=module)
-            if path.suffix == ".py"
-            else load_module(data, trust=trust)
-        )
+        if path.suffix == ".py":
+            found = from_script(str(path), data, trust=trust, module=module)
+        elif module is None:
+            found = load_module(data, trust=trust)
+        else:
+            raise RunError(f"{path} is JSON, in which modules have no names: leave out --module {module}")
     except UnreadableError as error:
         raise RunError(f"{path}{_at(error.span)} cannot be read: {error}{_hint(error.hint)}") from None
     with run_error(f"the module in {path} is ill-formed", most=2):
         relax.analysis.well_formed(found)
+    if not any(isinstance(each, relax.Function) for each in found.functions.values()):
+        raise RunError(f"the module in {path} holds no Relax function")
     return found
 
 
