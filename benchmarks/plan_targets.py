@@ -82,7 +82,7 @@ def _plan(module: tvm.IRModule, target: tvm.target.Target) -> dict[str, Any]:
     placed = [p for a in arenas for p in a.placements]
     unplanned = [u for plan in planned.plans.values() for u in plan.unplanned]
     kernels = [f for f in planned.module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-    alone = [p for a in arenas for p in a.placements if p.buffer.grounded]
+    alone = [p for p in placed if p.buffer.grounded and planned.flavour != "storages"]
     return {
         "tensors": len(placed),
         "allocated": len(placed) + len(unplanned),

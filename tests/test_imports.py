@@ -34,7 +34,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
     "enforced_bounds": {"memory_plan", "planner_options"},
-    "buffers": {"enforced_bounds", "memory_plan", "search", "value_bounds"},
+    "buffers": {"enforced_bounds", "memory_plan", "planner_options", "search", "value_bounds"},
     "value_bounds": set(),
     "overflow_guards": {"memory_plan", "value_bounds"},
     "exact": {"interference", "memory_plan"},

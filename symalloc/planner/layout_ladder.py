@@ -1,7 +1,8 @@
 """The layouts of a function, the tightest first, then down a ladder of larger ones that are easier to prove.
 
-Groups of equal structure, as layers have them, are packed once.  Where an arena may come out above the floor
-a rung says why, and by how much at sample bindings.
+What starts a storage lies there at offset 0, whatever the rung.  Groups of equal structure, as layers have
+them, are packed once.  Where an arena may come out above the floor a rung says why, and by how much at sample
+bindings.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import inf
 from typing import TypeVar
 
 from symalloc.planner.interference import most_live
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
-from symalloc.planner.layout.storage_slots import storage_arenas
+from symalloc.planner.layout.storage import storage
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
@@ -33,7 +33,6 @@ _REASONS: Mapping[RungKind, str] = {
     "search": "no stacking at the floor was found within the budget of the search",
     "bounds": "sums took the place of others that they are at least, so that formulas stay short",
     "one stacking": "a choice between stackings was not proved, or its formulas got too long",
-    "storages": "no stacking was proved; buffers share whole storages",
 }
 
 
@@ -86,9 +85,10 @@ def _ladder(
     loosest: float,
 ) -> Iterator[Layout]:
     """Yield the layouts, whatever the memory of results would have to be; raises as `layouts` does."""
-    whole = [b for b in buffers if b.grounded or options.flavour == "storages"]
-    offset = [b for b in buffers if not b.grounded and options.flavour != "storages"]
-    slots_of, groups = (_by_arena(each, apart=options.constants_apart) for each in (whole, offset))
+    stored, groups = (
+        _by_arena((b for b in buffers if b.grounded is at_start), apart=options.constants_apart)
+        for at_start in (True, False)
+    )
     _refuse(_outgrown(group, domain) for group in groups)
     ranges = _ranges(function, buffers)
     budget = SearchBudget.of(options.effort, seed=options.seed)
@@ -97,29 +97,14 @@ def _ladder(
         raise LooseError
     representative = {name: value for one in reversed(results) for name, value in one.representative.items()}
     stacked = list(zip(groups, results, strict=True))
-
-    def slots(chosen: Iterable[Sequence[Buffer]], questions: int) -> Iterator[Arena]:
-        for group in chosen:
-            yield from storage_arenas(group, domain, prover, prover_budget=questions)
-
     asked = 0 if options.effort == "quick" else PROVER_BUDGET
     for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
         arenas = _assembled(stacked, domain, prover, questions, alone=alone)
         if not alone and _too_long(stacked, arenas):
             continue
-        rungs = _rungs(stacked, arenas, domain, alone=alone)
-        yield Layout(
-            arenas=(*arenas, *slots(slots_of, questions)), representative=representative, rungs=rungs
-        )
-    if groups:
-        shared = [tuple(slots([group], 0)) for group in groups]
-        ratio = max(_ratio(group, found, domain) for group, found in zip(groups, shared, strict=True))
-        arenas = tuple(chain.from_iterable(shared))
-        yield Layout(
-            arenas=(*arenas, *slots(slots_of, 0)),
-            representative=representative,
-            rungs=(Rung(kind="storages", reason=_REASONS["storages"], ratio=ratio),),
-        )
+        storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
+        rungs = _rungs(stacked, arenas, storages, domain, alone=alone)
+        yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
 
 
 def _assembled(
@@ -203,11 +188,12 @@ def _outgrown(group: Sequence[Buffer], domain: Domain) -> Buffer | None:
 def _rungs(
     stacked: Sequence[tuple[Sequence[Buffer], SearchResult]],
     arenas: Sequence[Arena],
+    storages: Sequence[Arena],
     domain: Domain,
     *,
     alone: bool,
 ) -> tuple[Rung, ...]:
-    """Return the rungs that the arenas were made on, each with the worst ratio of any of them."""
+    """Return the rungs that arenas and storages were made on, each with the worst ratio of any of them."""
     worst: dict[RungKind, float] = {}
     for (group, result), arena in zip(stacked, arenas, strict=True):
         taken: list[RungKind] = []
@@ -216,6 +202,9 @@ def _rungs(
         taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
         ratio = max(_ratio(group, (arena,), domain), result.score.worst) if taken else 1.0
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
+    for one in (one for one in storages if one.raised):
+        ratio = _ratio([p.buffer for p in one.placements], (one,), domain)
+        worst["bounds"] = max(ratio, worst.get("bounds", 1.0))
     return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
 
 

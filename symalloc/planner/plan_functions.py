@@ -25,6 +25,8 @@ from symalloc.prover.prover import Prover
 LOOSE = 1.02  # times its floor
 NEGLIGIBLE = 1e-9
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
+WHOLE = "whole storages are shared, in which nothing is stacked"
+UNPROVED = "no stacking was proved; buffers share whole storages"
 MOST_PASSED = 2  # assignments that are given up because an arena is loose
 
 
@@ -83,18 +85,18 @@ def _plan_function(
     known = known_symbols(analyses[name].cfg)
     bounds = enforced(function, known.domain, options.bounds)
     sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
-    whole = options.constants_apart or options.flavour == "storages"
-    candidates = find_candidates(program, analyses, name, sizes, plans, profiles, whole=whole)
-    given_up = GivenUp()
+    candidates = find_candidates(
+        program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
+    )
+    given_up, fallen = GivenUp(), False
     while True:
         buffers, unplanned, profile, spread = find_buffers(candidates, given_up)
         if profile is not None:
             profiles[name] = profile
-        if grounded is not None:
-            buffers = tuple(replace(b, grounded=_is_grounded(b, grounded)) for b in buffers)
-        rungs = (Rung(kind="arenas", reason=SEVERAL, ratio=spread),) if spread > 1 + NEGLIGIBLE else ()
+        rungs = _rungs(buffers, spread, fallen=fallen)
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
-        loosest = LOOSE if (given_up.passed < MOST_PASSED or given_up.merging) and not whole else inf
+        trying = (given_up.passed < MOST_PASSED or given_up.merging) and not options.graphs
+        loosest = LOOSE if trying else inf
         try:
             return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
         except LooseError:
@@ -102,11 +104,30 @@ def _plan_function(
             given_up = replace(given_up, passed=passed, merging=not given_up.merging)
         except OutgrownError as error:
             given_up = replace(given_up, barred=given_up.barred | error.results)
+        except _UnprovedError as error:
+            if options.flavour == "storages":
+                raise PlanRefusedError.of(name, error.faults) from None
+            options, given_up, fallen = replace(options, flavour="storages"), GivenUp(), True
+            candidates = find_candidates(program, analyses, name, sizes, plans, profiles, options=options)
 
 
-def _is_grounded(buffer: Buffer, grounded: Collection[Var]) -> bool:
-    """Return whether a buffer must start a storage; a result does so in the memory that is its own."""
-    return (buffer.callee is not None or buffer.var in grounded) and not buffer.returned
+def _rungs(buffers: Sequence[Buffer], spread: float, *, fallen: bool) -> tuple[Rung, ...]:
+    """Return the rung that an assignment with `spread` stands on; `fallen`: nothing else was proved."""
+    if fallen:
+        return (Rung(kind="storages", reason=UNPROVED, ratio=spread),)
+    if spread <= 1 + NEGLIGIBLE:
+        return ()
+    if any(b.grounded for b in buffers):
+        return (Rung(kind="storages", reason=WHOLE, ratio=spread),)
+    return (Rung(kind="arenas", reason=SEVERAL, ratio=spread),)
+
+
+class _UnprovedError(Exception):
+    """No layout was proved, nor refuted at a binding."""
+
+    def __init__(self, faults: tuple[PlanFault, ...]) -> None:
+        super().__init__()
+        self.faults = faults
 
 
 def _proved(
@@ -121,7 +142,8 @@ def _proved(
 ) -> Plan:
     """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas.
 
-    Raises as `layouts` does.
+    Raises as `layouts` does, PlanRefusedError where a layout is wrong at a binding, and _UnprovedError where
+    none is proved.
     """
     faults: tuple[PlanFault, ...] = ()
     for layout in layouts(function, buffers, options, bounded, prover, loosest=loosest):
@@ -136,5 +158,5 @@ def _proved(
         if not faults:
             return plan
         if any(fault.binding is not None for fault in faults):
-            break
-    raise PlanRefusedError.of(bare.function, faults)
+            raise PlanRefusedError.of(bare.function, faults)
+    raise _UnprovedError(faults)

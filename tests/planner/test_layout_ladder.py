@@ -40,12 +40,25 @@ def found(buffers: Sequence[Buffer]) -> list[Layout]:
     return steps
 
 
-def test_what_is_at_the_floor_takes_no_rung_but_the_last() -> None:
-    *steps, last = found([buffer(i, size, i, i + 2) for i, size in enumerate(PLAIN)])
-    assert all(step.rungs == () for step in steps)
-    (rung,) = last.rungs
-    assert rung.kind == "storages" and rung.ratio >= 1
-    assert len(last.arenas) == 2 and all(str(p.offset) == "0" for a in last.arenas for p in a.placements)
+def test_what_is_at_the_floor_takes_no_rung() -> None:
+    steps = found([buffer(i, size, i, i + 2) for i, size in enumerate(PLAIN)])
+    assert steps and all(step.rungs == () for step in steps)
+
+
+def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
+    apart = [replace(buffer(i, size, i, i + 2, i % 2), grounded=i < 2) for i, size in enumerate(PLAIN)]
+    for step in found(apart):
+        started = [p for arena in step.arenas for p in arena.placements if p.buffer.grounded]
+        assert len(started) == 2 and all(p.offset == 0 for p in started)
+
+
+def test_a_storage_of_many_sizes_says_that_it_is_above_the_largest() -> None:
+    sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") for i in range(25)]
+    storages = [replace(buffer(i, size, i, i + 1), grounded=True) for i, size in enumerate(sizes)]
+    with patch.object(pruning, "ENOUGH_TERMS", 8), patch.object(pruning, "MOST_TERMS", 8):
+        first, *_ = found(storages)
+    (rung,) = first.rungs
+    assert rung.kind == "bounds" and rung.ratio > 1
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:

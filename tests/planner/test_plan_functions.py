@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layout_ladder
+from symalloc.planner import layout_ladder, plan_functions
 from symalloc.planner.check.plan_certificate import INDEX
-from symalloc.planner.check.validate import PlanRefusedError, validate
+from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.plan_functions import plan_program
@@ -19,6 +21,8 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.condition import ge
+from symalloc.size.expr import symbol
 from tests.program.build import U8, Body, param, program_of, shape, tensor_of
 
 
@@ -72,6 +76,47 @@ def test_whole_storages_put_everything_at_offset_zero() -> None:
     plan = only(plan_program(program, Prover(), options=PlanOptions(flavour="storages")))
     assert len(plan.arenas) == 2
     assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
+
+
+def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
+    layouts, asked = layout_ladder.layouts, 0
+
+    def unproved(*args: Any, **named: Any) -> Iterator[layout_ladder.Layout]:
+        nonlocal asked
+        asked += 1
+        return layouts(*args, **named) if asked > 1 else iter(())
+
+    program = simple("64*n", "32*n", "64*n", "32*n")
+    with patch.object(plan_functions, "layouts", unproved):
+        plan = only(plan_program(program, Prover()))
+    (rung,) = plan.rungs
+    assert rung.kind == "storages" and rung.ratio >= 1
+    assert len(plan.arenas) > 1 and all(p.offset == 0 for a in plan.arenas for p in a.placements)
+
+
+def test_what_is_not_proved_with_storages_either_is_refused() -> None:
+    fault = PlanFault(problem="is open", buffers=("t0",), constraint=ge(symbol("n"), 1), binding=None)
+    with (
+        patch.object(plan_functions, "validate", lambda *_: (fault,)),
+        pytest.raises(PlanRefusedError, match="`main` is refused: `t0`: is open"),
+    ):
+        plan_program(simple("64*n"), Prover())
+
+
+def test_constant_arenas_end_before_results_are_made() -> None:
+    """The second tensor is dead when the result is made, which is as large."""
+    x = param("x", "n")
+    body = Body(x, name="main")
+    first, second, third = (fresh(body, "64*n", name) for name in "abc")
+    body.call("copy", x, first, second)
+    body.call("copy", second, third)
+    body.call("read", first, third)
+    result = fresh(body, "64*n", "r")
+    body.call("copy", third, result)
+    function = replace(body.finish(result, symbols={"n": Origin.DIMENSION}), declared_upper={"n": 8})
+    plan = only(plan_program(program_of(function), Prover(), options=PlanOptions(bounds="reserve")))
+    assert len(plan.arenas) > 1 and all(a.size.as_constant is not None for a in plan.arenas)
+    assert all(p.buffer.name != "r" for a in plan.arenas for p in a.placements)
 
 
 def test_a_plan_is_the_same_each_time() -> None:

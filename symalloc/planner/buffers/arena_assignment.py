@@ -33,20 +33,28 @@ from typing import NamedTuple
 import numpy as np
 
 from symalloc.analysis.live_ranges import LiveRange
-from symalloc.planner.buffers.arena_attempts import EXACT, TOLERABLE, ArenaAttempts, Groups, by_definition
+from symalloc.planner.buffers.arena_attempts import (
+    EXACT,
+    TOLERABLE,
+    ArenaAttempts,
+    Groups,
+    by_definition,
+    fewest_arenas,
+)
 from symalloc.planner.buffers.call_columns import CallColumns, Tenant
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
-from symalloc.planner.buffers.sample_shapes import SizeTable, at_least, sample_table, symbols_of
+from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, sample_table, symbols_of
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.buffers.worst_shapes import worst_shapes
-from symalloc.planner.memory_plan import Buffer, Unplanned
+from symalloc.planner.memory_plan import ALIGNMENT, Buffer, Unplanned
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
+from symalloc.size.expr import round_up
 
 NOTICED = 4096  # bytes beyond the limit
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
@@ -99,17 +107,24 @@ class Candidate:
         buffer = self.buffer
         return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
 
-    def tenant(self) -> Tenant:
-        """Return what counts when arenas are compared."""
+    def tenant(self, *, apart: bool) -> Tenant:
+        """Return what counts when arenas are compared; `apart`: what has a constant size shares with its like
+        only.
+        """
         known = -1 if self.definition is None else self.definition.step
-        buffer = self.buffer
+        buffer, size = self.buffer, self.buffer.size
+        if buffer.returned and size.as_constant is not None:
+            size = round_up(buffer.nbytes, ALIGNMENT)  # no more is reserved for a result
         return Tenant(
             number=self.number,
-            size=buffer.size,
+            size=size,
             made=self.made,
             known=known,
             kept=buffer.returned,
             lent=buffer.callee is not None,
+            grounded=buffer.grounded,
+            fixed=apart and buffer.size.as_constant is not None,
+            live=() if self.time is None else self.time.live,
         )
 
 
@@ -147,18 +162,21 @@ NOTHING_GIVEN_UP = GivenUp()
 class ArenaAssignment:
     """Assigns the tensors of a function, whose buffers are numbered in the order of `candidates`.
 
-    `profiles` are those of the functions that it calls; `called`: others call it.
-    `lower` holds declared lower bounds of symbols; `whole`: as few arenas as can be are wanted, whatever a
-    call takes then.
+    `profiles` are those of the functions that it calls; `called`: others call it.  `bounds` are those of
+    symbols that shapes keep within.  `whole`: as few arenas as can be are wanted, whatever a call takes then;
+    `apart`: what has a constant size lies in arenas of its own; `lending`: tensors may lie in the memory of
+    results.
     """
 
     candidates: Sequence[Candidate]
     paths: Sequence[PathLifetimes]
     nesting: BlockNesting
-    lower: Mapping[str, int]
+    bounds: ExtentBounds
     profiles: Mapping[str, CallProfile]
     called: bool = False
     whole: bool = False
+    apart: bool = False
+    lending: bool = True
     _attempts: dict[tuple[CallColumns, tuple[int, ...]], ArenaAttempts] = field(default_factory=dict)
 
     @cached_property
@@ -203,13 +221,18 @@ class ArenaAssignment:
         """
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
-        simple = [*([i] for i in results), *by_definition(columns, planned)]
+        lone = [[i] for i in results]
+        if self.whole and not columns.alike:
+            timeline = self.timeline(columns)
+            simple = [*lone, *fewest_arenas(timeline, planned)]
+            return simple, timeline.spread(simple)
+        simple = [*lone, *by_definition(columns, planned)]
         if self.whole:
             return simple, 1.0
         bound = CoefficientBound(columns)
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
             return simple, 1.0
-        hosts = [i for i in results if members[i].buffer.var not in given_up.barred]
+        hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
         for left in reversed(range(MOST_CHOICES)):
             attempts = self.attempts(columns, planned, results, hosts, more)
             timeline, numbers = attempts.timeline, attempts.chosen(given_up.passed)
@@ -230,7 +253,7 @@ class ArenaAssignment:
         names = symbols_of(sizes)
 
         def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
-            table = SizeTable.at(at_least(names, points, self.lower), sizes).defined() if points else None
+            table = SizeTable.at(self.bounds.grid(names, points), sizes).defined() if points else None
             if table is None:
                 return None
             there = CallTimeline(timeline.columns, table, self.profiles)
@@ -271,7 +294,8 @@ class ArenaAssignment:
 
     def columns(self, candidates: Sequence[Candidate]) -> CallColumns:
         """Return the moments of a call at which `candidates` are there."""
-        return CallColumns([c.tenant() for c in candidates], self.paths, self.nesting, self.profiles)
+        tenants = [c.tenant(apart=self.apart) for c in candidates]
+        return CallColumns(tenants, self.paths, self.nesting, self.profiles)
 
     def attempts(
         self,
@@ -294,7 +318,7 @@ class ArenaAssignment:
 
     def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
         """Return what is taken at sample bindings and at `more`."""
-        table = sample_table(sizes_of(columns, self.profiles), self.lower, more)
+        table = sample_table(sizes_of(columns, self.profiles), self.bounds, more)
         return CallTimeline(columns, table, self.profiles)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.result_memory import relieved
+from symalloc.planner.buffers.storage_slots import storage_slots
 
 EXACT = 1e-9
 TOLERABLE = 0.01
@@ -45,7 +46,7 @@ class ArenaAttempts:
         self, timeline: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
     ) -> None:
         self.timeline, self.planned, self.results, self.hosts = timeline, planned, results, hosts
-        self.few = max(FEW, len(planned) // MEMBERS_EACH)
+        self.few = max(FEW, len(planned) // MEMBERS_EACH) if timeline.columns.alike else len(planned)
         self._made: list[JudgedGroups] = []
         self._coming = self._attempts()
 
@@ -90,7 +91,7 @@ class ArenaAttempts:
     def _attempts(self) -> Iterator[Groups]:
         timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
         lone = [[i] for i in results]
-        whole = by_definition(timeline.columns, planned)
+        whole = fewest_arenas(timeline, planned)
         yield [*lone, *whole]
         if len(whole) == 1 and hosts:
             found = relieved(timeline, whole[0], results, hosts)
@@ -104,6 +105,18 @@ class ArenaAttempts:
             if found is not None:
                 yield found
         yield [*lone, *([i] for i in planned)]
+
+
+def fewest_arenas(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:
+    """Return few groups that are possible, whatever a call takes then; those of grounded tensors as small as
+    they can be.
+    """
+    columns = timeline.columns
+    if columns.alike:
+        return by_definition(columns, planned)
+    grounded = [i for i in planned if timeline.tenants[i].grounded]
+    others = [i for i in planned if not timeline.tenants[i].grounded]
+    return [*by_definition(columns, others), *storage_slots(timeline, grounded)]
 
 
 def by_definition(columns: CallColumns, planned: Sequence[int]) -> list[list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from symalloc.analysis.live_ranges import Intervals
@@ -42,7 +42,8 @@ class Tenant:
     point behind which its size is known (-1 at entry).
 
     `kept`: it is a result, which outlives the call.  `lent`: a callee works in it, which would take memory of
-    its own elsewhere.
+    its own elsewhere.  `grounded`: it starts a storage, so what is `live` at the same time lies in another.
+    `fixed`: it shares an arena with others of constant size only.
     """
 
     number: int
@@ -51,6 +52,9 @@ class Tenant:
     known: int = -1
     kept: bool = False
     lent: bool = False
+    grounded: bool = False
+    fixed: bool = False
+    live: Intervals = ()
 
 
 class PathColumns(NamedTuple):
@@ -68,7 +72,8 @@ class CallColumns:
     `paths` are those by number: all of the text is not one of them.  `spans` has them all.  `beside` is
     memory that no plan places, and `calls` the columns at which functions of `known` names are called.
     `loose` are tenants that keep memory of their own, for they are live on some paths through a part of the
-    text and not on others; `apart` is what all of these may take at once, beside the limit.
+    text and not on others; `apart` is what all of these may take at once, beside the limit.  `alike`: none of
+    the tenants is of another kind than the others, or grounded.
     """
 
     def __init__(
@@ -107,7 +112,9 @@ class CallColumns:
         self.merged = any(path.merged for path in paths)
         if self.merged:
             self._set_apart(paths[0])
-        self.all_known = not self.loose and all(t.known < 0 for t in tenants)
+        kinds = {t.fixed for t in tenants if not t.kept}
+        self.alike = len(kinds) < 2 and not any(t.grounded for t in tenants)
+        self.all_known = self.alike and not self.loose and all(t.known < 0 for t in tenants)
         self.calls = list(self._calls(paths, known))
         self.spans = [
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
@@ -225,13 +232,25 @@ class CallColumns:
         return 0 if branch is None else self.offsets[path] + bisect_right(steps, branch)
 
     def possible(self, members: Sequence[int]) -> bool:
-        """Return whether all sizes are known where an arena of the given tenants is reserved."""
+        """Return whether the given tenants may share an arena: all sizes are known where it is reserved, and
+        they are of one kind.
+        """
         if self.all_known or len(members) == 1:
             return True
-        if not self.loose.isdisjoint(members):
+        if not self.loose.isdisjoint(members) or not (self.alike or self._of_one_kind(members)):
             return False
         known = max(self.tenants[i].known for i in members)
         return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
+
+    def _of_one_kind(self, members: Sequence[int]) -> bool:
+        """Return whether all the tenants are grounded, and never live at once, or none of them; and whether
+        all are of constant size, or none.
+        """
+        tenants = [self.tenants[i] for i in members]
+        if len({(t.grounded, t.fixed) for t in tenants}) > 1:
+            return False
+        intervals = sorted(one for t in tenants if t.grounded for one in t.live)
+        return all(before[1] <= after[0] for before, after in pairwise(intervals))
 
 
 def bounds_of(spans: Iterable[Held]) -> tuple[int, int]:

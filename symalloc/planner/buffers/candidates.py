@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,8 +17,10 @@ from symalloc.planner.buffers.arena_assignment import (
 )
 from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
+from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 
@@ -54,18 +56,22 @@ def find_candidates(
     plans: Mapping[str, Plan],
     profiles: Mapping[str, CallProfile],
     *,
-    whole: bool = False,
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    grounded: Collection[Var] | None = None,
 ) -> FoundCandidates:
     """Return what may be planned of the function `name`, with its lifetimes: all that no choice changes.
 
     `plans` are those of callees made before, and `profiles` tell what each takes: a call of one is a
-    candidate for each arena that its caller brings.  `whole`: as few arenas as can be, whatever a call takes
-    then.
+    candidate for each arena that its caller brings.  `grounded` are the allocations that must start a
+    storage, and so must what callees work in, where it is given; it is all of them where `options` ask for
+    storages.
     """
     analysis = analyses[name]
     if analysis.recursive:
         return FoundCandidates(assignment=None, left=tuple(_unplanned_by_recursion(analysis)))
-    finder = _CandidateFinder(program, analyses, name, sizes, plans)
+    if options.flavour == "storages":
+        grounded = {made.var for _, made in analysis.cfg.of_type(AllocFresh)}
+    finder = _CandidateFinder(program, analyses, name, sizes, plans, grounded)
     times = CandidateTimes(program, analysis, analyses, {c.buffer.var for c in finder.found})
     used = sorted((c for c in finder.found if c.buffer.var in times.of), key=lambda c: c.place)
     candidates = [c.living(number, times.of[c.buffer.var]) for number, c in enumerate(used)]
@@ -77,14 +83,17 @@ def find_candidates(
         times = CandidateTimes(program, analysis, analyses, variables, once=True)
     text = times.lifetimes(variables, range(len(analysis.cfg.points)))
     paths.append(replace(text, text=bool(paths), merged=merged))
+    function, reserve = analysis.cfg.function, options.bounds == "reserve"
     assignment = ArenaAssignment(
         candidates,
         paths,
         BlockNesting(analysis.cfg),
-        analysis.cfg.function.declared_lower,
+        ExtentBounds(function.declared_lower, function.declared_upper if reserve else {}),
         profiles,
         called=analysis.called,
-        whole=whole,
+        whole=options.graphs,
+        apart=options.constants_apart,
+        lending=not reserve,
     )
     return FoundCandidates(assignment=assignment, left=(*finder.left, *map(_left, unused)))
 
@@ -116,8 +125,10 @@ class _CandidateFinder:
         name: str,
         sizes: Sizes,
         plans: Mapping[str, Plan],
+        grounded: Collection[Var] | None,
     ) -> None:
         self.program, self.analyses, self.sizes, self.plans = program, analyses, sizes, plans
+        self.grounded = grounded
         self.analysis = analyses[name]
         self.found: list[Candidate] = []
         self.left: list[Unplanned] = []
@@ -178,6 +189,9 @@ class _CandidateFinder:
             callee=callee,
             lent=lent,
             returned=returned,
+            grounded=self.grounded is not None
+            and not returned  # in whose own memory it starts
+            and (callee is not None or var in self.grounded),
         )
         made = self.analysis.cfg.starts[var]
         self.found.append(Candidate(buffer=buffer, definition=sized.definition, made=made))

@@ -33,7 +33,7 @@ def early_arena(
     One arena holds what ends before a column at which few tensors are live.  Those lend their memory to what
     comes before them, as results do, and what comes later is grouped one by one.
     """
-    if not memory.straight or len(planned) > MOST_PLANNED:
+    if not memory.straight or not memory.columns.alike or len(planned) > MOST_PLANNED:
         return None
     whole = memory.taken([*([i] for i in results), planned])
     crowded = np.any(whole > memory.limit + 0.5, axis=1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
 
 import numpy as np
 
 from symalloc.planner.search.grid import Grid, Truths, Values
+from symalloc.prover.domain import INT64_MAX
 from symalloc.size.expr import Expr
 
 
@@ -43,18 +44,32 @@ class SizeTable:
         return found
 
 
-def sample_table(
-    sizes: Sequence[Expr], lower: Mapping[str, int], more: Sequence[Mapping[str, int]] = ()
-) -> SizeTable:
-    """Return `sizes` at bindings of their symbols, at which all are defined: alike, skewed, odd, small.
+@dataclass(frozen=True, slots=True)
+class ExtentBounds:
+    """Bounds that a function declares for its symbols: sample shapes keep within them."""
 
-    `lower` holds declared lower bounds; `more` are bindings besides, of some symbols or all.
+    lower: Mapping[str, int] = field(default_factory=dict)
+    upper: Mapping[str, int] = field(default_factory=dict)
+
+    def grid(self, names: tuple[str, ...], points: Iterable[Sequence[int]]) -> Grid:
+        """Return the grid of `points`, each extent moved within the bounds of its symbol."""
+        low = tuple(self.lower.get(name, 0) for name in names)
+        high = tuple(self.upper.get(name, INT64_MAX) for name in names)
+        within = (tuple(map(min, map(max, point, low), high)) for point in points)
+        return Grid(names=names, points=tuple(dict.fromkeys(within)))
+
+
+def sample_table(
+    sizes: Sequence[Expr], bounds: ExtentBounds, more: Sequence[Mapping[str, int]] = ()
+) -> SizeTable:
+    """Return `sizes` at bindings of their symbols, at which all are defined: alike, skewed, odd, small, and
+    all at their upper bounds.  `more` are bindings besides, of some symbols or all.
     """
     names = symbols_of(sizes)
-    lows = tuple(lower.get(name, 0) for name in names)
+    points = _samples(tuple(bounds.lower.get(name, 0) for name in names))
+    more = (bounds.upper, *more) if bounds.upper else more
     others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
-    points = (*_samples(lows), *others) if more else _samples(lows)
-    grid = at_least(names, points, lower) if more else Grid(names=names, points=points)
+    grid = bounds.grid(names, (*points, *others)) if more else Grid(names=names, points=points)
     return SizeTable.at(grid, sizes).defined() or SizeTable.at(
         Grid(names=names, points=grid.points[:1]), sizes
     )
@@ -65,19 +80,10 @@ def symbols_of(sizes: Iterable[Expr]) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
 
 
-def at_least(names: tuple[str, ...], points: Iterable[Sequence[int]], lower: Mapping[str, int]) -> Grid:
-    """Return the grid of `points`, each extent raised to the lower bound of its symbol."""
-    return Grid(names=names, points=_raised(points, tuple(lower.get(name, 0) for name in names)))
-
-
-def _raised(points: Iterable[Sequence[int]], lows: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(dict.fromkeys(tuple(map(max, point, lows)) for point in points))
-
-
 @lru_cache(maxsize=256)
 def _samples(lows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """The samples of as many symbols as there are bounds, each at least that."""
-    return _raised(_points(len(lows)), lows)
+    return tuple(dict.fromkeys(tuple(map(max, point, lows)) for point in _points(len(lows))))
 
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)

@@ -29,7 +29,7 @@ def target_report(planned: PlannedModule, function: str, target: str | Target) -
         shared=planned.memory.shared,
         kernels=len(kernels),
         offset_kernels=sum(bool(offset_parameters(planned.module[kernel])) for kernel in kernels),
-        grounded=sum(buffer.grounded for buffer in placed),
+        grounded=0 if planned.flavour == "storages" else sum(buffer.grounded for buffer in placed),
     )
 
 

@@ -14,6 +14,7 @@ from symalloc.planner.buffers.candidates import find_buffers, find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import (
     Alias,
     AllocFresh,
@@ -47,6 +48,7 @@ N, K, S = symbol("n"), symbol("k"), symbol("s")
 FLOAT = DType("float32", 32)
 X = Var("x", TensorType(shape=(N,), dtype=FLOAT))
 VOID = OpaqueType()
+ARENA = PlanOptions()
 
 
 def alloc(name: str, *shape: Expr, device: int = 0) -> AllocFresh:
@@ -77,20 +79,23 @@ def function(
 
 
 def found_in(
-    program: Program, plans: Mapping[str, Plan] | None = None
+    program: Program, plans: Mapping[str, Plan] | None = None, options: PlanOptions = ARENA
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    found = find_buffers(find_candidates(program, analyses, "main", sizes, plans or {}, {}))
+    found = find_buffers(find_candidates(program, analyses, "main", sizes, plans or {}, {}, options=options))
     return found.buffers, found.unplanned
 
 
 def split(
-    *body: Instruction, result: Operand = X, callees: tuple[Function, ...] = ()
+    *body: Instruction,
+    result: Operand = X,
+    callees: tuple[Function, ...] = (),
+    options: PlanOptions = ARENA,
 ) -> tuple[dict[str, Buffer], dict[str, Unplanned]]:
     main = function(*body, result=result)
     program = Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
-    found, left = found_in(program)
+    found, left = found_in(program, options=options)
     return {b.name: b for b in found}, {u.name: u for u in left}
 
 
