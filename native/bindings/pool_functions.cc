@@ -47,9 +47,9 @@ void CheckInterrupts() {
 
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
                int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
-               bool guard, int64_t wait) {
+               bool guard, int64_t wait, double decay) {
   Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
-                  separate_escaping, huge, guard, wait, CheckInterrupts};
+                  separate_escaping, huge, guard, wait, CheckInterrupts, decay};
   return Translated([&] {
     Options checked = Checked(options);
     PoolRef pool(ffi::make_object<PoolObj>(checked));
@@ -99,7 +99,7 @@ int64_t Trim(PoolRef pool, double max_seconds) {
     return pool->pool.Trim([&] {
       auto now = Clock::now();
       if (now - asked > kAsked) {
-        if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
+        CheckInterrupts();
         asked = Clock::now();
       }
       return std::chrono::duration<double>(now - begin).count() <= max_seconds;
@@ -327,6 +327,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.held", HeldBy)
       .def("symalloc.pool.reserved", Reserved)
       .def("symalloc.pool.trim", Trim)
+      .def("symalloc.pool.decay_at", [](PoolRef pool, double now) { return pool->pool.DecayAt(now); })
       .def("symalloc.pool.damage", Damage)
       .def("symalloc.pool.statistics", StatisticsOf)
       .def("symalloc.pool.bind_alloc", Bind<Alloc>)

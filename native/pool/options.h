@@ -24,6 +24,7 @@ struct Options {
   bool guard = false;
   int64_t wait = 0;  // ns that an allocation waits for memory, where it does not say itself
   void (*check_interrupts)() = nullptr;  // called now and then, without a lock, by whoever waits; it may throw
+  double decay = 0;  // seconds after which free pages that nobody needed go back; 0: never
 };
 
 struct Statistics {

@@ -22,6 +22,7 @@ class PageSet {
   void Insert(int64_t first, int64_t last) {
     if (last > first && (last + 63) >> 6 > static_cast<int64_t>(levels_[0].size())) Grow((last + 63) >> 6);
     ForWords(first, last, [this](int64_t word, uint64_t mask) {
+      count_ += __builtin_popcountll(mask & ~levels_[0][word]);
       if (levels_[0][word] == 0) Mark(word);
       levels_[0][word] |= mask;
     });
@@ -30,6 +31,7 @@ class PageSet {
   void Erase(int64_t first, int64_t last) {
     ForWords(first, std::min(last, static_cast<int64_t>(levels_[0].size()) * 64), [this](int64_t word, uint64_t mask) {
       if (levels_[0][word] == 0) return;
+      count_ -= __builtin_popcountll(mask & levels_[0][word]);
       levels_[0][word] &= ~mask;
       if (levels_[0][word] == 0) Unmark(word);
     });
@@ -38,6 +40,8 @@ class PageSet {
   bool Has(int64_t page) const {
     return (page >> 6) < static_cast<int64_t>(levels_[0].size()) && (levels_[0][page >> 6] >> (page & 63) & 1) != 0;
   }
+
+  int64_t count() const { return count_; }
 
   // The highest page, or kNone.
   int64_t Highest() const {
@@ -81,6 +85,7 @@ class PageSet {
   }
 
   std::array<std::vector<uint64_t>, 3> levels_;
+  int64_t count_ = 0;
 };
 
 }  // namespace symalloc

@@ -36,9 +36,9 @@ bool PagedRanges::Range::Put(int64_t offset, int64_t size) {
   return true;
 }
 
-// Gives back free pages, the highest first; the bytes.  A trim cuts between huge pages.
+// Gives back free pages, the highest first; the bytes.
 int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming) {
-  const int64_t cut = trimming == nullptr ? page : std::max(page, kHugePage);
+  const int64_t cut = trimming == nullptr || !trimming->aligned ? page : std::max(page, kHugePage);
   int64_t given = 0;
   while (given < nbytes) {
     int64_t last = givable.Highest() + 1;
@@ -214,7 +214,7 @@ int64_t PagedRanges::Trim() {
 }
 
 int64_t PagedRanges::TrimPart(int64_t nbytes, Trimming* trimming, PageRecycler* recycler) {
-  for (; trimming->which < count_; *trimming = {trimming->which + 1, kNone}) {
+  for (; trimming->which < count_; *trimming = {trimming->which + 1, kNone, trimming->aligned}) {
     int64_t given = ranges_[trimming->which].DecommitFree(nbytes, recycler, trimming);
     if (given > 0) return given;
   }

@@ -77,11 +77,19 @@ class PagedRanges {
   struct Trimming {
     int which = 0;
     int64_t start = kNone;  // of the run that was begun
+    bool aligned = false;   // cuts between huge pages
   };
 
   // Hands free pages to `recycler`, about `nbytes` bytes, the highest first, a range after the other; their bytes, 0 where
   // there are none left.
   int64_t TrimPart(int64_t nbytes, Trimming* trimming, PageRecycler* recycler);
+
+  // Bytes of the pages that are wholly free and backed.
+  int64_t free_pages() const {
+    int64_t pages = 0;
+    for (const Range& range : ranges_) pages += range.givable.count();
+    return pages * page_;
+  }
 
   // Bytes backed, but for those in limbo.
   int64_t reserved() const;

@@ -27,13 +27,18 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       cached_below_(options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       held_at_fork_{tracker_.mutex(), &mutex_},
-      ranges_(options) {
+      ranges_(options),
+      decay_(options.guard ? 0 : options.decay) {
   if (held_too != nullptr) held_at_fork_.push_back(held_too);
   if (guard_ != nullptr) held_at_fork_.push_back(guard_->mutex());
   PoolRegistry::Global().Add(id_, this);
+  if (decay_.on()) DecayThread::Global().Add(id_, this, decay_.seconds());
 }
 
-Pool::~Pool() { PoolRegistry::Global().Remove(id_); }
+Pool::~Pool() {
+  if (decay_.on()) DecayThread::Global().Remove(id_);
+  PoolRegistry::Global().Remove(id_);
+}
 
 void* Pool::AllocUncached(Request asked) {
   auto [nbytes, align] = std::pair(asked.nbytes, asked.align);
@@ -65,7 +70,8 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     bins.Put(block, size);
   }
   caches_.CountFree(cache, nbytes);
-  if (closed_ && used_ == 0) GiveBackFree(&lock, true);
+  if (closed_ && used_ == 0) GiveBackFree(&lock, true, ranges_.reserved());
+  if (decay_.on()) DecayThread::Global().Ensure();
 }
 
 // Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
@@ -140,7 +146,8 @@ int64_t Pool::Trim(const GoOn& go_on) {
     FlushLocked(mine);
     FlushOthersLocked(mine);
     WakeLocked();
-    given = GiveBackFree(&lock, true, go_on);
+    given = GiveBackFree(&lock, true, ranges_.reserved(), go_on);
+    NoteFree();
   }
   if (watermarks_.due()) CallWatermarks();
   return given;
@@ -152,18 +159,28 @@ void Pool::Close() {
   caches_.Seal();
   FlushOthersLocked(nullptr);
   queue_.WakeAll();
-  GiveBackFree(&lock, true);
+  GiveBackFree(&lock, true, ranges_.reserved());
 }
 
-// Gives free pages back a few at a time, without the mutex meanwhile; the bytes.  No more than were backed when it began.
+int64_t Pool::DecayAt(double now, const GoOn& go_on) {
+  Lock lock(mutex_);
+  if (!decay_.on() || !decay_.Ended(now)) return 0;
+  caches_.FlushIdle([this](ThreadCache* cache) { FlushLocked(cache); });
+  WakeLocked();
+  int64_t given = GiveBackFree(&lock, true, decay_.Needless(ranges_.free_pages()), go_on);
+  decay_.Begin(now, ranges_.free_pages());
+  return given;
+}
+
+// Gives `most` bytes of free pages back, a few at a time, without the mutex meanwhile; the bytes.
 // `yields`: to allocations that wait.
-int64_t Pool::GiveBackFree(Lock* lock, bool yields, const GoOn& go_on) {
+int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go_on) {
   PageRecycler recycler(huge_);
   PagedRanges::Trimming trimming;
-  const int64_t most = ranges_.reserved();
   for (int64_t given = 0;;) {
     while (yields && waiting_ > 0) departed_.wait(*lock);
-    int64_t part = given < most ? ranges_.TrimPart(kPart, &trimming, &recycler) : 0;
+    trimming.aligned = most - given >= 2 * kPart;
+    int64_t part = given < most ? ranges_.TrimPart(std::min(kPart, most - given), &trimming, &recycler) : 0;
     GiveBack(lock, &recycler);
     given += part;
     if (part == 0) return given;
@@ -221,6 +238,9 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
     try {
       block = TakeLocked(&lock, cache, which, size, align, &recycler);
       CountTaken(cache, nbytes, size);
+    } catch (const OutOfMemory&) {
+      NoteFree();
+      throw;
     } catch (const PagedRanges::Awaited&) {
       if (waiting.pool == nullptr) ++waiting_;
       waiting.pool = this;
@@ -247,6 +267,7 @@ char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, 
 }
 
 void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
+  NoteFree();
   NoteUsed(size);
   int64_t in_use = InUse(cache);
   ranges_.peak_used = std::max(ranges_.peak_used, in_use);
@@ -257,7 +278,7 @@ void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
 // Whatever can be given back is.
 char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
   GiveBack(lock, recycler);
-  GiveBackFree(lock, false);
+  GiveBackFree(lock, false, ranges_.reserved());
   FlushLocked(cache);
   FlushOthersLocked(cache);
   if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "pool/allocation_tracker.h"
+#include "pool/decay.h"
+#include "pool/decay_thread.h"
 #include "pool/guard.h"
 #include "pool/options.h"
 #include "pool/paged_ranges.h"
@@ -61,6 +63,10 @@ class Pool {
 
   // Empties the bins of all threads and gives every free page back; the bytes given back.  Other threads hardly wait.
   int64_t Trim(const GoOn& go_on = nullptr);
+
+  // At the end of a period, which `now` (seconds) may be: gives back the free pages that nobody needed during it, and
+  // empties the caches of threads that did nothing; the bytes given back.  Calls no callbacks.
+  int64_t DecayAt(double now, const GoOn& go_on = nullptr);
 
   // Serves no more, and gives all free pages back, the others when the last block is freed.
   void Close();
@@ -169,7 +175,12 @@ class Pool {
   char* TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
                      PageRecycler* recycler);
   void CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size);
-  int64_t GiveBackFree(Lock* lock, bool yields, const GoOn& go_on = nullptr);
+  int64_t GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go_on = nullptr);
+  void NoteFree() {
+    if (!decay_.on()) return;
+    decay_.Note(ranges_.free_pages());
+    DecayThread::Global().Ensure();
+  }
   void GiveBack(Lock* lock, PageRecycler* recycler);
   void AwaitDeparture(Lock* lock);
   void* Obtain(const Request& asked);
@@ -218,6 +229,7 @@ class Pool {
 
   std::mutex mutex_;  // guards all below
   PagedRanges ranges_;
+  Decay decay_;
   ThreadCaches caches_;
   Watermarks watermarks_;
   WaitQueue queue_;  // for memory that others are to free

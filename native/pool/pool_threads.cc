@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "pool/decay_thread.h"
 #include "pool/pool.h"
 #include "pool/pool_registry.h"
 
@@ -142,15 +143,18 @@ void PoolRegistry::BeforeFork() {
   PoolRegistry& registry = Global();
   registry.mutex_.lock();
   for (auto& [_, pool] : registry.pools_) pool->LockAll();
+  DecayThread::Global().BeforeFork();
 }
 
 void PoolRegistry::InChild() {
   for (auto& [_, pool] : Global().pools_) pool->Inherit();
+  DecayThread::Global().Inherit();
   AfterFork();
 }
 
 void PoolRegistry::AfterFork() {
   PoolRegistry& registry = Global();
+  DecayThread::Global().AfterFork();
   for (auto& [_, pool] : registry.pools_) pool->UnlockAll();
   registry.mutex_.unlock();
 }

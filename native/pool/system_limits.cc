@@ -135,6 +135,9 @@ Options Checked(Options options) {
   if (options.bin_capacity < 0 || options.bin_capacity > kMostBytes / 4) {
     Refuse("what a thread caches must be from 0 to 2^60 bytes, not " + std::to_string(options.bin_capacity));
   }
+  if (!(options.decay >= 0 && options.decay <= 1e9)) {
+    Refuse("free pages decay after 0 to 10^9 seconds, not " + std::to_string(options.decay));
+  }
   if (options.capacity < 0 || options.capacity > kAllAddresses || options.capacity % options.page != 0) {
     Refuse("the capacity of a range must be whole pages, up to 2^46 bytes, not " + std::to_string(options.capacity));
   }

@@ -150,6 +150,7 @@ struct ThreadCache {
   SizeBins bins[2];
   LargeBlockCache large_blocks[2];
   std::atomic<int64_t> allocs{0}, frees{0};
+  int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
 
   // Bytes that wait in the bins and large-block caches.

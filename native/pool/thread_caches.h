@@ -95,7 +95,25 @@ class ThreadCaches {
   // Empties all caches but `mine`; false where nothing was in them.
   template <typename Release>
   bool FlushOthers(const ThreadCache* mine, Release release) {
-    auto holds = [mine](auto& each) { return each.get() != mine && each->held() > 0; };
+    return FlushWhere([mine](const ThreadCache& each) { return &each != mine; },
+                      [&release](ThreadCache* each) { each->Flush(release); });
+  }
+
+  // Calls flush(cache) for those whose threads have neither allocated nor freed since this was called last.
+  template <typename Flush>
+  void FlushIdle(Flush flush) {
+    FlushWhere([](const ThreadCache& each) { return each.seen == Operations(each); }, flush);
+    for (auto& each : caches_) each->seen = Operations(*each);
+  }
+
+ private:
+  static int64_t Operations(const ThreadCache& cache) {
+    return cache.allocs.load(std::memory_order_relaxed) + cache.frees.load(std::memory_order_relaxed);
+  }
+
+  template <typename Which, typename Flush>
+  bool FlushWhere(Which which, Flush flush) {
+    auto holds = [&](auto& each) { return which(*each) && each->held() > 0; };
     if (std::none_of(caches_.begin(), caches_.end(), holds)) return false;
     struct Opener {
       ~Opener() { caches->Open(); }
@@ -103,12 +121,11 @@ class ThreadCaches {
     } opener{this};
     Close();
     for (auto& each : caches_) {
-      if (each.get() != mine) each->Flush(release);
+      if (holds(each)) flush(each.get());
     }
     return true;
   }
 
- private:
   std::atomic<bool> closed_{false};
   bool sealed_ = false, kept_ = false;
   std::vector<std::unique_ptr<ThreadCache>> caches_;

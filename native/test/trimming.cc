@@ -1,5 +1,5 @@
 // Threads that take large blocks, write every page, check and free them, while others trim the pool, wholly or a part
-// at a time, and the process forks; then pools that are closed and destroyed amid a trim.  Exit status 1 where a page
+// at a time, pages decay, and the process forks; then pools that are closed and destroyed amid a trim.  Exit status 1 where a page
 // is lost, what fits under the limit is refused, a forked process cannot go on, or the statistics at rest are not
 // exact.  Usage: symalloc_trimming [operations of each thread]
 #include <sys/wait.h>
@@ -175,6 +175,8 @@ int main(int count, char** arguments) {
     Options options;
     options.huge = huge;
     options.separate_escaping = huge;
+    Trimmed(options, operations);
+    options.decay = 0.001;
     Trimmed(options, operations);
     options.bin_capacity = huge ? options.bin_capacity : 0;
     options.separate_escaping = false;

@@ -70,6 +70,7 @@ class _PoolFunctions:
         huge: bool,
         guard: bool,
         wait: int,
+        decay: float,
         /,
     ) -> PoolObject: ...
     def bind_alloc(self, pool: PoolObject, /) -> BoundAlloc: ...
@@ -102,6 +103,9 @@ class _PoolFunctions:
 
     def reserved(self, pool: PoolObject, /) -> int: ...
     trim: _Trim
+    def decay_at(self, pool: PoolObject, now: float, /) -> int:
+        """What the pool's background thread does at a time in seconds; the bytes given back."""
+
     def damage(self, pool: PoolObject, /) -> str: ...
     def statistics(self, pool: PoolObject, /) -> Mapping[str, int]: ...
     def holders(self, pool: PoolObject, /) -> Sequence[str | int]:

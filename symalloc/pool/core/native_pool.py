@@ -48,6 +48,7 @@ class OptionFields(TypedDict, total=False):
     bin_largest: float | str
     bin_capacity: float | str
     capacity: float | str | None
+    decay: float | None
 
 
 class NativePool:
@@ -273,4 +274,5 @@ def _create(options: PoolOptions, huge: bool, guard: bool, wait: int) -> PoolObj
         huge,
         guard,
         wait,
+        options.decay or 0.0,
     )

@@ -48,6 +48,11 @@ class PageTable:
         self.commits += 1
         self.committed += missing
 
+    @property
+    def end(self) -> int:
+        """Nothing from this byte on is backed."""
+        return len(self._backed) * self.size
+
     def highest_backed(self, start: int, end: int) -> int | None:
         """The number of the highest unit in [start, end) that is backed; None: there is none."""
         index = self._backed.rfind(1, start // self.size, end // self.size)

@@ -24,6 +24,7 @@ MOST_BINNED = 64 * KIB
 MOST_CAPACITY = 2**46
 MOST_ALIGNED = 2**30
 MOST_SECONDS = 10**9
+LEAST_DECAY = 0.001  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class PoolOptions:
     the bytes backed; None: what memory there is.  `page` is the unit that is backed and given back;
     `capacity` the address space of one range, None: enough.  `separate_escaping` places blocks that outlive
     their call in a second range.  Of each range a thread caches `bin_capacity` bytes in bins, and twice as
-    many in its large-block cache.  Amounts may be whole floats (1e9), and text such as "2GiB", too.
+    many in its large-block cache.  Free pages that nobody needed for `decay` seconds are
+    given back; None: never.  Amounts may be whole floats (1e9), and text such as "2GiB", too.
     """
 
     soft_limit: Fraction | int | None = Fraction(11, 10)
@@ -45,6 +47,7 @@ class PoolOptions:
     bin_largest: int = MOST_BINNED
     bin_capacity: int = 2048 * KIB
     capacity: int | None = None
+    decay: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "soft_limit", read_soft_limit(self.soft_limit))
@@ -54,6 +57,8 @@ class PoolOptions:
                 amount = read_bytes(value, name, least=least, most=most)
                 object.__setattr__(self, name, amount)
         read_flag(self.separate_escaping, "separate_escaping")
+        if self.decay is not None:
+            object.__setattr__(self, "decay", read_seconds(self.decay, "decay", least=LEAST_DECAY))
         if self.page & (self.page - 1):
             raise PoolUsageError(f"the page size must be a power of two, not {self.page}")
         if self.capacity is not None and self.capacity % self.page:
@@ -101,11 +106,12 @@ def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) ->
     return nbytes
 
 
-def read_seconds(value: object, name: str) -> float:
+def read_seconds(value: object, name: str, *, least: float = 0) -> float:
     """A duration in seconds; raises PoolUsageError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
-        raise PoolUsageError(f"`{name}` is a number of seconds from 0 to {MOST_SECONDS}, not {value!r}")
-    return float(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= MOST_SECONDS:  # type: ignore[operator]
+        raise PoolUsageError(f"`{name}` is a number of seconds from {least} to {MOST_SECONDS}, not {value!r}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def read_soft_limit(value: object) -> Fraction | int | None:

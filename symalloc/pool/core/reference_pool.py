@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from mmap import PAGESIZE
 
+from symalloc.pool.core.decay import Decay
 from symalloc.pool.core.free_list import FreeList, round_up
 from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
 from symalloc.pool.core.page_table import PageTable
@@ -71,6 +72,13 @@ class _AddressRange:
 
     def _holds(self, page: int) -> bool:
         return self.pages.highest_backed(page * self.page, (page + 1) * self.page) is not None
+
+    def free_pages(self) -> int:
+        """Bytes of the pages that are wholly free and backed, at least in part."""
+        count, backed = 0, self.pages.end + self.page
+        for start, end in self.free_list:
+            count += sum(map(self._holds, range(-(-start // self.page), min(end, backed) // self.page)))
+        return self.page * count
 
     def decommit_units(self) -> None:
         """Give back all free pages of the system."""
@@ -122,6 +130,8 @@ class ReferencePool:
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
         self.used = 0  # bytes that the ranges have handed out, to callers or caches
         self.peak_used = 0  # without what waited in the caches
+        self._decay = None if self.options.decay is None else Decay(self.options.decay)
+        self._operations = -1  # allocs and frees when a period began
 
     @property
     def reserved(self) -> int:
@@ -189,7 +199,30 @@ class ReferencePool:
     def trim(self) -> int:
         """Give every free page back; return the bytes."""
         self.flush()
-        return sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
+        given = sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
+        self._note_free()
+        return given
+
+    def decay_at(self, now: float) -> int:
+        """At the end of a period, which `now` (seconds) may be, give back the free pages that nobody needed
+        during it, and empty the caches if nothing was allocated or freed; return the bytes given back.
+        """
+        if self._decay is None or not self._decay.ended(now):
+            return 0
+        if self._operations == self.allocs + self.frees:
+            self.flush()
+        self._operations = self.allocs + self.frees
+        before = self.reserved
+        self._give_back(0, self._decay.needless(self._free_pages()))
+        self._decay.begin(now, self._free_pages())
+        return before - self.reserved
+
+    def _free_pages(self) -> int:
+        return sum(r.free_pages() for r in self._ranges)
+
+    def _note_free(self) -> None:
+        if self._decay is not None:
+            self._decay.note(self._free_pages())
 
     def flush(self) -> None:
         """Empty the caches."""
@@ -206,6 +239,8 @@ class ReferencePool:
         except OutOfMemoryError:
             self.refused += 1
             raise
+        finally:
+            self._note_free()
 
     def _take(self, which: int, size: int, align: int) -> int:
         chosen = self._ranges[which]
