@@ -70,7 +70,10 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     bins.Put(block, size);
   }
   caches_.CountFree(cache, nbytes);
-  if (closed_ && used_ == 0) GiveBackFree(&lock, true, ranges_.reserved());
+  if (closed_ && used_ == 0) {
+    GiveBackFree(&lock, true, ranges_.reserved());
+    AwaitDepartures(&lock);
+  }
   if (decay_.on()) DecayThread::Global().Ensure();
 }
 
@@ -148,6 +151,7 @@ int64_t Pool::Trim(const GoOn& go_on) {
     WakeLocked();
     given = GiveBackFree(&lock, true, ranges_.reserved(), go_on);
     NoteFree();
+    AwaitDepartures(&lock);
   }
   if (watermarks_.due()) CallWatermarks();
   return given;
@@ -160,6 +164,7 @@ void Pool::Close() {
   FlushOthersLocked(nullptr);
   queue_.WakeAll();
   GiveBackFree(&lock, true, ranges_.reserved());
+  AwaitDepartures(&lock);
 }
 
 int64_t Pool::DecayAt(double now, const GoOn& go_on) {
@@ -219,6 +224,14 @@ void Pool::RequireOpenLocked() const {
 }
 
 void Pool::ThrowClosed() const { throw PoolUsage("the pool is closed: whoever could use it is gone"); }
+
+// Until nothing is in limbo.
+void Pool::AwaitDepartures(Lock* lock) {
+  ++waiting_;
+  while (!ranges_.limbo.empty()) departed_.wait(*lock);
+  --waiting_;
+  departed_.notify_all();
+}
 
 void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
   Lock lock(mutex_);

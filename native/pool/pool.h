@@ -183,6 +183,7 @@ class Pool {
   }
   void GiveBack(Lock* lock, PageRecycler* recycler);
   void AwaitDeparture(Lock* lock);
+  void AwaitDepartures(Lock* lock);
   void* Obtain(const Request& asked);
   void* AwaitRoom(const Request& asked);
   void* TryAlloc(const Request& asked);
