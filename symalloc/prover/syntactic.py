@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import comb, gcd, inf, lcm
 
 from symalloc.prover.domain import Domain
+from symalloc.prover.values_at import ValuesAt
 from symalloc.size.choice import Max, Min, Select
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol
 
@@ -34,7 +35,7 @@ class SyntacticOrder:
         self._domain, self._most = domain, most
         self.compared = 0
         self._atoms: dict[Atom, bool] = {}
-        self._points = tuple(_Point(domain, extents) for extents in EXTENTS)
+        self._points = tuple(ValuesAt(_Point(domain, extents)) for extents in EXTENTS)
         self._values: dict[Expr, tuple[int | None, ...]] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
@@ -63,7 +64,7 @@ class SyntacticOrder:
         """The values at a few points: what is not in order there need not be looked at."""
         found = self._values.get(expr)
         if found is None:
-            found = self._values[expr] = tuple(_value(expr, point) for point in self._points)
+            found = self._values[expr] = tuple(point.value(expr) for point in self._points)
         return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
@@ -152,14 +153,6 @@ def _nowhere_above(lows: Iterable[int | None], highs: Iterable[int | None]) -> b
         if low is not None and high is not None and low > high:
             return False
     return True
-
-
-def _value(expr: Expr, point: Mapping[str, int]) -> int | None:
-    """The value, or None where a divisor is zero."""
-    try:
-        return expr.evaluate(point)
-    except ZeroDivisionError:
-        return None
 
 
 def alternatives(expr: Expr) -> tuple[Expr, ...]:

@@ -13,12 +13,16 @@ from symalloc.planner.exact.clique_instance import CliqueInstance
 from symalloc.planner.exact.native_search import NativeSearch, fits
 
 STEPS = 800  # of the shortest attempt
+LEAST_COUNTED = STEPS  # for an attempt, however soon it ends: to order its buffers takes as long
 NOISE = 0.2  # how far, as a share of all buffers, chance moves a buffer up
 RULES: tuple[Rule, ...] = ("lowest", "lowest", "lowest", "contested")
 
 
 class Attempts:
-    """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts."""
+    """Attempts to pack `instance` within `capacity` bytes; the same seed makes the same attempts.
+
+    `steps` counts what they cost: nodes of the search, but at least `LEAST_COUNTED` for each.
+    """
 
     def __init__(self, instance: CliqueInstance, capacity: int, seed: int, *, native: bool = False) -> None:
         """`native`: the native library is loaded; it searches, where the numbers fit it."""
@@ -27,15 +31,18 @@ class Attempts:
             if native and fits(instance, capacity)
             else CapacitySearch(instance, capacity)
         )
+        self.steps = 0
         self._plans = _plans(instance, Random(seed))
 
     def run(self, *, limit: int | None = None) -> SearchOutcome:
         """Goes on for about `limit` more steps (no end where None)."""
-        end = None if limit is None else self.search.steps + limit
+        end = None if limit is None else self.steps + limit
         outcome = SearchOutcome.CUT
-        while outcome is SearchOutcome.CUT and (end is None or self.search.steps < end):
+        while outcome is SearchOutcome.CUT and (end is None or self.steps < end):
             priorities, rule, steps = next(self._plans)
+            before = self.search.steps
             outcome = self.search.attempt(priorities=priorities, rule=rule, limit=steps)
+            self.steps += max(self.search.steps - before, LEAST_COUNTED)
         return outcome
 
 

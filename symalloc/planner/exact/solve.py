@@ -139,11 +139,11 @@ class _PackingRun:
 
     def attempt(self, attempts: Attempts, limit: int | None) -> SearchOutcome:
         """Goes on with `attempts` for `limit` steps and takes what it finds."""
-        before = attempts.search.steps
+        before = attempts.steps
         left = None if self.most is None else self.most - self.steps
         limit = min((n for n in (limit, left) if n is not None), default=None)
         outcome = attempts.run(limit=limit)
-        self.steps += attempts.search.steps - before
+        self.steps += attempts.steps - before
         if outcome is SearchOutcome.FOUND:
             found = attempts.search.offsets
             self.take([found.get(i, 0) for i in range(len(self.buffers))])
