@@ -59,6 +59,7 @@ bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing
 	$(BIN)/python -m benchmarks.plan_random --seeds 0..200
 	$(BIN)/python -m benchmarks.pool_vm
 	$(BIN)/python -m benchmarks.pool_lifetime
+	$(BIN)/python -m benchmarks.pool_adversaries
 	$(BIN)/python -m tests.models.pooled 500
 
 clean: ## remove the environment and caches

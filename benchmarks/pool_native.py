@@ -1,6 +1,6 @@
 """The native pool beside TVM's allocators and other mallocs: an allocation and a free, whole traces, Python.
 
-    python -m benchmarks.pool_native [--allocator NAME=LIBRARY]... [--debian] [TRACE...]
+    python -m benchmarks.pool_native [--allocator NAME=LIBRARY]... [--debian] [--patterns] [TRACE...]
 
 Every figure is taken in a process of its own, into which LIBRARY is loaded by LD_PRELOAD, so that each
 malloc serves a whole program, as its authors mean it to; `malloc` is the C library's.  They are asked by
@@ -11,7 +11,12 @@ Debian's packages, which are unpacked into the build folder and not installed.
 Rounds are interleaved and medians count; ratios are ours to the other's, below 1: ours takes less time.
 Traces are replayed with every page written, by TVM's allocator, which may take a minute for one, in the first
 round only; without any, they are made from a seed.  Where PyTorch can be imported, a pair from Python is
-measured beside torch.empty.  Needs cmake and a C++ compiler.
+measured beside torch.empty, and a tensor beside numpy.empty.  Needs cmake and a C++ compiler.
+
+`--patterns` measures only programs that are hard on allocators: blocks replaced at random and a checkerboard
+of holes, by the process's own time, many pools in turn, and `benchmarks.pool_adversaries`.  Exit status 1:
+the pool took more than TOLERANCE times as long as the best malloc, kept more than MOST_RESERVED times what
+was in use, or refused a block needlessly.
 """
 
 from __future__ import annotations
@@ -24,14 +29,17 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import geometric_mean
+from time import process_time
 from timeit import Timer
 from typing import Any
 
 import click
+import numpy
 import tvm
 import tvm_ffi.libinfo
 
 from benchmarks.harness import in_turns, medians, rounds_option
+from benchmarks.pool_adversaries import needless_refusals
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -45,6 +53,14 @@ PAIRS = {
     "4-64 KiB, 2 threads": ("small", "2"),
     "16 KiB-16 MiB": ("large", "1"),
 }
+PATTERNS = {
+    "30,000 blocks of 1-256 KiB, one replaced at random": ("random", "30000"),
+    "8,000 of them, every page written": ("random", "8000", "2"),
+    "30,000 blocks of 48 KiB, every second one replaced": ("checkerboard", "30000"),
+    "8,000 of them in a checkerboard, every page written": ("checkerboard", "8000", "2"),
+    "4 KiB from each of 512 pools in turn (one malloc)": ("pools", "512"),
+}
+TOLERANCE, MOST_RESERVED = 1.0, 1.12
 DEBIAN = {
     "mimalloc": ("libmimalloc2.0", "libmimalloc.so.2"),
     "jemalloc": ("libjemalloc2", "libjemalloc.so.2"),
@@ -74,7 +90,10 @@ def _unpacked(package: str, library: str) -> Path:
     return next(folder.rglob(library))
 
 
-def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: str | None = None) -> float:
+def _output(
+    program: Path, candidate: Candidate, what: Sequence[str], events: str | None = None
+) -> tuple[float, str]:
+    """A figure, and what else is said of it."""
     name, preload = candidate
     tvm_library = next(Path(tvm.__file__).parent.rglob("libtvm_runtime.so"))
     variables = {"LD_LIBRARY_PATH": str(Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent)}
@@ -88,7 +107,11 @@ def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: s
         text=True,
         check=True,
     )
-    return float(done.stdout)
+    return float(done.stdout), done.stderr
+
+
+def _measure(program: Path, candidate: Candidate, what: Sequence[str], events: str | None = None) -> float:
+    return _output(program, candidate, what, events)[0]
 
 
 def _events(trace: Trace) -> str:
@@ -115,6 +138,40 @@ def _summary(found: Sequence[Found]) -> None:
     best = [min(v for name, v in f.items() if name not in (OURS, TVM)) for f in found]
     ratio = geometric_mean([f[OURS] / b for f, b in zip(found, best, strict=True)])
     click.echo(f"ours / the best malloc of each trace: geometric mean {ratio:.3f}")
+
+
+def _patterns(program: Path, candidates: dict[str, Candidate], rounds: int) -> list[str]:
+    """Measure the pool beside the mallocs; return what is missed."""
+    missed = []
+    mallocs = {name: c for name, c in candidates.items() if name != TVM}
+    for title, what in PATTERNS.items():
+        found = medians(
+            in_turns(rounds, {n: partial(_measure, program, c, what) for n, c in mallocs.items()})
+        )
+        _show(title, "ns", found)
+        ratio = found[OURS] / min(value for name, value in found.items() if name != OURS)
+        if ratio > TOLERANCE:
+            missed.append(f"{title}: {ratio:.2f} of the best malloc's time")
+        said = _output(program, candidates[OURS], what)[1].rpartition(" ")[2]
+        if said:
+            click.echo(f"  reserved / used at most {float(said):.3f}")
+        if said and float(said) > MOST_RESERVED:
+            missed.append(f"{title}: {float(said):.2f} of what was in use is reserved")
+    needless = needless_refusals()
+    return missed + ([f"{needless} blocks refused needlessly"] if needless else [])
+
+
+def _beside_numpy(rounds: int) -> None:
+    """A tensor that is let go of at once; numpy's own costs no page until it is written."""
+    names: dict[str, Any] = {"pool": InstrumentedPool(), "numpy": numpy}
+    for nbytes in (4096, 2**20):
+        statements = {"pool": f"pool.empty(({nbytes},), 'uint8')", "numpy": f"numpy.empty({nbytes}, 'uint8')"}
+        timers = {n: Timer(s, globals=names, timer=process_time) for n, s in statements.items()}
+        found = medians(in_turns(rounds * 100, {n: partial(t.timeit, 100) for n, t in timers.items()}))
+        click.echo(
+            f"empty of {nbytes} bytes from Python: {found['pool'] * 1e7:.0f} ns, "
+            f"numpy {found['numpy'] * 1e7:.0f} ns, ours / numpy's {found['pool'] / found['numpy']:.2f}"
+        )
 
 
 def _from_python(rounds: int) -> None:
@@ -156,12 +213,20 @@ def _parsed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 @click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--allocator", "allocators", multiple=True, metavar="NAME=LIBRARY", callback=_parsed)
 @click.option("--debian", is_flag=True, help="Measure the mallocs of Debian's packages too.")
+@click.option("--patterns", is_flag=True, help="Only the hard patterns.")
 @rounds_option
-def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, rounds: int) -> None:
+def main(
+    traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, patterns: bool, rounds: int
+) -> None:
     program = _build()
     candidates: dict[str, Candidate] = {name: (name, None) for name in (OURS, TVM, MALLOC)}
     preloaded = {name: _unpacked(*where) for name, where in DEBIAN.items()} if debian else {}
     candidates |= {name: (MALLOC, path) for name, path in {**preloaded, **allocators}.items()}
+
+    if patterns:
+        missed = _patterns(program, candidates, rounds)
+        click.echo("\n".join(f"MISSED: {each}" for each in missed) or "every limit is held")
+        sys.exit(bool(missed))
 
     def found(what: Sequence[str], events: str | None = None) -> Found:
         measures = {n: partial(_measure, program, c, what, events) for n, c in candidates.items()}
@@ -169,6 +234,7 @@ def main(traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, ro
 
     for title, (sizes, threads) in PAIRS.items():
         _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
+    _beside_numpy(rounds)
     _from_python(rounds)
     click.echo(f"traces: medians of {rounds} rounds; {TVM} in the first one only")
     replayed: list[Found] = []

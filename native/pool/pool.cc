@@ -67,7 +67,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     if (bins.held() + size > bin_capacity_) {
       bins.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
     }
-    bins.Put(block, size);
+    if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);
   }
   caches_.CountFree(cache, nbytes);
   if (closed_ && used_ == 0) {

@@ -11,8 +11,7 @@ namespace symalloc {
     kept = cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
-    kept = bins.held() + size <= bin_capacity_;
-    if (kept) bins.Put(block, size);
+    kept = bins.held() + size <= bin_capacity_ && bins.Put(block, size);
   }
   if (kept) cache->CountFree(nbytes);
   cache->section.Leave();

@@ -1,9 +1,11 @@
 // The cache of one thread for one pool: symalloc/pool/core/thread_cache.py is the reference.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 
 #include "pool/barrier.h"
@@ -34,30 +36,70 @@ class SplitCounter {
 };
 
 // Small free blocks by exact size.
-// The block freed last of each size is known by itself, so that a block that comes and goes is not touched; the
-// others hold the pointer to the next one.
+// The block freed last of each size is known by itself, so that a block that comes and goes is not touched.  The others
+// hold the pointer to the next one; of those as large as a page a list is kept aside, so that no page is touched that its
+// user has not touched.
 class SizeBins {
  public:
+  SizeBins() = default;
+  ~SizeBins() { std::free(entries_); }
+  SizeBins(const SizeBins&) = delete;
+  SizeBins& operator=(const SizeBins&) = delete;
+
   void* Take(int64_t nbytes) {
     Bin& bin = bins_[nbytes / kGrain];
     void* block = bin.last;
     if (block != nullptr) {
       bin.last = nullptr;
-    } else if (bin.others != nullptr) {
-      block = bin.others;
-      bin.others = bin.others->next;
-    } else {
+    } else if (bin.others == 0) {
       return nullptr;
+    } else if (nbytes < kAside) {
+      Node* node = reinterpret_cast<Node*>(bin.others);
+      bin.others = node->next;
+      block = node;
+    } else {
+      uintptr_t at = bin.others;
+      block = entries_[at].block;
+      bin.others = entries_[at].next;
+      entries_[at].next = spare_;
+      spare_ = at;
     }
     held_.Remove(nbytes);
     return block;
   }
 
-  void Put(void* block, int64_t nbytes) {
+  // False where it must `Grow` before.
+  bool Put(void* block, int64_t nbytes) {
     Bin& bin = bins_[nbytes / kGrain];
-    if (bin.last != nullptr) bin.others = new (bin.last) Node{bin.others};
-    bin.last = block;
+    if (bin.last == nullptr) {
+      bin.last = block;
+    } else if (nbytes < kAside) {
+      bin.others = reinterpret_cast<uintptr_t>(new (bin.last) Node{bin.others});
+      bin.last = block;
+    } else {
+      if (spare_ == 0) return false;
+      uintptr_t at = spare_;
+      spare_ = entries_[at].next;
+      entries_[at] = Entry{bin.last, bin.others};
+      bin.others = at;
+      bin.last = block;
+    }
     held_.Add(nbytes);
+    return true;
+  }
+
+  // Makes room for more blocks of whole pages, once there is none; false where there is no memory.
+  bool Grow() {
+    uintptr_t count = count_ == 0 ? 32 : 2 * count_;
+    void* grown = std::realloc(static_cast<void*>(entries_), count * sizeof(Entry));
+    if (grown == nullptr) return false;
+    entries_ = static_cast<Entry*>(grown);
+    for (uintptr_t at = std::max<uintptr_t>(count_, 1); at < count; ++at) {
+      entries_[at] = Entry{nullptr, spare_};
+      spare_ = at;
+    }
+    count_ = count;
+    return true;
   }
 
   // Any thread may ask.
@@ -68,7 +110,7 @@ class SizeBins {
   void Flush(Release release) {
     if (held() == 0) return;
     for (size_t i = 1; i < bins_.size(); ++i) {
-      if (bins_[i].last == nullptr && bins_[i].others == nullptr) continue;
+      if (bins_[i].last == nullptr && bins_[i].others == 0) continue;
       int64_t nbytes = static_cast<int64_t>(i) * kGrain;
       while (void* block = Take(nbytes)) release(block, nbytes);
       if (held() == 0) return;
@@ -76,16 +118,26 @@ class SizeBins {
   }
 
  private:
+  static constexpr int64_t kAside = 4096;  // bytes
+
   struct Node {
-    Node* next;
+    uintptr_t next;
+  };
+
+  struct Entry {
+    void* block;
+    uintptr_t next;  // the number of an entry; 0: none
   };
 
   struct Bin {
     void* last = nullptr;
-    Node* others = nullptr;
+    uintptr_t others = 0;  // a node, or the number of an entry; 0: none
   };
 
   SplitCounter held_;  // bytes
+  Entry* entries_ = nullptr;
+  uintptr_t spare_ = 0;  // the first entry that is not in use
+  uintptr_t count_ = 0;  // of entries; that with the number 0 is not used
   std::array<Bin, kBinLargest / kGrain + 1> bins_{};
 };
 
