@@ -102,7 +102,8 @@ class _PoolFunctions:
         """Bytes and tag of a block; raises BadFreeError."""
 
     def reserved(self, pool: PoolObject, /) -> int: ...
-    trim: _Trim
+    @property
+    def trim(self) -> _Trim: ...
     def decay_at(self, pool: PoolObject, now: float, /) -> int:
         """What the pool's background thread does at a time in seconds; the bytes given back."""
 
