@@ -240,7 +240,7 @@ auto Called(Body body) -> decltype(body()) {
   try {
     return body();
   } catch (const ffi::Error& error) {
-    if (error.kind() == "CallbackInterruptError") throw;
+    if (IsInterrupt(error)) throw;
     throw std::runtime_error(std::string(error.kind()) + ": " + std::string(error.message()));
   }
 }
@@ -261,18 +261,20 @@ ffi::Array<ffi::Any> Holders(PoolRef pool) {
   return holders;
 }
 
-void Record(PoolRef pool, bool on) {
-  if (on) {
-    pool->pool.tracker().StartRecording();
+// `most`: events that are kept; 0: nothing is recorded any more.
+void Record(PoolRef pool, int64_t most) {
+  if (most > 0) {
+    pool->pool.tracker().StartRecording(most);
   } else {
     pool->pool.tracker().StopRecording();
   }
 }
 
-// Six int64 for each event, as Recording::Event; then block, tag, block, tag, …
+// Six int64 for each event, as Recording::Event; the events dropped; then block, tag, block, tag, …
 ffi::Array<ffi::Any> Recorded(PoolRef pool) {
   Recording recording = pool->pool.tracker().Recorded();
-  ffi::Array<ffi::Any> answer{AsBytes(recording.events)};
+  std::vector<Recording::Event> events(recording.events.begin(), recording.events.end());
+  ffi::Array<ffi::Any> answer{AsBytes(events), recording.dropped};
   for (const auto& [block, tag] : recording.tags) {
     answer.push_back(block);
     answer.push_back(ffi::String(tag));

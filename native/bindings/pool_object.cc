@@ -1,5 +1,9 @@
 #include "bindings/pool_object.h"
 
+#include <dlfcn.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+
 #include <map>
 #include <utility>
 
@@ -7,6 +11,30 @@
 #include "pool/out_of_memory_report.h"
 
 namespace symalloc {
+
+namespace {
+
+// As Ctrl-C does: Python's main thread raises KeyboardInterrupt when it gets to run Python's code again.
+void InterruptPython() {
+  auto* interrupt = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "PyErr_SetInterrupt"));
+  if (interrupt != nullptr) interrupt();
+}
+
+}  // namespace
+
+void DeliverInterrupt(const tvm::ffi::Error& error) {
+  auto deliver = tvm::ffi::Function::GetGlobal("symalloc.pool.deliver_interrupt");
+  try {
+    if (IsInterrupt(error) && deliver.has_value()) {
+      bool interrupt = (*deliver)(tvm::ffi::String(error.message())).cast<bool>();
+      if (interrupt) InterruptPython();
+    } else {
+      std::fprintf(stderr, "symalloc: %s\n", error.what());
+    }
+  } catch (const tvm::ffi::Error& failed) {  // Python is ending
+    std::fprintf(stderr, "symalloc: %s\n", failed.what());
+  }
+}
 
 PoolObj::~PoolObj() {
   if (vm_type >= 0) ReleaseVmType(vm_type);

@@ -48,6 +48,12 @@ class PoolRef : public tvm::ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
 };
 
+// What a callback has raised that is no error, such as Ctrl-C; symalloc/pool/core/interrupts.py carries it.
+inline bool IsInterrupt(const tvm::ffi::Error& error) { return error.kind() == "CallbackInterruptError"; }
+
+// Has Python raise it in its main thread, where it can, or print it.
+void DeliverInterrupt(const tvm::ffi::Error& error);
+
 // Frees a block in a destructor, which cannot throw: what is wrong is printed, and damage kept for the next allocation.
 inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
   try {
@@ -55,6 +61,8 @@ inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
   } catch (const Overrun& error) {
     std::fprintf(stderr, "symalloc: %s\n", error.what());
     pool->guard()->Keep(error.what());
+  } catch (const tvm::ffi::Error& error) {
+    DeliverInterrupt(error);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "symalloc: %s\n", error.what());
   }

@@ -66,8 +66,9 @@ void AllocationTracker::Freed(const void* block, int64_t nbytes) {
   Settle();
 }
 
-void AllocationTracker::StartRecording() {
+void AllocationTracker::StartRecording(int64_t most) {
   std::lock_guard<std::mutex> lock(mutex_);
+  most_ = static_cast<size_t>(most);
   recording_of_ = Recording{};
   for (auto& [_, block] : blocks_) block.recorded = 0;
   open_calls_.clear();
@@ -144,12 +145,17 @@ void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int6
   auto since = std::chrono::steady_clock::now() - begun_;
   int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
   recording_of_.events.push_back({kind, block, nbytes, call, ns, escapes});
+  if (recording_of_.events.size() <= most_) return;
+  recording_of_.events.pop_front();
+  ++recording_of_.dropped;
 }
 
 void AllocationTracker::SetTag(Block* block, std::string_view tag) {
   tagged_ += static_cast<int64_t>(!tag.empty()) - static_cast<int64_t>(!block->tag.empty());
   block->tag = tag;
-  if (recording_ && block->recorded != 0) recording_of_.tags.emplace_back(block->recorded, block->tag);
+  if (!recording_ || block->recorded == 0) return;
+  recording_of_.tags.emplace_back(block->recorded, block->tag);
+  if (recording_of_.tags.size() > most_) recording_of_.tags.pop_front();
 }
 
 }  // namespace symalloc

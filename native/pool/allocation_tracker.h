@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -38,8 +39,9 @@ struct Recording {
   // {1, block, bytes, call, ns, escapes}: allocated; {0, block, 0, 0, ns, 0}: freed; {2 or 3, call, 0, 0, ns, 0}:
   // a call begins, ends.  Blocks and calls are numbered from 1; ns since the recording began.
   using Event = std::array<int64_t, 6>;
-  std::vector<Event> events;
-  std::vector<std::pair<int64_t, std::string>> tags;  // by block
+  std::deque<Event> events;
+  std::deque<std::pair<int64_t, std::string>> tags;  // by block
+  int64_t dropped = 0;  // events from before the first
 };
 
 struct Tagged {
@@ -70,8 +72,9 @@ class AllocationTracker {
   // Called before the block can be handed out again.
   void Freed(const void* block, int64_t nbytes);
 
-  // Forgets what was recorded, and records from now on, or no more.  Blocks that are live now stay unknown.
-  void StartRecording();
+  // Forgets what was recorded, and records from now on, or no more.  The last `most` events are kept.  Blocks that are
+  // live now stay unknown.
+  void StartRecording(int64_t most);
   void StopRecording();
   Recording Recorded();
 
@@ -115,6 +118,7 @@ class AllocationTracker {
   std::atomic<uint32_t> on_{0};
   std::mutex mutex_;
   bool recording_ = false;
+  size_t most_ = 0;  // events, and tags
   int64_t numbers_ = 0, recorded_ = 0, calls_ = 0, next_scope_ = 1;
   int64_t tagged_ = 0;  // blocks that have a tag
   std::unordered_map<const void*, Block> blocks_;

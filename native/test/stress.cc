@@ -1,5 +1,5 @@
-// Threads that allocate, stamp, hand over, check and free blocks of one pool at random, while it is trimmed, its
-// limit is met, its callbacks are called and the process forks.  Exit status 1 where a stamp is lost, a block is
+// Threads that allocate, wait for memory, stamp, hand over, check and free blocks of one pool at random, while it is
+// trimmed, its limit is met, its callbacks are called and the process forks.  Exit status 1 where a stamp is lost, a block is
 // handed out twice, a block can be freed twice, a forked process cannot go on, or the statistics at rest are not
 // exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
 #include <sys/wait.h>
@@ -61,7 +61,10 @@ Block* Make(Pool* pool, std::mt19937_64* random) {
   int64_t nbytes = 16 + static_cast<int64_t>((*random)() % most);
   int64_t align = (*random)() % 8 ? 64 : 4096;
   try {
-    void* data = pool->Alloc(nbytes, align, (*random)() & 1);
+    bool escapes = (*random)() & 1;
+    symalloc::Patience patience{(*random)() % 32 ? 0 : 100'000, false};
+    void* data = patience.ns == 0 ? pool->Alloc(nbytes, align, escapes)
+                                  : pool->AllocWaiting(nbytes, align, escapes, {}, patience);
     if (reinterpret_cast<uint64_t>(data) % align != 0) ++faults;
     auto* block = new Block{static_cast<char*>(data), nbytes, next_stamp.fetch_add(1)};
     Stamp(*block);

@@ -115,9 +115,11 @@ class _PoolFunctions:
     def layout(self, pool: PoolObject, /) -> bytes:
         """int64: for each range two counts, then start and end of free intervals and of backed runs."""
 
-    def record(self, pool: PoolObject, on: bool, /) -> None: ...
+    def record(self, pool: PoolObject, most: int, /) -> None:
+        """The events that are kept; 0: nothing is recorded any more."""
+
     def recorded(self, pool: PoolObject, /) -> Sequence[bytes | int | str]:
-        """Events, six int64 each; then block and tag, one pair after the other."""
+        """Events, six int64 each; how many were dropped; then block and tag, one pair after the other."""
 
     def begin_call(self, pool: PoolObject, /) -> int: ...
     def end_call(self, pool: PoolObject, call: int, /) -> None: ...

@@ -5,6 +5,7 @@ import json
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -135,6 +136,54 @@ def test_closing_lets_callbacks_go() -> None:
     assert pool.close() == ()
     gc.collect()
     assert gone() is None
+
+
+def test_callbacks_that_refer_to_their_pool_do_not_keep_it() -> None:
+    pool, calls = InstrumentedPool(limit=MIB), list[int]()
+
+    def call(in_use: int, *_: object) -> bool:
+        calls.append(pool.statistics().live)
+        return False
+
+    pool.on_high(1, call)
+    pool.on_oom(call)
+    pool.alloc(64)
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(2 * MIB)
+    assert calls == [64, 64]
+    gone, kept = weakref.ref(pool), pool.empty((4,), "int8")
+    del pool, call
+    gc.collect()
+    assert gone() is None
+    assert kept.shape == (4,)
+
+
+def test_an_interrupt_in_a_destructor_reaches_the_main_thread() -> None:
+    pool = InstrumentedPool(bin_capacity=0)
+    tensor = pool.empty((MIB,), "int8")
+
+    def interrupt(in_use: int) -> None:
+        raise KeyboardInterrupt
+
+    pool.on_low(10, interrupt)
+    with pytest.raises(KeyboardInterrupt):  # it comes a little later
+        del tensor
+        for _ in range(10_000):
+            sleep(0.001)
+
+
+def test_an_exit_in_a_destructor_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = InstrumentedPool(bin_capacity=0)
+    tensor = pool.empty((MIB,), "int8")
+
+    def leave(in_use: int) -> None:
+        raise SystemExit("leaving")
+
+    pool.on_low(10, leave)
+    del tensor
+    said = capfd.readouterr().err
+    assert "a callback that the end of a tensor has called raised" in said
+    assert "SystemExit: leaving" in said
 
 
 @pytest.mark.parametrize("guard", (False, True))

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+from operator import index
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from weakref import finalize
+
+import numpy as np
 
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.core.pool_errors import BoundsError, PoolUsageError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+    from numpy.typing import DTypeLike
+
     from symalloc.native.native_functions import PoolObject
 
 
@@ -18,6 +28,21 @@ class HandleOwner(Protocol):
 
     def free(self, handle: int) -> None:
         """Let go of a handle once; raises BadFreeError."""
+
+
+class _Memory:
+    """The bytes of a block for NumPy; holds the block once."""
+
+    def __init__(self, handle: BlockHandle, nbytes: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (handle.pointer, False),
+        }
+        pool_functions.retain(handle.pool.object, handle)
+        self._release = finalize(self, handle.pool.free, int(handle))
+        self._release.atexit = False
 
 
 class BlockHandle(int):
@@ -52,6 +77,23 @@ class BlockHandle(int):
         """The tag that it was allocated with; raises BadFreeError."""
         return str(pool_functions.held(self.pool.object, self)[1])
 
+    def view(self, dtype: DTypeLike = "uint8", shape: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """An array of NumPy on the block's memory, by default of one axis over all of it.
+
+        The array and all made from it hold the block once more: its memory is free again when they are gone,
+        too.  Raises BadFreeError where the block has been freed, BoundsError where the array would be larger
+        than the block, PoolUsageError for what is no dtype or shape.
+        """
+        kind = _dtype(dtype)
+        nbytes = self.nbytes
+        axes = (nbytes // kind.itemsize,) if shape is None else _axes(shape)
+        if prod(axes) * kind.itemsize > nbytes:
+            raise BoundsError(
+                f"{prod(axes)} elements of {kind} need more than the {nbytes} bytes of the block"
+            )
+        memory = np.asarray(_Memory(self, nbytes))
+        return memory[: prod(axes) * kind.itemsize].view(kind).reshape(axes)
+
     def __enter__(self) -> Self:
         return self
 
@@ -60,3 +102,24 @@ class BlockHandle(int):
     ) -> None:
         """Free the block."""
         self.free()
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise PoolUsageError(f"{dtype!r} is no dtype of NumPy") from None
+    if kind.hasobject or kind.itemsize == 0:
+        raise PoolUsageError(f"memory of a pool holds no elements of {kind!r}")
+    return kind
+
+
+def _axes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    given: object = shape
+    try:
+        axes = tuple(map(index, given if isinstance(given, Sequence) else (given,)))
+    except TypeError:
+        raise PoolUsageError(f"a shape is a number of elements, or several, not {shape!r}") from None
+    if min(axes, default=0) < 0:
+        raise PoolUsageError(f"a shape has no negative extents, as {shape!r} does")
+    return axes

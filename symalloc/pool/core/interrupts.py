@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable
 from itertools import count
 from typing import ParamSpec, TypeVar
@@ -32,6 +34,20 @@ class CallbackInterruptError(Exception):
         carrier = Exception.__new__(cls, ticket)
         carrier.args = (ticket,)
         return carrier
+
+
+def deliver_interrupt(ticket: str) -> bool:
+    """Take what was handed in for `ticket` where it cannot be raised: native code is in a destructor.
+
+    True where it is KeyboardInterrupt: native code has it come in the main thread then, as if Ctrl-C had been
+    pressed now.  Anything else is printed.
+    """
+    error = _carried.pop(ticket)
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    print("symalloc: a callback that the end of a tensor has called raised:", file=sys.stderr)
+    traceback.print_exception(error)
+    return False
 
 
 def carrying_interrupts(callback: Callable[P, Answer]) -> Callable[P, Answer]:

@@ -19,7 +19,8 @@ import tvm_ffi
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.block_handle import BlockHandle
-from symalloc.pool.core.interrupts import CallbackInterruptError
+from symalloc.pool.core.callback_table import CallbackTable
+from symalloc.pool.core.interrupts import CallbackInterruptError, deliver_interrupt
 from symalloc.pool.core.pool_errors import (
     BadFreeError,
     BoundsError,
@@ -72,7 +73,7 @@ class NativePool:
     no sense, OutOfMemoryError where there is no address space.
     """
 
-    __slots__ = ("__weakref__", "_alloc", "_empty", "_free", "_use", "object", "options")
+    __slots__ = ("__weakref__", "_alloc", "_callbacks", "_empty", "_free", "_use", "object", "options")
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class NativePool:
         self.object = _create(wanted, huge, guard, patience)
         capacity, page, limit = pool_functions.granted(self.object)
         self.options = replace(wanted, capacity=capacity, page=page, limit=limit)
+        self._callbacks = CallbackTable()
         self._use: object = pool_functions.use(self.object)
         self._alloc = pool_functions.bind_alloc(self.object)
         self._free = pool_functions.bind_free(self.object)
@@ -246,6 +248,7 @@ def _load() -> None:
         CallbackInterruptError,
     ):
         tvm_ffi.register_error(error.__name__, error)
+    tvm_ffi.register_global_func("symalloc.pool.deliver_interrupt", deliver_interrupt)
 
 
 def _with_fields(options: PoolOptions | None, fields: OptionFields) -> PoolOptions:

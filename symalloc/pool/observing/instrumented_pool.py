@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.core.callback_table import OOM
 from symalloc.pool.core.interrupts import carrying_interrupts
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.core.pool_options import read_bytes
 from symalloc.pool.observing.leaks import Holding, LeakWarning, holdings, leak_text
 from symalloc.pool.observing.pool_snapshot import PoolSnapshot, live_blocks, range_layouts
-from symalloc.pool.observing.recording import recorded_trace
+from symalloc.pool.observing.recording import ALL_EVENTS, MOST_EVENTS, Recording, recorded_trace
 from symalloc.pool.observing.sessions import PoolSession
 from symalloc.pool.observing.watermarks import (
     Level,
@@ -34,7 +35,8 @@ class InstrumentedPool(NativePool):
     """A pool of real memory on the CPU that can be watched; `NativePool` documents the arguments.
 
     Callbacks are called without any lock of the pool, by the thread whose allocation or free passes the mark,
-    and may use the pool.  The pool keeps them until it is closed; one that refers to the pool keeps it alive.
+    and may use the pool.  This object keeps them until it is closed, and no longer than it lives itself: one
+    that refers to the pool does not keep it alive.  `relax.VirtualMachine` keeps the object of its pool.
     """
 
     __slots__ = ()
@@ -72,10 +74,9 @@ class InstrumentedPool(NativePool):
     ) -> Watermark:
         checked_callback(callback)
         bounds = watermark_bounds(high, at, rearm, self.limit)
-        number = pool_functions.add_watermark(
-            self.object, high, *bounds, carrying_interrupts(printing_errors(callback))
-        )
-        return Watermark(self.object, number)
+        key, call = self._callbacks.add(printing_errors(callback), None)
+        number = pool_functions.add_watermark(self.object, high, *bounds, carrying_interrupts(call))
+        return Watermark(self.object, number, self._callbacks, key)
 
     def on_oom(self, callback: OomCallback | None, *, retries: int = 8) -> None:
         """Call `callback(nbytes, tries, why)` when an allocation does not fit; None: call nobody.
@@ -88,10 +89,12 @@ class InstrumentedPool(NativePool):
         if checked_count("the number of retries", retries) < 0:
             raise PoolUsageError(f"the number of retries must not be negative, as {retries} is")
         if callback is None:
+            self._callbacks.remove(OOM)
             pool_functions.clear_on_oom(self.object)
         else:
             checked_callback(callback)
-            pool_functions.on_oom(self.object, carrying_interrupts(_as_bool(callback)), retries)
+            _, call = self._callbacks.add(_as_bool(callback), False, number=OOM)
+            pool_functions.on_oom(self.object, carrying_interrupts(call), retries)
 
     def session(self, name: str, limit: float | str | None = None) -> PoolSession:
         """A budget of `limit` bytes within the pool, for `with`: what the thread allocates within, and what
@@ -124,16 +127,27 @@ class InstrumentedPool(NativePool):
         """Restart `peak_used` and `peak_reserved` from what is in use now."""
         pool_functions.reset_peak(self.object)
 
-    def start_recording(self) -> None:
-        """Record allocations and frees of any thread from now on; forget earlier ones."""
-        pool_functions.record(self.object, True)
+    def record(self, most: int = MOST_EVENTS) -> Recording:
+        """Record allocations and frees of any thread from now on; forget earlier ones.
+
+        The last `most` events are kept, in 48 bytes each; the recording says how many were dropped.  Raises
+        PoolUsageError.
+        """
+        if not 1 <= checked_count("the number of events", most) <= ALL_EVENTS:
+            raise PoolUsageError(f"the number of events to keep is from 1 to 2^40, not {most}")
+        return Recording(self.object, most)
+
+    def start_recording(self, most: int = MOST_EVENTS) -> None:
+        """The same, for `stop_recording`."""
+        self.record(most)
 
     def stop_recording(self) -> Trace:
-        """Stop recording; the trace, with times and tags.  Blocks that were live before are not in it.
+        """Stop recording; the trace, with times and tags.  Blocks that were live before are not in it, and
+        neither is what was dropped: `meta["dropped"]` says how many events, where there are any.
 
         Blocks that were allocated in a `call` and outlive it escape, and those that were said to.
         """
-        pool_functions.record(self.object, False)
+        pool_functions.record(self.object, 0)
         return recorded_trace(*pool_functions.recorded(self.object))
 
     @contextmanager
@@ -157,6 +171,7 @@ class InstrumentedPool(NativePool):
         self._use = None
         pool_functions.end_waits(self.object)
         pool_functions.clear_callbacks(self.object)
+        self._callbacks.clear()
         self.trim()
         leaks = self.leaks()
         if leaks:

@@ -14,6 +14,7 @@ from symalloc.pool.core.pool_options import MOST
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
+    from symalloc.pool.core.callback_table import CallbackTable
 
 WatermarkCallback = Callable[[int], object]
 OomCallback = Callable[[int, int, str], bool]
@@ -23,14 +24,16 @@ Level = int | float | Fraction  # bytes (an int), or a share of the limit from 0
 class Watermark:
     """A callback at a number of bytes in use."""
 
-    __slots__ = ("_number", "_pool")
+    __slots__ = ("_callbacks", "_key", "_number", "_pool")
 
-    def __init__(self, pool: PoolObject, number: int) -> None:
+    def __init__(self, pool: PoolObject, number: int, callbacks: CallbackTable, key: int) -> None:
         self._pool, self._number = pool, number
+        self._callbacks, self._key = callbacks, key
 
     def cancel(self) -> None:
         """Cancel the callback.  A concurrent call may still be running when this returns."""
         pool_functions.remove_watermark(self._pool, self._number)
+        self._callbacks.remove(self._key)
 
 
 def watermark_bounds(high: bool, at: Level, rearm: int | None, limit: int | None) -> tuple[int, int]:

@@ -21,6 +21,9 @@ from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_argu
 TAKE = "symalloc.pool.take"
 
 
+_registered: dict[str, NativePool] = {}  # with their callbacks
+
+
 def register_pool(pool: NativePool, name: str = TAKE) -> None:
     """Registers `pool` as what programs behind `ExternalizeStorage(name)` take their memory from.
 
@@ -28,6 +31,7 @@ def register_pool(pool: NativePool, name: str = TAKE) -> None:
     The pool lives as long as it is registered.
     """
     pool_functions.serve(pool.object, name)
+    _registered[name] = pool
 
 
 @tvm.transform.module_pass(opt_level=0, name="ExternalizeStorage")

@@ -86,6 +86,7 @@ def _keep_pools() -> None:
             raise
         for pool in pools:
             pool_functions.keep_pool(self.module, pool.object)
+        self._symalloc_pools = pools  # with their callbacks
 
     relax.VirtualMachine._setup_device = keeping
 

@@ -10,6 +10,7 @@ from symalloc.errors import RunError
 from symalloc.planner.memory_report.runs import PoolUse
 from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.observing.recording import ALL_EVENTS
 from symalloc.pool.simulating.trace import Alloc, CallBegin, Free, Trace
 from symalloc.relax.files.requests import PoolRequest, RefusedError
 
@@ -34,7 +35,7 @@ class PoolMeter:
         self.pool.reset_peak()
         record = self.use.calls == 0 and not self.traced
         if record:
-            self.pool.start_recording()
+            self.pool.start_recording(ALL_EVENTS)
         with self.pool.call():
             yield
         if record:
@@ -71,7 +72,7 @@ def make_pool(asked: PoolRequest) -> InstrumentedPool:
     except PoolError as error:
         raise RunError(str(error)) from None
     if asked.trace:
-        pool.start_recording()
+        pool.start_recording(ALL_EVENTS)
     return pool
 
 
