@@ -138,8 +138,9 @@ def test_closing_lets_callbacks_go() -> None:
     assert gone() is None
 
 
-def test_callbacks_that_refer_to_their_pool_do_not_keep_it() -> None:
-    pool, calls = InstrumentedPool(limit=MIB), list[int]()
+def _watched(calls: list[int]) -> tuple[weakref.ref[InstrumentedPool], object]:
+    """A pool that nobody keeps, whose callbacks refer to it, and a tensor of it."""
+    pool = InstrumentedPool(limit=MIB)
 
     def call(in_use: int, *_: object) -> bool:
         calls.append(pool.statistics().live)
@@ -150,12 +151,17 @@ def test_callbacks_that_refer_to_their_pool_do_not_keep_it() -> None:
     pool.alloc(64)
     with pytest.raises(OutOfMemoryError):
         pool.alloc(2 * MIB)
+    return weakref.ref(pool), pool.empty((4,), "int8")
+
+
+def test_callbacks_that_refer_to_their_pool_do_not_keep_it() -> None:
+    calls = list[int]()
+    pool, kept = _watched(calls)
     assert calls == [64, 64]
-    gone, kept = weakref.ref(pool), pool.empty((4,), "int8")
-    del pool, call
     gc.collect()
-    assert gone() is None
-    assert kept.shape == (4,)
+    assert pool() is None
+    del kept
+    assert calls == [64, 64]
 
 
 def test_an_interrupt_in_a_destructor_reaches_the_main_thread() -> None:
