@@ -16,6 +16,7 @@ from typing import TypeVar
 from symalloc.planner.interference import most_live
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
+from symalloc.planner.layout.offsets import FormulasTooLongError
 from symalloc.planner.layout.storage import storage
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
 from symalloc.planner.planner_options import PlanOptions
@@ -27,6 +28,7 @@ from symalloc.prover.prover import Prover
 
 Value = TypeVar("Value")
 
+STEPS_EACH = 100  # of a search that count, for each buffer
 LONGEST_CHOICE = 40_000  # characters of all offsets that are chosen between stackings
 
 _REASONS: Mapping[RungKind, str] = {
@@ -46,7 +48,14 @@ class Layout:
 
 
 class LooseError(Exception):
-    """An arena is packed so much above its floor that another choice of arenas may take less."""
+    """An arena is packed so much above its floor that another choice of arenas may take less.
+
+    `work` is what the search took: orders tried, times buffers.
+    """
+
+    def __init__(self, work: int) -> None:
+        super().__init__()
+        self.work = work
 
 
 class OutgrownError(Exception):
@@ -68,6 +77,7 @@ def layouts(
 ) -> Iterator[Layout]:
     """Yield the tightest layout found first, then larger ones that are easier to prove.
 
+    There may be none, where all have formulas that are too long.
     Raises OutgrownError where that makes the memory of a result larger than it is, as soon as it is seen,
     and LooseError where an arena has more than `loosest` times its floor.
     """
@@ -94,17 +104,26 @@ def _ladder(
     budget = SearchBudget.of(options.effort, seed=options.seed)
     results = _once_each(groups, lambda group: search(group, ranges, budget))
     if any(one.score.worst > loosest for one in results):
-        raise LooseError
+        distinct = {id(one): (one, len(group)) for group, one in zip(groups, results, strict=True)}
+        raise LooseError(sum(_work(one.steps, count) for one, count in distinct.values()))
     representative = {name: value for one in reversed(results) for name, value in one.representative.items()}
     stacked = list(zip(groups, results, strict=True))
     asked = 0 if options.effort == "quick" else PROVER_BUDGET
     for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
-        arenas = _assembled(stacked, domain, prover, questions, alone=alone)
+        try:
+            arenas = _assembled(stacked, domain, prover, questions, alone=alone)
+        except FormulasTooLongError:
+            continue
         if not alone and _too_long(stacked, arenas):
             continue
         storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
         rungs = _rungs(stacked, arenas, storages, domain, alone=alone)
         yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
+
+
+def _work(steps: int, count: int) -> int:
+    """Return the work of `steps` on `count` buffers; those of the exact method on a few take no time."""
+    return min(steps, STEPS_EACH * count) * count
 
 
 def _assembled(

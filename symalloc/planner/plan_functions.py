@@ -28,6 +28,7 @@ SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"
 MOST_PASSED = 2  # assignments that are given up because an arena is loose
+MOST_SEARCHED = 30_000  # orders of buffers in loose arenas, times buffers, in all
 
 
 def plan_program(
@@ -88,7 +89,7 @@ def _plan_function(
     candidates = find_candidates(
         program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
     )
-    given_up, fallen = GivenUp(), False
+    given_up, fallen, searched = GivenUp(), False, 0
     while True:
         buffers, unplanned, profile, spread = find_buffers(candidates, given_up)
         if profile is not None:
@@ -98,8 +99,11 @@ def _plan_function(
         trying = (given_up.passed < MOST_PASSED or given_up.merging) and not options.graphs
         loosest = LOOSE if trying else inf
         try:
+            if searched > MOST_SEARCHED and not fallen and options.flavour != "storages":
+                raise _UnprovedError(())
             return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
-        except LooseError:
+        except LooseError as error:
+            searched += error.work
             passed = given_up.passed if given_up.merging else given_up.passed + 1
             given_up = replace(given_up, passed=passed, merging=not given_up.merging)
         except OutgrownError as error:

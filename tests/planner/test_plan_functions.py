@@ -14,6 +14,7 @@ import pytest
 from symalloc.planner import layout_ladder, plan_functions
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
+from symalloc.planner.layout import assemble as assemble_module
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.plan_functions import plan_program
@@ -92,6 +93,31 @@ def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says
     (rung,) = plan.rungs
     assert rung.kind == "storages" and rung.ratio >= 1
     assert len(plan.arenas) > 1 and all(p.offset == 0 for a in plan.arenas for p in a.placements)
+
+
+def test_what_takes_too_much_comparing_shares_whole_storages() -> None:
+    program = simple("64*n", "32*n", "64*n", "32*n")
+    with patch.object(assemble_module, "MOST_COMPARED", -2):  # spent before the first
+        plan = only(plan_program(program, Prover()))
+    (rung,) = plan.rungs
+    assert rung.kind == "storages" and rung.ratio >= 1
+    assert validate(plan, Domain(), Prover(), machine=False) == ()
+    assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
+
+
+def test_loose_arenas_are_searched_until_the_work_is_spent() -> None:
+    searched: list[int] = []
+    layouts = layout_ladder.layouts
+
+    def loose(*args: Any, loosest: float, **named: Any) -> Iterator[layout_ladder.Layout]:
+        searched.append(1)
+        if args[2].flavour != "storages":
+            raise layout_ladder.LooseError(plan_functions.MOST_SEARCHED // 2 + 1)
+        return layouts(*args, loosest=loosest, **named)
+
+    with patch.object(plan_functions, "layouts", loose):
+        plan = only(plan_program(simple("64*n", "32*n", "64*n", "32*n"), Prover()))
+    assert len(searched) == 3 and [rung.kind for rung in plan.rungs] == ["storages"]
 
 
 def test_what_is_not_proved_with_storages_either_is_refused() -> None:

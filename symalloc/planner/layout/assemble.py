@@ -20,6 +20,8 @@ from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
 
+MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences for a stacking, and more for each of its buffers
+
 Regimes: TypeAlias = Sequence[tuple[Condition | None, Stacking]]  # the last one has no condition
 
 
@@ -34,15 +36,16 @@ def assemble(
     """Return the arena of `buffers` stacked by `regimes`, over `domain`; there is at least one buffer.
 
     With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
-    to be proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one must
-    stand without a condition.
+    to be proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one
+    must stand without a condition; and FormulasTooLongError.
     """
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     layouts, raised = [], 0
     for stacking, case in _cases(regimes, domain):
-        dominance = Dominance(case, prover, symbols, prover_budget=prover_budget)
+        most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
+        dominance = Dominance(case, prover, symbols, prover_budget=prover_budget, most=most)
         layouts.append(_layout(buffers, stacking, dominance))
         raised += dominance.raised
     size, placed = layouts[-1]

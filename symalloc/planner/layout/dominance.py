@@ -26,19 +26,26 @@ class Dominance:
 
     What fails at a sample binding is never asked; what can be seen costs little.  `prover_budget` is how many
     questions the prover is asked about the rest, those left open counted `OPEN` times; then none any more:
-    offsets keep alternatives that they could do without, nothing is lost.  `raised` counts the sums that took
+    offsets keep alternatives that they could do without, nothing is lost.  `most` differences are looked at
+    closely.  `raised` counts the sums that took
     the place of others which they only bound.
     """
 
     __slots__ = (
         *("_aligned", "_budget", "_domain", "_grid", "_known", "_monomials", "_names", "_prover", "_reached"),
-        *("_values", "order", "raised"),
+        *("_values", "most", "order", "raised"),
     )
 
     def __init__(
-        self, domain: Domain, prover: Prover, names: Iterable[str], *, prover_budget: int = PROVER_BUDGET
+        self,
+        domain: Domain,
+        prover: Prover,
+        names: Iterable[str],
+        *,
+        prover_budget: int = PROVER_BUDGET,
+        most: int = MOST_COMPARED,
     ) -> None:
-        self.order, self.raised = SyntacticOrder(domain, MOST_COMPARED), 0
+        self.order, self.raised, self.most = SyntacticOrder(domain, most), 0, most
         self._domain, self._prover, self._budget = domain, prover, prover_budget
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
         self._names = tuple(sorted({*names, *assumed}))
@@ -63,7 +70,7 @@ class Dominance:
         """True once so much was compared that only what terms show is seen: formulas must be short from
         here on.
         """
-        return self.order.compared > MOST_COMPARED
+        return self.order.compared > self.most
 
     def may_reach(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` at the sample bindings."""

@@ -25,11 +25,16 @@ LONGEST = 12_000  # characters of one of them
 Alternatives: TypeAlias = tuple[Expr, ...]
 
 
+class FormulasTooLongError(Exception):
+    """To tell which alternatives of offsets matter is more work than is worth it."""
+
+
 def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
     """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment.
 
     Long ones become one maximum, which what lies above does not repeat; where such maxima are nested too
-    deep, or get too long, there are fewer alternatives instead.
+    deep, or get too long, there are fewer alternatives instead.  Raises FormulasTooLongError once
+    `dominance` is exhausted.
     """
     raised = dominance.raised
     found = _offsets(buffers, stacking, dominance, nested=MOST_NESTED)
@@ -60,6 +65,8 @@ def _offsets(
                 placed, depth = _one_maximum(placed), depth + 1
                 if depth > nested or len(placed[0].key) > LONGEST:
                     return None
+            if dominance.exhausted:
+                raise FormulasTooLongError
             known[under, step] = placed
             depths.setdefault(placed, depth)
         found[current] = placed
