@@ -160,6 +160,12 @@ def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
     return rows
 
 
+def _guard(sample: MemorySample) -> str:
+    if sample.falls_back:
+        return "falls back"
+    return "refuses" if sample.refused else "passes"
+
+
 def _rows(report: FunctionReport) -> list[Row]:
     """Return the rows of the table, and whether each is wanted."""
     planned, outside = bool(report.placements), report.outside
@@ -172,7 +178,7 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("arena / floor", lambda s: times(s.ratio), planned),
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
-        ("guard", lambda s: "refuses" if s.refused else "passes", refused),
+        ("guard", _guard, refused),
         ("results", lambda s: human_bytes(s.returned), bool(outside.returned)),
         ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
         ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),

@@ -318,7 +318,7 @@ class ArenaAssignment:
 
     def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
         """Return what is taken at sample bindings and at `more`."""
-        table = sample_table(sizes_of(columns, self.profiles), self.bounds, more)
+        table = sample_table(sizes_of(columns, self.profiles), self.bounds, more, dense=not columns.alike)
         return CallTimeline(columns, table, self.profiles)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:

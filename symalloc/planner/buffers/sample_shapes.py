@@ -60,13 +60,18 @@ class ExtentBounds:
 
 
 def sample_table(
-    sizes: Sequence[Expr], bounds: ExtentBounds, more: Sequence[Mapping[str, int]] = ()
+    sizes: Sequence[Expr],
+    bounds: ExtentBounds,
+    more: Sequence[Mapping[str, int]] = (),
+    *,
+    dense: bool = False,
 ) -> SizeTable:
     """Return `sizes` at bindings of their symbols, at which all are defined: alike, skewed, odd, small, and
-    all at their upper bounds.  `more` are bindings besides, of some symbols or all.
+    all at their upper bounds.  `more` are bindings besides, of some symbols or all; `dense`: there are more
+    of two or three symbols.
     """
     names = symbols_of(sizes)
-    points = _samples(tuple(bounds.lower.get(name, 0) for name in names))
+    points = _samples(tuple(bounds.lower.get(name, 0) for name in names), dense)
     more = (bounds.upper, *more) if bounds.upper else more
     others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
     grid = bounds.grid(names, (*points, *others)) if more else Grid(names=names, points=points)
@@ -81,14 +86,16 @@ def symbols_of(sizes: Iterable[Expr]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _samples(lows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _samples(lows: tuple[int, ...], dense: bool) -> tuple[tuple[int, ...], ...]:
     """The samples of as many symbols as there are bounds, each at least that."""
-    return tuple(dict.fromkeys(tuple(map(max, point, lows)) for point in _points(len(lows))))
+    return tuple(dict.fromkeys(tuple(map(max, point, lows)) for point in _points(len(lows), dense)))
 
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
 PLANE = (0, 1, 5, 33, 200, 1024)
+DENSE_PLANE = (0, 1, 2, 5, 13, 33, 64, 100, 200, 450, 1024, 4096)
 SPACE = (0, 3, 40, 700)
+DENSE_SPACE = (0, 1, 8, 64, 512)
 FEW_SYMBOLS = 3
 USUAL = 200
 ALIKE = (1, 5, 33, 200, 1024)
@@ -98,18 +105,18 @@ MOST_PAIRS = 24
 MIXED = 12
 
 
-def _points(dimensions: int) -> Iterable[tuple[int, ...]]:
+def _points(dimensions: int, dense: bool) -> Iterable[tuple[int, ...]]:
     if dimensions == 1:
         return ((extent,) for extent in LINE)
     if dimensions == 2:
-        return product(PLANE, PLANE)
+        return product(DENSE_PLANE if dense else PLANE, repeat=2)
     alike = [(extent,) * dimensions for extent in ALIKE]
     mixed = [
         tuple(ALIKE[(3 * k + k // 6 + j * (k + 1)) % len(ALIKE)] for j in range(dimensions))
         for k in range(MIXED)
     ]
     if dimensions <= FEW_SYMBOLS:
-        return (*alike, *mixed, *product(SPACE, repeat=dimensions))
+        return (*alike, *mixed, *product(DENSE_SPACE if dense else SPACE, repeat=dimensions))
     lone = [_except(dimensions, (axis,), rest, one) for rest, one in LEVELS for axis in range(dimensions)]
     pairs = islice(combinations(range(dimensions), 2), MOST_PAIRS)
     return (*alike, *lone, *mixed, *(_except(dimensions, pair, *PAIRS) for pair in pairs))

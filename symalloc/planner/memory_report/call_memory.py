@@ -193,10 +193,14 @@ def _padded(size: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutcome:
-    """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`)."""
+    """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`).
+
+    `fallback`: a call that the check at entry refuses runs without the plan.
+    """
 
     planned: CallMemory
     unplanned: CallMemory
+    fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

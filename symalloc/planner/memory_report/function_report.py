@@ -39,7 +39,7 @@ class MemorySample:
     planner, with and without the declared bounds, results left out.  `call`: the most that a call holds
     together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan
     and with TVM's.  `label`: `bound` at the declared bounds, `beyond` past
-    them, else empty.  `refused`: a guard refuses this binding.
+    them, else empty.  `refused`: a guard refuses this binding; `falls_back`: the call runs without the plan.
     """
 
     binding: Mapping[str, int]
@@ -60,6 +60,7 @@ class MemorySample:
     call_bounded: int | None = None
     call_unbounded: int | None = None
     refused: bool = False
+    falls_back: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -234,6 +235,9 @@ def _sample(
     report: FunctionReport, reserved: Sequence[Expr], at: Mapping[str, int], label: str
 ) -> MemorySample:
     plan, outside, outcome = report.plan, report.outside, report.outcome
+    refused = {guard.defined_by is None for guard in plan.guards if not _holds(guard.condition, at)}
+    falls_back = outcome is not None and outcome.fallback and True in refused
+    unplanned = None if outcome is None else outcome.unplanned.peak(at, results=True)
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
     known = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
@@ -251,11 +255,12 @@ def _sample(
         pool=workspace_pool_bytes(outside.calls, at) if known else None,
         bounded=None if bounded is None else bounded.peak(at, results=False),
         unbounded=None if unbounded is None else unbounded.peak(at, results=False),
-        call=None if outcome is None else outcome.planned.peak(at, results=True),
-        call_unplanned=None if outcome is None else outcome.unplanned.peak(at, results=True),
+        call=unplanned if outcome is None or falls_back else outcome.planned.peak(at, results=True),
+        call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
-        refused=not all(_holds(guard.condition, at) for guard in plan.guards),
+        refused=bool(refused),
+        falls_back=falls_back,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,7 @@ import tvm
 import tvm_ffi
 from tvm.relax import transform
 
-from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.call_memory import (
     PlanOutcome,
@@ -28,6 +28,7 @@ from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.ir import Block, CallFunction, Function, If, Program
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
@@ -119,10 +120,7 @@ def memory_reports(
                 plan,
                 program.functions[name],
                 around[name],
-                outcome=PlanOutcome(
-                    planned=call_memory(emitted, analyses, name),
-                    unplanned=call_memory(program, planned.analyses, name),
-                ),
+                outcome=_outcome(planned, emitted, analyses, name),
                 comparison=comparison.get(name),
                 target=target_report(planned, name, target),
                 wanted=samples,
@@ -131,6 +129,33 @@ def memory_reports(
         )
     except SampleError as error:
         raise RunError(f"--sample: {error}") from None
+
+
+def _outcome(
+    planned: PlannedModule, emitted: Program, analyses: Mapping[str, FunctionAnalysis], name: str
+) -> PlanOutcome:
+    """What a call of the function `name` holds: with its plan where it does not fall back, and without."""
+    unplanned = call_memory(planned.program, planned.analyses, name)
+    kept = _without_fallback(emitted.functions[name], planned.program.functions)
+    if kept is None:
+        return PlanOutcome(planned=call_memory(emitted, analyses, name), unplanned=unplanned)
+    analyses = {**analyses, name: analyse_variant(emitted, kept, analyses)}
+    return PlanOutcome(planned=call_memory(emitted, analyses, name), unplanned=unplanned, fallback=True)
+
+
+def _without_fallback(function: Function, original: Collection[str]) -> Function | None:
+    """The function as it runs where it does not fall back: else it calls one that is new on all that it is
+    given.  None where it has no fallback.
+    """
+    *before, last = function.body.instructions or (None,)
+    if not isinstance(last, If) or last.var != function.body.result:
+        return None
+    match last.otherwise.instructions:
+        case (CallFunction() as call,) if call.name not in original and call.arguments == function.params:
+            then = last.then
+            body = Block(instructions=(*before, *then.instructions), result=then.result)
+            return replace(function, body=body)
+    return None
 
 
 def _compared(
