@@ -134,7 +134,7 @@ def memory_reports(
 def _outcome(
     planned: PlannedModule, emitted: Program, analyses: Mapping[str, FunctionAnalysis], name: str
 ) -> PlanOutcome:
-    """What a call of the function `name` holds: with its plan where it does not fall back, and without."""
+    """A call of the function `name`: with its plan where it does not fall back, and without."""
     unplanned = call_memory(planned.program, planned.analyses, name)
     kept = _without_fallback(emitted.functions[name], planned.program.functions)
     if kept is None:
