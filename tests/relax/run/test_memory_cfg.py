@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,30 @@ def test_memory_comes_back_with_the_machine(program: Any) -> None:
     assert pool.statistics().live == 0
     pool.trim()
     assert pool.reserved == 0
+
+
+def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) -> None:
+    pool = InstrumentedPool(wait=60.0)
+    machine = _machine(program, pool)
+    with pool.session("call") as session:
+        expected = _call(machine, _input(4))
+        kept = pool.alloc(64)
+    assert session.statistics().allocs > 1
+    session.limit = session.statistics().live
+    asked = Event()
+
+    def free() -> None:
+        asked.wait(60.0)
+        kept.free()
+        session.limit = None
+
+    pool.on_oom(lambda *_: asked.set())  # type: ignore[arg-type, return-value]
+    helper = Thread(target=free)
+    helper.start()
+    with session:
+        assert np.array_equal(_call(machine, _input(4)), expected)
+    helper.join()
+    assert asked.is_set() and session.statistics().refused == 0
 
 
 def test_an_output_may_outlive_the_machine(program: Any) -> None:
