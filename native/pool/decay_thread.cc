@@ -30,7 +30,7 @@ DecayThread& DecayThread::Global() {
 
 void DecayThread::Add(uint64_t id, Pool* pool, double seconds) {
   std::lock_guard<std::mutex> lock(mutex_);
-  pools_[id] = Asked{pool, seconds, Now()};
+  pools_[id] = Asked{pool, seconds, Now() + seconds};
   StartLocked();
   changed_.notify_all();
 }

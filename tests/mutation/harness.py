@@ -45,6 +45,8 @@ CHECKED = frozenset(
     }
 )
 
+DOUBT = "are computed from the same values"  # so that one branch may rule out another
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
@@ -60,12 +62,16 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What both say of one mutant; `rules` are those of the linter's errors, `warned` of its warnings."""
+    """What both say of one mutant; `rules` are those of the linter's errors, `warned` of its warnings.
+
+    `doubted` are those of warnings about a path of which it is not known whether a call can take it.
+    """
 
     mutant: Mutant
     faults: tuple[Fault, ...]
     rules: frozenset[str]
     warned: frozenset[str] = frozenset()
+    doubted: frozenset[str] = frozenset()
 
     @property
     def real(self) -> bool:
@@ -88,7 +94,7 @@ class Outcome:
         return any(self._reported(f.kind) & FITTING.get(f.kind, frozenset()) for f in self.faults)
 
     def _reported(self, kind: str) -> frozenset[str]:
-        return self.rules | self.warned if kind in CHECKED else self.rules
+        return self.rules | (self.warned if kind in CHECKED else self.doubted)
 
 
 def mutants(
@@ -136,4 +142,5 @@ def judge(mutant: Mutant, *, seed: int = 0) -> Outcome:
     report = symalloc.lint(mutant.module, stage="as-is")
     errors = frozenset(d.rule for d in report if d.severity == "error")
     warned = frozenset(d.rule for d in report if d.severity == "warning")
-    return Outcome(mutant=mutant, faults=tuple(faults), rules=errors, warned=warned)
+    doubted = frozenset(d.rule for d in report if DOUBT in (d.reason or ""))
+    return Outcome(mutant=mutant, faults=tuple(faults), rules=errors, warned=warned, doubted=warned & doubted)
