@@ -45,7 +45,9 @@ def early_arena(
 
 
 def _cuts(memory: CallTimeline, planned: Sequence[int], first: int) -> Iterator[_Cut]:
-    """Yield cuts in front of the column `first`, those with little across first, the latest of these."""
+    """Yield cuts in front of the column `first`, those with little across first, the latest of these; what
+    ends before a cut can share an arena.
+    """
     spans = {i: memory.held[i][0] for i in planned}
     begins, ends = (np.array([getattr(spans[i], word) for i in planned]) for word in ("begin", "end"))
     found: dict[tuple[int, ...], int] = {}
@@ -60,5 +62,5 @@ def _cuts(memory: CallTimeline, planned: Sequence[int], first: int) -> Iterator[
         column = found[across]
         before = [i for i in planned if spans[i].end <= column]
         behind = [i for i in planned if spans[i].begin >= column]
-        if before:
+        if before and memory.possible(before):
             yield _Cut(before, across, behind)

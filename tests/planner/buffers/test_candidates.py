@@ -394,6 +394,24 @@ def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> 
     assert found["small"].arena != found["large"].arena
 
 
+def test_an_arena_that_ends_early_is_not_reserved_before_its_sizes_are_known() -> None:
+    """Few are live at once near the end, where arenas are cut: what is before it waits for the cast."""
+    one = constant(1)
+    known, first = cast(K), alloc("s", one)
+    large, late, later = alloc("large", 5 * N), alloc("late", 64 * K), alloc("later", 5 * K)
+    body: list[Instruction] = [first, kernel(X, first.var), large, kernel(first.var, large.var), known]
+    for wide in (late, later):
+        body += [wide, kernel(first.var, wide.var)]
+    last = first.var
+    for wide in (large, late, later):
+        part, whole = alloc(f"part_of_{wide.var.name}", one), alloc(f"with_{wide.var.name}", one)
+        body += [part, kernel(wide.var, part.var), whole, kernel(last, part.var, whole.var)]
+        last = whole.var
+    found, _ = split(*body, result=last)
+    behind = {found[name].arena for name in ("late", "later")}
+    assert found["large"].arena not in behind and found["s"].arena not in behind
+
+
 def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
     a, b = alloc("a", 2 * N), alloc("b", K)
     known = cast(K)
