@@ -54,6 +54,7 @@ from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
+from symalloc.prover.domain import Domain
 from symalloc.size.expr import round_up
 
 NOTICED = 4096  # bytes beyond the limit
@@ -162,10 +163,10 @@ NOTHING_GIVEN_UP = GivenUp()
 class ArenaAssignment:
     """Assigns the tensors of a function, whose buffers are numbered in the order of `candidates`.
 
-    `profiles` are those of the functions that it calls; `called`: others call it.  `bounds` are those of
-    symbols that shapes keep within.  `whole`: as few arenas as can be are wanted, whatever a call takes then;
-    `apart`: what has a constant size lies in arenas of its own; `lending`: tensors may lie in the memory of
-    results.
+    `profiles` are those of the functions that it calls; `called`: others call it.  Sample shapes keep within
+    `bounds`, and every shape is in `domain`.  `whole`: as few arenas as can be are wanted, whatever a call
+    takes then; `apart`: what has a constant size lies in arenas of its own; `lending`: tensors may lie in the
+    memory of results.
     """
 
     candidates: Sequence[Candidate]
@@ -173,6 +174,7 @@ class ArenaAssignment:
     nesting: BlockNesting
     bounds: ExtentBounds
     profiles: Mapping[str, CallProfile]
+    domain: Domain
     called: bool = False
     whole: bool = False
     apart: bool = False
@@ -229,7 +231,7 @@ class ArenaAssignment:
         simple = [*lone, *by_definition(columns, planned)]
         if self.whole:
             return simple, 1.0
-        bound = CoefficientBound(columns)
+        bound = CoefficientBound(columns, self.domain)
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
             return simple, 1.0
         hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
@@ -262,7 +264,7 @@ class ArenaAssignment:
             return table.grid, shares.max(axis=0, initial=0.0)
 
         cells = len(timeline.limit) * (len(groups) + 4)
-        return worst_shapes(names, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)
+        return worst_shapes(names, self.bounds, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)
 
     def profile(
         self, groups: Sequence[Sequence[Candidate]], more: Sequence[Mapping[str, int]]
@@ -281,7 +283,7 @@ class ArenaAssignment:
             if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
         ]
         lent: frozenset[int] = frozenset(entry)
-        if self.whole or CoefficientBound(columns).keeps(numbers, lent):
+        if self.whole or CoefficientBound(columns, self.domain).keeps(numbers, lent):
             return CallProfile(columns, self.profiles, numbers, lent)
         for left in reversed(range(MOST_CHOICES)):
             timeline = self.timeline(columns, more)

@@ -88,8 +88,11 @@ def find_candidates(
         candidates,
         paths,
         BlockNesting(analysis.cfg),
-        ExtentBounds(function.declared_lower, function.declared_upper if reserve else {}),
+        ExtentBounds(
+            function.declared_lower, function.declared_upper if reserve else {}, sizes.known.may_be_negative
+        ),
         profiles,
+        sizes.known.domain,
         called=analysis.called,
         whole=options.graphs,
         apart=options.constants_apart,

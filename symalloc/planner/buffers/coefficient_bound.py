@@ -24,14 +24,16 @@ MOST_COMPARED = 2_000_000  # columns, and products squared, multiplied
 
 
 class CoefficientBound:
-    """The coefficients of what a call takes, where it calls no function and they are not too many."""
+    """The coefficients of what a call takes, where it calls no function and they are not too many; no symbol
+    leaves `domain`.
+    """
 
-    def __init__(self, columns: CallColumns) -> None:
+    def __init__(self, columns: CallColumns, domain: Domain) -> None:
         self.columns = columns
         self.timeline: CallTimeline | None = None
         if columns.merged or columns.calls:
             return
-        table = _coefficients(sizes_of(columns, {}))
+        table = _coefficients(sizes_of(columns, {}), domain)
         width = table.values.shape[1]
         exact = table.values.sum() * max(len(columns.tenants), 1) < EXACT
         if exact and len(columns) * width * (width + 1) <= MOST_COMPARED:
@@ -63,11 +65,11 @@ def _kept(path: PathColumns, taken: Values, need: Values) -> bool:
     return bool((there | elsewhere).all())
 
 
-def _coefficients(sizes: Sequence[Expr]) -> SizeTable:
+def _coefficients(sizes: Sequence[Expr], domain: Domain) -> SizeTable:
     """The coefficients of sizes in place of their values, a column for each product; a size that may be
     negative by its terms is one product.
     """
-    order = SyntacticOrder(Domain())
+    order = SyntacticOrder(domain)
     products: dict[Monomial | Expr, int] = {}
     terms: list[tuple[int, int, int]] = []
     for row, size in enumerate(sizes):

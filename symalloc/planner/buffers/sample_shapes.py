@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
+from operator import mul
 
 import numpy as np
 
 from symalloc.planner.search.grid import Grid, Truths, Values
-from symalloc.prover.domain import INT64_MAX
+from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.expr import Expr
 
 
@@ -46,17 +47,28 @@ class SizeTable:
 
 @dataclass(frozen=True, slots=True)
 class ExtentBounds:
-    """Bounds that a function declares for its symbols: sample shapes keep within them."""
+    """Bounds that a function declares for its symbols: sample shapes keep within them.
+
+    The symbols `signed` may be negative below no bound; the others are not.
+    """
 
     lower: Mapping[str, int] = field(default_factory=dict)
     upper: Mapping[str, int] = field(default_factory=dict)
+    signed: frozenset[str] = frozenset()
 
     def grid(self, names: tuple[str, ...], points: Iterable[Sequence[int]]) -> Grid:
         """Return the grid of `points`, each extent moved within the bounds of its symbol."""
-        low = tuple(self.lower.get(name, 0) for name in names)
+        low = tuple(self.lower.get(name, INT64_MIN if name in self.signed else 0) for name in names)
         high = tuple(self.upper.get(name, INT64_MAX) for name in names)
         within = (tuple(map(min, map(max, point, low), high)) for point in points)
         return Grid(names=names, points=tuple(dict.fromkeys(within)))
+
+    def mirrored(self, names: Sequence[str], points: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+        """Yield `points`, and behind them the same with the symbols negative that may be."""
+        yield from points
+        signs = [-1 if name in self.signed else 1 for name in names]
+        if -1 in signs:
+            yield from (tuple(map(mul, point, signs)) for point in points)
 
 
 def sample_table(
@@ -71,10 +83,12 @@ def sample_table(
     of two or three symbols.
     """
     names = symbols_of(sizes)
-    points = _samples(tuple(bounds.lower.get(name, 0) for name in names), dense)
+    lows = tuple(bounds.lower.get(name, 0) for name in names)
+    points = tuple(bounds.mirrored(names, _samples(lows, dense)))
     more = (bounds.upper, *more) if bounds.upper else more
     others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
-    grid = bounds.grid(names, (*points, *others)) if more else Grid(names=names, points=points)
+    plain = not more and not bounds.signed
+    grid = Grid(names=names, points=points) if plain else bounds.grid(names, (*points, *others))
     return SizeTable.at(grid, sizes).defined() or SizeTable.at(
         Grid(names=names, points=grid.points[:1]), sizes
     )

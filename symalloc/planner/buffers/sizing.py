@@ -63,10 +63,14 @@ class KnownSymbols:
     later: Mapping[str, SymbolDefinition]
 
     @property
+    def may_be_negative(self) -> frozenset[str]:
+        """The symbols that nothing checks to be >= 0, wherever they are defined."""
+        return self.signed.union(name for name, where in self.later.items() if where.signed)
+
+    @property
     def domain(self) -> Domain:
         """The domain of the symbols without any check: extents of tensors are >= 0."""
-        signed = self.signed.union(name for name, where in self.later.items() if where.signed)
-        return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
+        return Domain(lower=dict.fromkeys(sorted(self.may_be_negative), INT64_MIN))
 
 
 MOST_BYTES = 2**47

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.search.grid import Grid, Values
 
 Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
@@ -33,15 +34,15 @@ MOST_AXES = 8
 
 
 def worst_shapes(
-    names: Sequence[str], excesses: Excesses, most: int, enough: float
+    names: Sequence[str], bounds: ExtentBounds, excesses: Excesses, most: int, enough: float
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
 
-    The search starts from at most `most` points.
+    The search starts from at most `most` points, and from their mirror images within `bounds`.
     """
     points = _starts(len(names))
     stride = max(-(-len(points) // most), 1)
-    worst = _worst(excesses, points[::stride], {})
+    worst = _worst(excesses, tuple(bounds.mirrored(names, points[::stride])), {})
     for step in STEPS:
         if not worst:
             break

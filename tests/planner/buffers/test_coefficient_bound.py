@@ -14,9 +14,15 @@ from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.search.grid import Grid
+from symalloc.program.ir import Instruction, NotUnderstood, Var
+from symalloc.program.types import DType, ScalarType
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.expr import constant
+from tests.planner.buffers.test_candidates import VOID, N, S, X, alloc, function, kernel
 from tests.planner.buffers.test_worst_shapes import drawn, straight
 from tests.planner.random_programs import random_program
+from tests.program.build import program_of
 from tests.scale import tries
 
 
@@ -41,8 +47,8 @@ def test_no_call_exceeds_its_limit_where_that_is_seen(monkeypatch: pytest.Monkey
     random, seen, unseen = Random(1), 0, 0
 
     class Checked(CoefficientBound):
-        def __init__(self, columns: CallColumns) -> None:
-            super().__init__(columns)
+        def __init__(self, columns: CallColumns, domain: Domain) -> None:
+            super().__init__(columns, domain)
             nonlocal seen, unseen
             for groups in (
                 [grouped(columns, random) for _ in range(8)] if self.timeline and columns.tenants else ()
@@ -57,3 +63,20 @@ def test_no_call_exceeds_its_limit_where_that_is_seen(monkeypatch: pytest.Monkey
         plan_program(random_program(seed), Prover())
         plan_program(straight(Random(seed)), Prover())
     assert seen > 10 and unseen > 10
+
+
+def keep(tensor: Var) -> Instruction:
+    return NotUnderstood(var=Var("o", VOID), what="closure", reads=(tensor,))
+
+
+def test_a_scalar_that_may_be_negative_takes_bytes_off_the_limit() -> None:
+    """`late` takes 64*n + 64*s + 64 bytes, few at s = -n: `wide` held beside `kept` is too much."""
+    wide, small = alloc("wide", N * constant(16)), alloc("small", constant(16))
+    kept, late = alloc("kept", N * constant(32)), alloc("late", (N + S + 1) * constant(16))
+    body = (
+        *(wide, kernel(X, wide.var), small, kernel(wide.var, small.var)),
+        *(kept, keep(kept.var), kernel(small.var, kept.var), late, keep(late.var)),
+    )
+    scalar = Var("s", ScalarType(dtype=DType("int64", 64), value=S))
+    plan = plan_program(program_of(function(*body, params=(X, scalar))), Prover())["main"]
+    assert [[p.buffer.name for p in arena.placements] for arena in plan.arenas] == [["wide"], ["small"]]

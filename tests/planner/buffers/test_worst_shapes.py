@@ -13,7 +13,7 @@ from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate
 from symalloc.planner.buffers.arena_attempts import Groups
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
-from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
+from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
 from symalloc.planner.buffers.worst_shapes import worst_shapes
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
@@ -90,9 +90,10 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
         off = np.abs(np.log(extents[:, 1:] / extents[:, :1]) - np.log(ratio)).sum(axis=1)
         return Grid(names=names, points=tuple(points)), np.exp(-2 * off)
 
-    found = worst_shapes(names, excesses, 1000, 0.5)
-    assert found and worst_shapes(names, excesses, 1000, 2.0) == []
+    anywhere = ExtentBounds()
+    found = worst_shapes(names, anywhere, excesses, 1000, 0.5)
+    assert found and worst_shapes(names, anywhere, excesses, 1000, 2.0) == []
 
 
 def test_nothing_is_looked_for_without_symbols() -> None:
-    assert worst_shapes((), lambda points: None, 10, 0.0) == []
+    assert worst_shapes((), ExtentBounds(), lambda points: None, 10, 0.0) == []
