@@ -14,9 +14,9 @@ round only; without any, they are made from a seed.  Where PyTorch can be import
 measured beside torch.empty, and a tensor beside numpy.empty.  Needs cmake and a C++ compiler.
 
 `--patterns` measures only programs that are hard on allocators: blocks replaced at random and a checkerboard
-of holes, by the process's own time, many pools in turn, and `benchmarks.pool_adversaries`.  Exit status 1:
-the pool took more than TOLERANCE times as long as the best malloc, kept more than MOST_RESERVED times what
-was in use, or refused a block needlessly.
+of holes, by the process's own time, many pools in turn, `benchmarks.pool_adversaries` and
+`benchmarks.pool_wait`.  Exit status 1: the pool took more than TOLERANCE times as long as the best malloc,
+kept more than MOST_RESERVED times what was in use, refused a block needlessly, or kept an allocation waiting.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ import tvm_ffi.libinfo
 
 from benchmarks.harness import in_turns, medians, rounds_option
 from benchmarks.pool_adversaries import needless_refusals
+from benchmarks.pool_wait import missed_waits
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -74,7 +75,7 @@ Found = dict[str, float]  # by candidate
 
 def _build() -> Path:
     configure = ["cmake", "-S", ROOT / "native", "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}"]
-    for command in (configure, ["cmake", "--build", BUILD, "--target", "symalloc_bench"]):
+    for command in (configure, ["cmake", "--build", BUILD, "--target", "symalloc_bench", "symalloc_wait"]):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return BUILD / "symalloc_bench"
 
@@ -158,7 +159,8 @@ def _patterns(program: Path, candidates: dict[str, Candidate], rounds: int) -> l
         if said and float(said) > MOST_RESERVED:
             missed.append(f"{title}: {float(said):.2f} of what was in use is reserved")
     needless = needless_refusals()
-    return missed + ([f"{needless} blocks refused needlessly"] if needless else [])
+    missed += [f"{needless} blocks refused needlessly"] if needless else []
+    return missed + missed_waits(program.with_name("symalloc_wait"), rounds)
 
 
 def _beside_numpy(rounds: int) -> None:
@@ -234,6 +236,7 @@ def main(
 
     for title, (sizes, threads) in PAIRS.items():
         _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
+    missed_waits(program.with_name("symalloc_wait"), rounds)
     _beside_numpy(rounds)
     _from_python(rounds)
     click.echo(f"traces: medians of {rounds} rounds; {TVM} in the first one only")

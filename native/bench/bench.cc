@@ -3,10 +3,8 @@
 //   symalloc_bench pairs ALLOCATOR LIBTVM_RUNTIME tiny|small|large [threads]
 //   symalloc_bench random|checkerboard ALLOCATOR LIBTVM_RUNTIME BLOCKS [touch]    (and reserved to live at most)
 //   symalloc_bench pools ALLOCATOR LIBTVM_RUNTIME POOLS                           (of malloc there is one)
-//   symalloc_bench wait pool LIBTVM_RUNTIME MEBIBYTES [1]                         (1: of huge pages)
 //   symalloc_bench replay ALLOCATOR LIBTVM_RUNTIME < events      (a BLOCK NBYTES | f BLOCK, a line each)
 #include <dlfcn.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -14,7 +12,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -232,55 +229,6 @@ double Turns(const std::vector<std::unique_ptr<Allocator>>& allocators) {
   return Median(std::move(seconds)) / static_cast<double>(allocators.size()) * 1e9;
 }
 
-// How often the system took the processor away from this thread, which could have gone on.
-long Preemptions() {
-  rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
-// The longest that an allocation, of 64 KiB to 8 MiB, takes while another thread gives back `nbytes` of free memory, with
-// its first byte written.  No thread caches anything, so that each takes the pool's mutex.  Those in which the system took
-// the processor away from the thread do not count: on a busy machine that takes many milliseconds by itself.
-double Wait(int64_t nbytes, bool huge) {
-  symalloc::Options options;
-  options.huge = huge;
-  options.bin_capacity = 0;
-  symalloc::Pool pool{options};
-  void* block = pool.Alloc(nbytes, 64, false);
-  std::memset(block, 1, nbytes);
-  pool.Free(block, nbytes);
-  std::atomic<bool> done{false};
-  std::thread trimming([&] {
-    pool.Trim();
-    done = true;
-  });
-  double longest = 0, of_all = 0;
-  int64_t count = 0;
-  std::mt19937_64 random(3);
-  std::vector<std::pair<char*, int64_t>> kept;
-  for (; !done; ++count) {
-    int64_t size = static_cast<int64_t>(1 + random() % 128) << 16;
-    long preempted = Preemptions();
-    auto begin = Clock::now();
-    char* taken = static_cast<char*>(pool.Alloc(size, 64, false));
-    taken[0] = 1;
-    double seconds = Seconds(begin);
-    of_all = std::max(of_all, seconds);
-    if (Preemptions() == preempted) longest = std::max(longest, seconds);
-    kept.emplace_back(taken, size);
-    if (kept.size() == 16) {
-      std::swap(kept[random() % kept.size()], kept.back());
-      pool.Free(kept.back().first, kept.back().second);
-      kept.pop_back();
-    }
-  }
-  trimming.join();
-  std::fprintf(stderr, "%lld allocations meanwhile, the longest of all %.2f ms\n", static_cast<long long>(count),
-               of_all * 1e3);
-  return longest * 1e9;
-}
-
 int64_t Argument(int count, char** arguments, int index, int64_t otherwise) {
   return count > index ? std::atoll(arguments[index]) : otherwise;
 }
@@ -288,7 +236,6 @@ int64_t Argument(int count, char** arguments, int index, int64_t otherwise) {
 double Figure(const std::string& what, int count, char** arguments) {
   std::string name = arguments[2];
   int64_t number = Argument(count, arguments, 4, 0);
-  if (what == "wait") return Wait(number << 20, Argument(count, arguments, 5, 0) != 0);
   if (what == "pools") {
     std::vector<std::unique_ptr<Allocator>> allocators;
     for (int64_t i = 0; i < number; ++i) allocators.push_back(Make(name, arguments[3]));

@@ -46,7 +46,18 @@ class FreeList {
   // The interval that `offset` lies in, [offset, offset) where it is not free.
   Interval Around(int64_t offset) const;
 
-  // Calls visit(start, end) for each interval, the highest first, until it returns false.
+  // Calls visit(start, end) for each interval, the lowest first, until it returns false.
+  template <typename Visit>
+  void Upwards(Visit visit) const {
+    for (const Chunk& chunk : chunks_) {
+      for (int i = 0; i < chunk.slots->count; ++i) {
+        int64_t start = chunk.slots->starts[i];
+        if (!visit(start, start + chunk.slots->sizes[i])) return;
+      }
+    }
+  }
+
+  // The same, the highest first.
   template <typename Visit>
   void Downwards(Visit visit) const {
     for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {

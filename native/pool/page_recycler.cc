@@ -4,6 +4,12 @@
 
 namespace symalloc {
 
+namespace {
+
+constexpr int64_t kMostMoved = 32 << 20;  // bytes at a time: other threads' faults may wait for it
+
+}  // namespace
+
 void PageRecycler::MoveTo(char* to, int64_t nbytes) {
   while (nbytes > 0 && !runs_.empty()) {
     auto& [base, left] = runs_.back();
@@ -16,9 +22,27 @@ void PageRecycler::MoveTo(char* to, int64_t nbytes) {
   }
 }
 
+void PageRecycler::MoveLater(char* to, int64_t nbytes) noexcept {
+  try {
+    wanted_.push_back({to, nbytes});
+  } catch (const std::bad_alloc&) {
+    // fresh pages serve there
+  }
+}
+
+void PageRecycler::AskForHuge() {
+  AskForHugePages(huge_wanted_.base, huge_wanted_.nbytes);
+  huge_wanted_.nbytes = 0;
+}
+
 void PageRecycler::GiveBack() {
   for (auto& [base, nbytes] : runs_) GiveBackPages(base, nbytes, huge_);
   runs_.clear();
+}
+
+PageRecycler::Part PageRecycler::Next(int64_t nbytes) const {
+  if (wanted_.empty()) return Last(nbytes);
+  return {0, std::min({runs_.back().nbytes, wanted_.back().nbytes, kMostMoved})};
 }
 
 PageRecycler::Part PageRecycler::Last(int64_t nbytes) const {
@@ -34,12 +58,26 @@ PageRecycler::Part PageRecycler::Last(int64_t nbytes) const {
   return part;
 }
 
-void PageRecycler::GiveBack(const Part& part) const {
+void PageRecycler::Settle(const Part& part) {
+  if (Move(part)) return;
   size_t first = runs_.size() - part.whole;
   for (size_t i = first; i < runs_.size(); ++i) GiveBackPages(runs_[i].base, runs_[i].nbytes, huge_);
   if (part.bytes == 0) return;
   const Run& cut = runs_[first - 1];
   GiveBackPages(cut.base + cut.nbytes - part.bytes, part.bytes, huge_);
+}
+
+// False where it is to go back.  Both ends are filled from, so that neighbours stay neighbours.
+bool PageRecycler::Move(const Part& part) {
+  if (wanted_.empty()) return false;
+  auto& [to, left] = wanted_.back();
+  left -= part.bytes;
+  if (!MovePages(runs_.back().base + runs_.back().nbytes - part.bytes, to + left, part.bytes, huge_)) {
+    wanted_.clear();
+    return false;
+  }
+  if (left == 0) wanted_.pop_back();
+  return true;
 }
 
 int64_t PageRecycler::Drop(const Part& part) {
@@ -52,13 +90,13 @@ int64_t PageRecycler::Drop(const Part& part) {
   return dropped;
 }
 
-bool Limbo::Touches(const char* begin, int64_t nbytes) const {
+const char* Limbo::EndWithin(const char* begin, int64_t nbytes) const {
   for (const PageRecycler* each = first_; each != nullptr; each = each->next_) {
     for (const auto& [base, size] : each->runs_) {
-      if (base < begin + nbytes && begin < base + size) return true;
+      if (base < begin + nbytes && begin < base + size) return base + size;
     }
   }
-  return false;
+  return nullptr;
 }
 
 void Limbo::Add(PageRecycler* recycler) {

@@ -11,9 +11,9 @@
 
 namespace symalloc {
 
-// Pages that were given back to make room, on their way to where memory is missing.
-// Moving a page costs a fraction of what giving it back and touching a fresh one costs.  Pages that are not moved go
-// back to the operating system.
+// What is left to do for a block that has its place, without the pool's mutex: pages that were given back to make room
+// are moved to where the block lacks some, the others go back to the operating system, and huge pages are asked for.
+// Moving a page costs a fraction of what giving it back and touching a fresh one costs.
 class PageRecycler {
  public:
   explicit PageRecycler(bool huge) : huge_(huge) {}
@@ -33,17 +33,25 @@ class PageRecycler {
   // Moves pages to [to, to + nbytes), where there are none, as far as they go.
   void MoveTo(char* to, int64_t nbytes);
 
+  // The same, but when parts are settled.
+  void MoveLater(char* to, int64_t nbytes) noexcept;
+
+  // [base, base + nbytes) may lie on huge pages.
+  void WantHuge(char* base, int64_t nbytes) { huge_wanted_ = {base, nbytes}; }
+  bool wants_huge() const { return huge_wanted_.nbytes > 0; }
+  void AskForHuge();
+
   void GiveBack();
 
-  // The part that was added last, at most about `nbytes` bytes.
+  // The part that goes next: about `nbytes` bytes at most, or what can be moved at once.
   struct Part {
     size_t whole;   // so many runs at the end
     int64_t bytes;  // and so many at the end of the one before
   };
-  Part Last(int64_t nbytes) const;
+  Part Next(int64_t nbytes) const;
 
-  // Gives a part back, which stays known until it is dropped.
-  void GiveBack(const Part& part) const;
+  // Moves a part, or gives it back; it stays known until it is dropped.
+  void Settle(const Part& part);
 
   // The bytes dropped.
   int64_t Drop(const Part& part);
@@ -56,8 +64,13 @@ class PageRecycler {
     int64_t nbytes;
   };
 
+  Part Last(int64_t nbytes) const;
+  bool Move(const Part& part);
+
   const bool huge_;
   std::vector<Run> runs_;
+  std::vector<Run> wanted_;
+  Run huge_wanted_{nullptr, 0};
   PageRecycler* next_ = nullptr;  // in limbo
 };
 
@@ -70,8 +83,8 @@ class Limbo {
   // Bytes of all pages.
   int64_t bytes() const { return bytes_; }
 
-  // True where some of the pages lie in [begin, begin + nbytes).
-  bool Touches(const char* begin, int64_t nbytes) const;
+  // The end of a run of pages that lies in [begin, begin + nbytes), in part; nullptr where none does.
+  const char* EndWithin(const char* begin, int64_t nbytes) const;
 
   // What `recycler` holds; it must be removed before it goes.
   void Add(PageRecycler* recycler);

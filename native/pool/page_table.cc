@@ -7,6 +7,12 @@
 
 namespace symalloc {
 
+namespace {
+
+constexpr int64_t kMovedAtOnce = 2 << 20;  // bytes at most under the pool's mutex
+
+}  // namespace
+
 PageTable::PageTable(char* base, int64_t unit, bool huge)
     : base_(base), unit_(unit), shift_(__builtin_ctzll(unit)), huge_(huge) {}
 
@@ -20,24 +26,22 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
   int64_t first = (offset & -grain) >> shift_;
   int64_t last = RoundUp(offset + nbytes, grain) >> shift_;
   if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
-  if (recycler != nullptr && !recycler->empty()) {
-    Fill(first, last, recycler);
-  } else if (huge_ && missing == (last - first) << shift_) {
-    AskForHugePages(base_ + (first << shift_), missing);
+  if (!recycler->empty()) {
+    auto move = [recycler](char* to, int64_t bytes) { recycler->MoveTo(to, bytes); };
+    auto move_later = [recycler](char* to, int64_t bytes) { recycler->MoveLater(to, bytes); };
+    // what the block has of a page in which it ends is moved now: another block may have the rest, and write it, soon
+    bool later = missing > kMovedAtOnce;
+    int64_t begin = later ? std::min(RoundUp(offset, grain) >> shift_, last) : last;
+    int64_t end = std::max(((offset + nbytes) & -grain) >> shift_, begin);
+    ForMissing(first, begin, move);
+    ForMissing(begin, end, move_later);
+    ForMissing(end, last, move);
+  } else if (huge_ && missing >= kHugePage && missing == (last - first) << shift_) {
+    recycler->WantHuge(base_ + (first << shift_), missing);
   }
   PageSet::ForWords(first, last, [this](int64_t word, uint64_t mask) { words_[word] |= mask; });
   ++commits;
   committed += missing;
-}
-
-// Moves spare pages to where none of [first, last) are.
-void PageTable::Fill(int64_t first, int64_t last, PageRecycler* recycler) {
-  for (int64_t page = first; page < last && !recycler->empty(); ++page) {
-    if (backed(page)) continue;
-    int64_t begin = page;
-    while (page + 1 < last && !backed(page + 1)) ++page;
-    recycler->MoveTo(base_ + (begin << shift_), (page + 1 - begin) << shift_);
-  }
 }
 
 int64_t PageTable::Decommit(int64_t start, int64_t end, PageRecycler* recycler) {

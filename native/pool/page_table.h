@@ -21,7 +21,7 @@ class PageTable {
 
   int64_t Missing(int64_t offset, int64_t nbytes, int64_t grain) const;
 
-  // Backs what is missing of [offset, offset + nbytes), with pages of `recycler`, if any, as far as they go.
+  // Backs what is missing of [offset, offset + nbytes).  `recycler` is told of it: pages that it has may serve.
   void Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycler* recycler);
 
   // Gives back what is backed of [start, end), multiples of a unit; the bytes.  They go to `recycler`, or, without one,
@@ -46,7 +46,16 @@ class PageTable {
   int64_t commits = 0, committed = 0, decommits = 0, decommitted = 0;
 
  private:
-  void Fill(int64_t first, int64_t last, PageRecycler* recycler);
+  // Calls visit(base, nbytes) for each run of units of [first, last) that are not backed.
+  template <typename Visit>
+  void ForMissing(int64_t first, int64_t last, Visit visit) const {
+    for (int64_t at = first; at < last; ++at) {
+      if (backed(at)) continue;
+      int64_t begin = at;
+      while (at + 1 < last && !backed(at + 1)) ++at;
+      visit(base_ + (begin << shift_), (at + 1 - begin) << shift_);
+    }
+  }
   int64_t CountMissing(int64_t first, int64_t last) const;
   bool backed(int64_t at) const { return words_[at >> 6] >> (at & 63) & 1; }
 

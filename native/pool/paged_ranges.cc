@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kLeastCapacity = 1 << 26;
 constexpr int64_t kLeastStep = 1 << 26;
 constexpr int64_t kLeastSoft = 2 << 20;  // bytes
+constexpr int kMostTried = 32;           // places, in search of one that is clear of limbo
+constexpr int kMostVisited = 4096;       // free intervals, in search of pages of the system at a time
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
 }  // namespace
@@ -55,12 +57,21 @@ int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler,
   return given;
 }
 
-// Gives back all free pages of the system.
-void PagedRanges::Range::DecommitUnits() {
-  free_list.Downwards([this](int64_t start, int64_t end) {
-    pages.Decommit(RoundUp(start, pages.unit()), end & -pages.unit(), nullptr);
+// Gives back free pages of the system that lie in intervals below `below`, which follows; the bytes.
+int64_t PagedRanges::Range::DecommitUnits(int64_t nbytes, int64_t* below, PageRecycler* recycler) {
+  int64_t given = 0;
+  int visited = 0;
+  bool all = true;
+  free_list.Downwards([&](int64_t start, int64_t end) {
+    if (start >= *below) return true;
+    all = given < nbytes && ++visited <= kMostVisited;
+    if (!all) return false;
+    given += pages.Decommit(RoundUp(start, pages.unit()), end & -pages.unit(), recycler);
+    *below = start;
     return true;
   });
+  if (all) *below = 0;
+  return given;
 }
 
 PagedRanges::Place PagedRanges::Range::Tightest(int64_t size, int64_t align, int64_t grain) const {
@@ -134,26 +145,47 @@ int64_t PagedRanges::Address(const void* block) const {
   return which * capacity_ + (static_cast<const char*>(block) - bases_[which]);
 }
 
-// True where the pages of a place are in limbo, in part.
-bool PagedRanges::InLimbo(const Range& range, int64_t offset, int64_t size) const {
-  if (limbo.empty()) return false;
+// `offset` where no page of a place there is in limbo; else where the next one may be.
+int64_t PagedRanges::PastLimbo(const Range& range, int64_t offset, int64_t size) const {
+  if (limbo.empty()) return offset;
   int64_t first = offset & -page_;
-  return limbo.Touches(range.base + first, RoundUp(offset + size, page_) - first);
+  const char* end = limbo.EndWithin(range.base + first, RoundUp(offset + size, page_) - first);
+  return end == nullptr ? offset : RoundUp(end - range.base, page_);
+}
+
+// The lowest place that is clear of limbo, as far as it is looked for; else kNone.
+int64_t PagedRanges::FindClear(const Range& range, int64_t size, int64_t align) const {
+  int64_t found = kNone;
+  int tried = 0;
+  range.free_list.Upwards([&](int64_t start, int64_t end) {
+    for (int64_t offset = RoundUp(start, align); offset + size <= end && tried < kMostTried; ++tried) {
+      int64_t past = PastLimbo(range, offset, size);
+      if (past == offset) {
+        found = offset;
+        return false;
+      }
+      offset = RoundUp(past, align);
+    }
+    return tried < kMostTried;
+  });
+  return found;
 }
 
 // kNone where there is no place; throws Awaited.
 int64_t PagedRanges::FindPlace(const Range& range, int64_t size, int64_t align) const {
   int64_t offset = range.free_list.Find(size, align);
-  if (offset != kNone && InLimbo(range, offset, size)) throw Awaited();
+  if (offset == kNone || PastLimbo(range, offset, size) == offset) return offset;
+  offset = FindClear(range, size, align);
+  if (offset == kNone) throw Awaited();
   return offset;
 }
 
-char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use) {
+char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
   Range& range = ranges_[which];
   int64_t offset = FindPlace(range, size, align);
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size, page_);
-  return Over(missing, size, in_use) ? nullptr : TakeAt(which, {offset, missing, page_}, size, nullptr);
+  return Over(missing, size, in_use) ? nullptr : TakeAt(which, {offset, missing, page_}, size, recycler);
 }
 
 char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
@@ -175,16 +207,35 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   return nullptr;
 }
 
-PagedRanges::Place PagedRanges::Tightest(int which, int64_t size, int64_t align) {
-  Range& range = ranges_[which];
-  if (range.free_list.Find(size, align) == kNone) {
-    throw OutOfMemory(NoAddressSpace(size, range.free_list.Largest(), capacity_));
+void PagedRanges::RequirePlace(int which, int64_t size, int64_t align) const {
+  const FreeList& free_list = ranges_[which].free_list;
+  if (free_list.Find(size, align) == kNone) {
+    throw OutOfMemory(NoAddressSpace(size, free_list.Largest(), capacity_));
   }
+}
+
+PagedRanges::Place PagedRanges::Tightest(int which, int64_t size, int64_t align) {
+  RequirePlace(which, size, align);
   Trim();
-  Place best = range.Tightest(size, align, page_);
-  if (reserved() + best.missing <= limit || range.pages.unit() == page_) return best;
-  for (Range& each : ranges_) each.DecommitUnits();
-  return range.Tightest(size, align, range.pages.unit());
+  return ranges_[which].Tightest(size, align, page_);
+}
+
+PagedRanges::Place PagedRanges::TightestOfUnits(int which, int64_t size, int64_t align) {
+  RequirePlace(which, size, align);
+  Trim();
+  UnitTrimming trimming;
+  while (TrimUnits(INT64_MAX, &trimming, nullptr)) continue;
+  return ranges_[which].Tightest(size, align, ranges_[which].pages.unit());
+}
+
+bool PagedRanges::TrimUnits(int64_t nbytes, UnitTrimming* trimming, PageRecycler* recycler) {
+  if (trimming->below == 0) {
+    ++trimming->which;
+    trimming->below = INT64_MAX;
+  }
+  if (trimming->which == count_) return false;
+  ranges_[trimming->which].DecommitUnits(nbytes, &trimming->below, recycler);
+  return true;
 }
 
 char* PagedRanges::TakeAt(int which, const Place& place, int64_t size, PageRecycler* recycler) {

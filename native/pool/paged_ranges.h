@@ -43,15 +43,15 @@ class PagedRanges {
   // range * capacity + offset: an address of the reference.  Throws BadFree.
   int64_t Address(const void* block) const;
 
-  // Thrown where the place of a block, or the limit, waits for pages in limbo; nothing has changed.
+  // Thrown where the limit, or the only place of a block, waits for pages in limbo; nothing has changed.
   struct Awaited {};
 
   // Takes the lowest free place of a range and backs what is missing there; nullptr where there is none, or that
-  // breaks a limit.  `in_use`: bytes that are handed out and wait in no cache of the thread that asks.
-  char* TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use);
+  // breaks a limit.  `in_use`: bytes that are handed out and wait in no cache of the thread that asks.  `recycler` gets
+  // what is left to do before the block may be written.
+  char* TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler);
 
-  // The same, but free pages are given back to make room; nullptr where even that breaks the hard limit.  `recycler`
-  // gets what was given back and not used.
+  // The same, but free pages are given back to make room; nullptr where even that breaks the hard limit.
   char* TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler);
 
   // A place for a block, and the bytes of pages that it lacks.
@@ -61,9 +61,15 @@ class PagedRanges {
     int64_t grain = 0;  // in which they are backed
   };
 
-  // Where a block costs the fewest pages, once all free pages are given back; where that breaks the limit, the fewest
-  // pages of the system, once all of those are.  Throws OutOfMemory where no free place is large enough.
+  // Where a block costs the fewest pages, once all free pages are given back.  Throws OutOfMemory where no free place is
+  // large enough.
   Place Tightest(int which, int64_t size, int64_t align);
+
+  // The same in pages of the system, once all of those are given back.
+  Place TightestOfUnits(int which, int64_t size, int64_t align);
+
+  bool Fits(const Place& place) const { return reserved() + place.missing <= limit; }
+
   char* TakeAt(int which, const Place& place, int64_t size, PageRecycler* recycler);
 
   // Both throw BadFree where part of the block is free already.
@@ -83,6 +89,19 @@ class PagedRanges {
   // Hands free pages to `recycler`, about `nbytes` bytes, the highest first, a range after the other; their bytes, 0 where
   // there are none left.
   int64_t TrimPart(int64_t nbytes, Trimming* trimming, PageRecycler* recycler);
+
+  // How far giving back the free pages of the system has got.
+  struct UnitTrimming {
+    int which = 0;
+    int64_t below = INT64_MAX;
+  };
+
+  // Hands free pages of the system to `recycler`, about `nbytes` bytes, those of some free intervals; false where all has
+  // been gone through.
+  bool TrimUnits(int64_t nbytes, UnitTrimming* trimming, PageRecycler* recycler);
+
+  // True where the pool's pages consist of several of the system.
+  bool has_units() const { return ranges_[0].pages.unit() < page_; }
 
   // Bytes of the pages that are wholly free and backed.
   int64_t free_pages() const {
@@ -120,7 +139,7 @@ class PagedRanges {
     void Take(int64_t offset, int64_t size);
     bool Put(int64_t offset, int64_t size);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
-    void DecommitUnits();
+    int64_t DecommitUnits(int64_t nbytes, int64_t* below, PageRecycler* recycler);
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
 
     // Makes the bytes below `end` writable; throws OutOfMemory where the system refuses.
@@ -145,7 +164,9 @@ class PagedRanges {
 
   bool Reserve(const Options& options);
   int64_t FindPlace(const Range& range, int64_t size, int64_t align) const;
-  bool InLimbo(const Range& range, int64_t offset, int64_t size) const;
+  int64_t FindClear(const Range& range, int64_t size, int64_t align) const;
+  int64_t PastLimbo(const Range& range, int64_t offset, int64_t size) const;
+  void RequirePlace(int which, int64_t size, int64_t align) const;
   void ReleaseAll();
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;

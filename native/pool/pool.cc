@@ -186,7 +186,7 @@ int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go
     while (yields && waiting_ > 0) departed_.wait(*lock);
     trimming.aligned = most - given >= 2 * kPart;
     int64_t part = given < most ? ranges_.TrimPart(std::min(kPart, most - given), &trimming, &recycler) : 0;
-    GiveBack(lock, &recycler);
+    Settle(lock, &recycler);
     given += part;
     if (part == 0) return given;
     if (go_on == nullptr) continue;
@@ -197,14 +197,29 @@ int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go
   }
 }
 
-// Gives back what `recycler` holds, without the mutex meanwhile.
-void Pool::GiveBack(Lock* lock, PageRecycler* recycler) {
+// Gives the free pages of the system back, in the same way.
+void Pool::GiveBackUnits(Lock* lock) {
+  PageRecycler recycler(huge_);
+  for (PagedRanges::UnitTrimming trimming; ranges_.TrimUnits(kPart, &trimming, &recycler);) {
+    Settle(lock, &recycler);
+    lock->unlock();  // where nothing was found, too
+    lock->lock();
+  }
+}
+
+// Does what `recycler` has to do, without the mutex meanwhile.
+void Pool::Settle(Lock* lock, PageRecycler* recycler) {
+  if (recycler->wants_huge()) {
+    lock->unlock();
+    recycler->AskForHuge();
+    lock->lock();
+  }
   if (recycler->empty()) return;
   ranges_.limbo.Add(recycler);
   while (!recycler->empty()) {
-    PageRecycler::Part part = recycler->Last(kPart);
+    PageRecycler::Part part = recycler->Next(kPart);
     lock->unlock();
-    recycler->GiveBack(part);
+    recycler->Settle(part);
     lock->lock();
     ranges_.limbo.Drop(recycler, part);
     ++departures_;
@@ -258,7 +273,7 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
       if (waiting.pool == nullptr) ++waiting_;
       waiting.pool = this;
     }
-    GiveBack(&lock, &recycler);
+    Settle(&lock, &recycler);
     if (block != nullptr) return block;
     AwaitDeparture(&lock);
   }
@@ -269,7 +284,7 @@ char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, 
   if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) {
     cache->large_blocks[which].Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   }
-  char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache));
+  char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache), recycler);
   if (block != nullptr) return block;
   FlushLocked(cache);
   block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);
@@ -290,13 +305,18 @@ void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
 
 // Whatever can be given back is.
 char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
-  GiveBack(lock, recycler);
+  Settle(lock, recycler);
   GiveBackFree(lock, false, ranges_.reserved());
   FlushLocked(cache);
   FlushOthersLocked(cache);
   if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();
   PagedRanges::Place best = ranges_.Tightest(which, size, align);
-  if (ranges_.reserved() + best.missing <= ranges_.limit) return ranges_.TakeAt(which, best, size, recycler);
+  if (!ranges_.Fits(best) && ranges_.has_units()) {
+    GiveBackUnits(lock);
+    if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();
+    best = ranges_.TightestOfUnits(which, size, align);
+  }
+  if (ranges_.Fits(best)) return ranges_.TakeAt(which, best, size, recycler);
   int64_t in_bins = caches_.held();
   throw OutOfMemory(OutOfMemoryReport{size, ranges_.limit, used_ - in_bins, in_bins, ranges_.reserved(), best.missing,
                                       ranges_.LargestBacked(which)}

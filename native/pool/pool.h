@@ -181,7 +181,8 @@ class Pool {
     decay_.Note(ranges_.free_pages());
     DecayThread::Global().Ensure();
   }
-  void GiveBack(Lock* lock, PageRecycler* recycler);
+  void GiveBackUnits(Lock* lock);
+  void Settle(Lock* lock, PageRecycler* recycler);
   void AwaitDeparture(Lock* lock);
   void AwaitDepartures(Lock* lock);
   void* Obtain(const Request& asked);
