@@ -157,6 +157,7 @@ def run(
     _require_module(module, "run")
     _require_binding(binding)
     require_choice("pipeline", pipeline, get_args(PipelineName))
+    require_choice("plan", plan, get_args(PlanKind))
     require_whole("seed", seed, 0)
     require_whole("repeat", repeat, 1)
     options = PlanOptions(

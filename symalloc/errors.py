@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from operator import index
 
 
@@ -21,7 +22,14 @@ class RunError(SymallocError):
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise UsageError where the argument `name` is none of its `choices`."""
     if value not in choices:
-        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+        known = ", ".join(choices)
+        raise UsageError(f"{name} is {value!r}; it must be one of {known}{meant(value, choices)}")
+
+
+def meant(value: object, choices: Sequence[str]) -> str:
+    """Return the question whether the choice nearest to `value` was meant, or "" where none is near."""
+    close = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def require_whole(name: str, value: object, least: int) -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import builtins
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sympy
 import tvm
 import tvm.script
+from tvm import relax
 
 import symalloc
 from symalloc import Severity, UsageError, Verdict
@@ -151,8 +155,9 @@ def test_prove_imports_sympy_for_sympy_only() -> None:
 @pytest.mark.parametrize("option", ["flavour", "guards", "bounds", "effort"])
 def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
     for action in (symalloc.plan, partial(symalloc.run, binding={"n": 1})):
-        with pytest.raises(UsageError, match=f"{option} is 'asserts'; it must be one of "):
+        with pytest.raises(UsageError, match=f"{option} is 'asserts'; it must be one of ") as error:
             action(SOUND, **{option: "asserts"})
+        assert str(error.value).endswith("; did you mean 'assert'?") is (option == "guards")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +184,7 @@ def test_arguments_that_make_no_sense_are_named(arguments: dict[str, object], sa
     [
         ({"binding": [1]}, r"binding is \[1\]; it must map symbols to whole numbers"),
         ({"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
+        ({"binding": {"n": 1}, "plan": "tvmm"}, "plan is 'tvmm'; .*; did you mean 'tvm'?"),
         ({"binding": {"n": 1}, "repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
     ],
     ids=str,
@@ -201,8 +207,21 @@ def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:
     result = symalloc.run(SOUND, {"n": 3}, check=True, pipeline="target")
     assert result.difference is None and result.checked
     assert (result.output_bytes, result.ratio) == (3 * 64 * 4, 1.0)
-    with pytest.raises(symalloc.SymallocError, match="no value for `n`"):
+    with pytest.raises(symalloc.RunError, match="no value for `n`; add --bind n=128"):
         symalloc.run(SOUND, {})
+
+
+def test_a_plan_builds_like_its_module() -> None:
+    planned = symalloc.plan(SOUND)
+    machine = relax.VirtualMachine(relax.build(planned, "llvm"), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(np.full((2, 64), -1.5, "float32")))
+    assert found.shape == (2, 64) and not found.numpy().any()
+
+
+def test_what_public_functions_raise_can_be_caught_by_name() -> None:
+    documented = (getattr(symalloc, name).__doc__ or "" for name in symalloc.__all__)
+    raised = {word for text in documented for word in re.findall(r"\b[A-Z]\w+(?:Error|Warning)\b", text)}
+    assert {name for name in raised if not hasattr(builtins, name)} <= set(symalloc.__all__)
 
 
 def test_the_public_names_are_there_and_documented() -> None:

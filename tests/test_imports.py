@@ -23,8 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relax": {"analysis", "native", "planner", "pool", "program", "prover", "size"},
     "report": {"analysis", "linter", "planner", "pool", "program", "prover", "rulebook", "size"},
     "cli": {
-        *("analysis", "linter", "planner", "pool", "program", "prover", "relax", "report", "rulebook"),
-        *("size", ""),
+        *("analysis", "linter", "native", "planner", "pool", "program", "prover", "relax", "report"),
+        *("rulebook", "size", ""),
     },
 }
 # within planning; what judges a plan knows nothing of how plans are made

@@ -127,7 +127,8 @@ Options Checked(Options options) {
   }
   int64_t unit = options.guard ? SystemPage() : options.page;
   if (options.limit >= 0 && options.limit < unit) {
-    Refuse("a limit of " + std::to_string(options.limit) + " bytes holds no page of " + std::to_string(unit));
+    Refuse("a limit of " + std::to_string(options.limit) + " bytes holds no page: memory is backed in pages of " +
+           std::to_string(unit) + " bytes");
   }
   if (options.bin_largest < 0 || options.bin_largest > kBinLargest) {
     Refuse("the largest block in a bin must be from 0 to 65536 bytes, not " + std::to_string(options.bin_largest));

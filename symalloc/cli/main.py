@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from symalloc.errors import SymallocError
+from symalloc.native.library import installed_library
 
 TROUBLE = 2
 # verb -> what --help says of it, so that no verb need be imported for that
@@ -68,7 +69,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
             tvm = metadata.version("apache-tvm")
         except metadata.PackageNotFoundError:
             tvm = "not installed"
-        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})")
+        core = "with" if installed_library() is not None else "without"
+        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm}, {core} the native core)")
         ctx.exit()
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, meant
 from symalloc.program.reading import STAGES, ReadOptions, is_stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition
@@ -39,6 +39,7 @@ class LintOptions(ReadOptions):
             stages = ", ".join(STAGES)
             raise UsageError(
                 f"unknown stage {self.stage!r}; it must be one of {stages}, or the name of a pass"
+                f"{meant(self.stage, STAGES)}"
             )
         if not self.timeout > 0:
             raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")

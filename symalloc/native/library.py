@@ -7,6 +7,7 @@ installed; then the exact packer runs in Python, and only the native pool cannot
 from __future__ import annotations
 
 import ctypes
+import logging
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +35,7 @@ def load_library(path: Path | None = None) -> str | None:
         return None if path is None else f"another copy of the native library is loaded, so {path} is not"
     file = path or installed_library()
     if file is None:
+        logging.getLogger("symalloc").warning("%s; packing is slower, and no pool is there", MISSING)
         return MISSING
     try:
         ctypes.CDLL(str(file), ctypes.RTLD_LOCAL)

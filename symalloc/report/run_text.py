@@ -38,8 +38,17 @@ def _single(result: RunResult) -> Iterator[str]:
     outputs = ", ".join(f"{o.dtype}{list(o.shape)}" for o in result.outputs) or "nothing"
     yield f"{result.function}({at_text(result.binding)}) returns {outputs}"
     yield _arena(result)
-    yield f"outputs: {result.output_bytes} B"
-    yield f"time: {_duration(median(result.seconds))}, median of {len(result.seconds)}"
+    yield f"outputs: {human_bytes(result.output_bytes)}"
+    yield f"time: {_duration(_typical(result.seconds))}, {_calls(len(result.seconds))}"
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    """The median of all calls but the first, which is cold; of the first where there is no other."""
+    return median(seconds[1:] or seconds)
+
+
+def _calls(count: int) -> str:
+    return f"median of {count - 1} warm calls" if count > 1 else "one cold call: --repeat 25 tells more"
 
 
 def _arena(result: RunResult) -> str:
@@ -50,7 +59,8 @@ def _arena(result: RunResult) -> str:
     if result.ratio is None:
         return f"arena: for {result.planned} tensors; its size depends on what becomes known during the run"
     return (
-        f"arena: {result.arena_bytes} B for {result.planned} tensors, floor: {result.floor_bytes} B, "
+        f"arena: {human_bytes(result.arena_bytes)} for {result.planned} tensors, "
+        f"floor: {human_bytes(result.floor_bytes)}, "
         f"arena / floor: {result.ratio:.3f}"
     )
 
@@ -85,7 +95,7 @@ def _row(result: RunResult) -> tuple[str, ...]:
     return (
         at_text(result.binding),
         str(len(result.seconds)),
-        _duration(median(result.seconds)),
+        _duration(_typical(result.seconds)),
         human_bytes(result.arena_bytes) if planned else "-",
         human_bytes(result.floor_bytes) if planned else "-",
         human_bytes(result.output_bytes),

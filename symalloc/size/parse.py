@@ -86,6 +86,10 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.Mod: mod,
 }
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
+_MISTAKEN: dict[type[ast.operator], str] = {
+    ast.Div: "`/` is not a size operation; use `//`",
+    ast.BitXor: "`^` is not a size operation; use `**` for a power",
+}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
     ast.Eq: cond.eq,
     ast.NotEq: cond.ne,
@@ -144,8 +148,8 @@ class SizeParser:
                 return owing(self._power(node, base, exponent), base, exponent)
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
                 return self._arithmetic(node, operator, self.expr(left), self.expr(right))
-            case ast.BinOp(op=ast.Div()):
-                raise self.fail(node.right, "`/` is not a size operation; use `//`")
+            case ast.BinOp(op=ast.Div() | ast.BitXor()):
+                raise self.fail(node.right, _MISTAKEN[type(node.op)])
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._choice(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):

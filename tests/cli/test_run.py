@@ -76,7 +76,7 @@ def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "main(n = 5) returns float32[5, 16]"
     assert lines[1] == "arena: 640 B for 2 tensors, floor: 640 B, arena / floor: 1.000"
     assert lines[2] == "outputs: 320 B"
-    assert lines[3].startswith("time: ") and lines[3].endswith("median of 3")
+    assert lines[3].startswith("time: ") and lines[3].endswith("median of 2 warm calls")
     assert lines[4] == "the same as the unplanned module, bit for bit"
 
 

@@ -41,11 +41,15 @@ def test_a_second_copy_is_not_loaded(tmp_path: Path) -> None:
     assert reason.startswith("another copy of the native library is loaded")
 
 
-def test_without_the_library_the_pool_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_pool_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(library, "installed_library", lambda: None)
     monkeypatch.setattr(tvm_ffi, "get_global_func", lambda name, allow_missing=False: None)
     reason = library.load_library.__wrapped__()
     assert reason == library.MISSING
+    (record,) = caplog.records
+    assert record.name == "symalloc" and record.getMessage().startswith(library.MISSING)
     monkeypatch.setattr(native_pool, "load_library", lambda: reason)
     with pytest.raises(NativeMissingError, match="the native library is not installed"):
         native_pool._load.__wrapped__()

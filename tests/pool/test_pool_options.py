@@ -14,13 +14,21 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    (("0", 0), ("4096", 4096), ("64KiB", 65536), ("1.5 GiB", 3 * 2**29), (" 2mib ", 2**21), ("7B", 7)),
+    (
+        ("0", 0),
+        ("4096", 4096),
+        ("64KiB", 65536),
+        ("1.5 GiB", 3 * 2**29),
+        (" 2mib ", 2**21),
+        ("7B", 7),
+        ("10KB", 10_000),
+    ),
 )
 def test_amounts(text: str, nbytes: int) -> None:
     assert parse_bytes(text) == nbytes
 
 
-@pytest.mark.parametrize("text", ("", "many", "-1", "1e9", "3 MB", "1.2.3", "٣", "1GiB 2", "inf", "9" * 30))
+@pytest.mark.parametrize("text", ("", "many", "-1", "1e9", "3 MX", "1.2.3", "٣", "1GiB 2", "inf", "9" * 30))
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(PoolUsageError):
         parse_bytes(text)
@@ -119,7 +127,17 @@ def test_options_that_make_no_sense_are_told(make: Any, name: str, given: Any, s
 
 @pytest.mark.usefixtures("native")
 def test_options_of_the_native_pool_alone() -> None:
-    wrong: Any = {"huge": 1}, {"guard": None}, {"shape": 3}, {"options": {"limit": 3}}
+    wrong: Any = {"huge": 1}, {"guard": None}, {"shape": 3}, {"options": {"limit": 3}}, {"options": "3 MX"}
     for given in wrong:
         with pytest.raises(PoolUsageError):
             InstrumentedPool(**given)
+    with pytest.raises(PoolUsageError, match="a pool has no option `limt`; did you mean 'limit'"):
+        InstrumentedPool(limt=3)  # type: ignore[call-arg]
+    with pytest.raises(PoolUsageError, match="two limits are given"):
+        InstrumentedPool("1GiB", limit=3)
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("limit", ("2MiB", 2**21, 2.0**21))
+def test_a_limit_alone_makes_a_pool(limit: float | str) -> None:
+    assert InstrumentedPool(limit).options.limit == 2**21

@@ -209,6 +209,7 @@ def test_conditions_as_written(text: str, written: str) -> None:
         ("4*m <=", 6, "syntax error"),
         ("4*m", 0, "a size where a condition is expected"),
         ("4*m/2 <= 3", 4, "use `//`"),
+        ("n^2 <= 3", 2, "use `**` for a power"),
         ("n // 0 <= 3", 0, "division by zero"),
         ("n % (2 - 4) <= 3", 0, "division by a negative number"),
         ("f(n) <= 3", 0, "`f` with 1 arguments"),

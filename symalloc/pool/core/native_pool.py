@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import tvm_ffi
 
+from symalloc.errors import meant
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.block_handle import BlockHandle
@@ -55,14 +56,14 @@ class OptionFields(TypedDict, total=False):
 class NativePool:
     """A pool of real memory on the CPU.  Thread-safe.
 
-        pool = symalloc.Pool(limit=2**30)
+        pool = symalloc.Pool("1GiB")
 
     Blocks are named by handles, which are counted and known to be stale once freed.  `huge`: blocks of 2 MiB
     and more may lie on huge pages.  `guard`: every block has pages of its own, see `check`; that finds
-    faults, and is slow.  `fields` are fields of `PoolOptions`, sizes in bytes; they override those of
-    `options`.  The attribute `options` holds what the system has granted: without a limit the memory that
-    the process can have (of the machine, its control group, RLIMIT_DATA), the address space of a range, and
-    pages of at least the system's.
+    faults, and is slow.  `options` is a limit (bytes, or text), or PoolOptions; `fields` are fields of
+    those, sizes in bytes, and override them.  The attribute `options` holds what the system has granted:
+    without a limit the memory that the process can have (of the machine, its control group, RLIMIT_DATA),
+    the address space of a range, and pages of at least the system's.
 
     An allocation that does not fit waits up to `wait` seconds for memory, those of virtual machines too,
     before it fails; `alloc` says more.
@@ -77,7 +78,7 @@ class NativePool:
 
     def __init__(
         self,
-        options: PoolOptions | None = None,
+        options: PoolOptions | float | str | None = None,
         *,
         huge: bool = True,
         guard: bool = False,
@@ -251,12 +252,17 @@ def _load() -> None:
     tvm_ffi.register_global_func("symalloc.pool.deliver_interrupt", deliver_interrupt)
 
 
-def _with_fields(options: PoolOptions | None, fields: OptionFields) -> PoolOptions:
+def _with_fields(options: PoolOptions | float | str | None, fields: OptionFields) -> PoolOptions:
+    if isinstance(options, str | int | float):
+        if "limit" in fields:
+            raise PoolUsageError(f"two limits are given: {options!r}, and `limit={fields['limit']!r}`")
+        options, fields = None, {"limit": options, **fields}
     if options is not None and not isinstance(options, PoolOptions):
-        raise PoolUsageError(f"the options of a pool are PoolOptions, or keywords, not {options!r}")
+        raise PoolUsageError(f"the options of a pool are a limit, PoolOptions, or keywords, not {options!r}")
+    known = sorted(OptionFields.__annotations__)
     for name in fields:
-        if name not in OptionFields.__annotations__:
-            raise PoolUsageError(f"a pool has no option `{name}`")
+        if name not in known:
+            raise PoolUsageError(f"a pool has no option `{name}`{meant(name, known)}")
     return replace(options or PoolOptions(), **fields)  # type: ignore[arg-type]  # it reads them
 
 

@@ -1,4 +1,4 @@
-"""Options of a pool, and reading amounts of memory (4096, 64KiB, 1.5GiB) and ratios (1.05) from text."""
+"""Options of a pool, and reading amounts of memory (4096, 64KiB, 10KB) and ratios (1.05) from text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from symalloc.pool.core.pool_errors import PoolUsageError
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
 
-_FACTORS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | _BINARY
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]*)", re.IGNORECASE | re.ASCII)
 RATIOS_BELOW = 100
 RANGE_CAPACITY = 2**40  # bytes
@@ -84,7 +85,8 @@ _BOUNDS = {
 def require_page(limit: int | None, page: int) -> None:
     """Raise PoolUsageError where a limit holds no page."""
     if limit is not None and limit < page:
-        raise PoolUsageError(f"a limit of {limit} bytes holds no page of {page}")
+        backed = f"memory is backed in pages of {page} bytes"
+        raise PoolUsageError(f"a limit of {limit} bytes holds no page: {backed}")
 
 
 def read_flag(value: object, name: str) -> None:
@@ -147,7 +149,7 @@ def parse_bytes(text: str) -> int:
     """The number of bytes that `text` denotes; raises PoolUsageError for no amount, or more than 4 EiB."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match[2].lower() not in _FACTORS:
-        raise PoolUsageError(f"`{text}` is no amount of memory; write bytes, or 64KiB, 512MiB, 1.5GiB")
+        raise PoolUsageError(f"`{text}` is no amount of memory; write bytes, or 64KiB, 512MiB, 1.5GiB, 10KB")
     nbytes = int(Fraction(match[1]) * _FACTORS[match[2].lower()])
     if nbytes > MOST:
         raise PoolUsageError(f"`{text}` is more memory than there can be")

@@ -43,6 +43,10 @@ class PlannedModule:
     flavour: Flavour
     memory: DeviceMemory
 
+    def __tvm_ffi_object__(self) -> tvm.IRModule:
+        """The module: TVM's functions take the plan in its place, `relax.build` among them."""
+        return self.module
+
 
 @no_collections()
 def plan_lowered(

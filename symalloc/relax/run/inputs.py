@@ -41,8 +41,10 @@ def check_binding(function: Function, binding: Mapping[str, int]) -> None:
             raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
     missing = [name for name in wanted if name not in binding]
     if missing:
+        lacking = ", ".join(f"`{name}`" for name in missing)
         example = " ".join(f"--bind {name}=128" for name in missing)
-        raise RunError(f"no value for {', '.join(f'`{n}`' for n in missing)}; add {example}")
+        given = ", ".join(f'"{name}": 128' for name in missing)
+        raise RunError(f"no value for {lacking}; add {example} (in Python {{{given}}})")
     for name, value in binding.items():
         if function.symbols[name] is Origin.DIMENSION and value < 0:
             raise RunError(f"`{name}` is an extent of a tensor and cannot be {value}")

@@ -61,7 +61,7 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
     `pool` is none.
     """
     if not isinstance(pool, NativePool):
-        raise PoolUsageError(f"memory_cfg takes a symalloc.Pool, not {pool!r}")
+        raise PoolUsageError(f"memory_cfg takes a pool, not {pool!r}: symalloc.memory_cfg(symalloc.Pool())")
     if pool.closed:
         raise PoolUsageError("the pool is closed")
     _require_hook(str(tvm.__version__))
