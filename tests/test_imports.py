@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_plan": set(),
     "planner_options": set(),
+    "plan_budget": {"planner_options"},
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
     "enforced_bounds": {"memory_plan", "planner_options"},
@@ -38,9 +39,9 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "value_bounds": set(),
     "overflow_guards": {"memory_plan", "value_bounds"},
     "exact": {"interference", "memory_plan"},
-    "search": {"exact", "interference", "memory_plan", "planner_options"},
-    "layout": {"interference", "memory_plan", "search"},
-    "layout_ladder": {"interference", "layout", "memory_plan", "planner_options", "search"},
+    "search": {"exact", "interference", "memory_plan", "plan_budget", "planner_options"},
+    "layout": {"interference", "memory_plan", "plan_budget", "search"},
+    "layout_ladder": {"interference", "layout", "memory_plan", "plan_budget", "planner_options", "search"},
     "memory_report": {"interference", "memory_plan"},
     "packing": {"check", "exact", "interference", "layout", "memory_plan", "search"},
     "plan_functions": {
@@ -51,6 +52,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
             "layout_ladder",
             "overflow_guards",
             "memory_plan",
+            "plan_budget",
             "planner_options",
         ),
     },

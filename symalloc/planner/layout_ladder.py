@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
 from symalloc.planner.layout.offsets import FormulasTooLongError
 from symalloc.planner.layout.storage import storage
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
@@ -28,7 +29,8 @@ from symalloc.prover.prover import Prover
 
 Value = TypeVar("Value")
 
-STEPS_EACH = 100  # of a search that count, for each buffer
+WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
+NOTICED = 4096  # bytes above its floor that an arena may take, whatever the ratio
 LONGEST_CHOICE = 40_000  # characters of all offsets that are chosen between stackings
 
 _REASONS: Mapping[RungKind, str] = {
@@ -48,14 +50,7 @@ class Layout:
 
 
 class LooseError(Exception):
-    """An arena is packed so much above its floor that another choice of arenas may take less.
-
-    `work` is what the search took: orders tried, times buffers.
-    """
-
-    def __init__(self, work: int) -> None:
-        super().__init__()
-        self.work = work
+    """An arena is packed so much above its floor that another choice of arenas may take less."""
 
 
 class OutgrownError(Exception):
@@ -66,81 +61,88 @@ class OutgrownError(Exception):
         self.results = results
 
 
-def layouts(
-    function: Function,
-    buffers: Sequence[Buffer],
-    options: PlanOptions,
-    domain: Domain,
-    prover: Prover,
-    *,
-    loosest: float = inf,
-) -> Iterator[Layout]:
-    """Yield the tightest layout found first, then larger ones that are easier to prove.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutSearch:
+    """Finds layouts of `function` over `domain`, of one choice of arenas after another.
 
-    There may be none, where all have formulas that are too long.
-    Raises OutgrownError where that makes the memory of a result larger than it is, as soon as it is seen,
-    and LooseError where an arena has more than `loosest` times its floor.
+    All of them spend `budget`, and what was stacked once is `known`: most groups come again.
     """
-    for layout in _ladder(function, buffers, options, domain, prover, loosest):
-        _refuse(arena.result for arena in layout.arenas if _outgrows(arena))
-        yield layout
+
+    function: Function
+    domain: Domain
+    prover: Prover
+    budget: PlanBudget = field(default_factory=PlanBudget)
+    known: dict[Hashable, SearchResult] = field(default_factory=dict)
+
+    def layouts(
+        self, buffers: Sequence[Buffer], options: PlanOptions, *, loosest: float = inf
+    ) -> Iterator[Layout]:
+        """Yield the tightest layout found first, then larger ones that are easier to prove.
+
+        There may be none, where all have formulas that are too long.
+        Raises OutgrownError where that makes the memory of a result larger than it is, as soon as it is seen,
+        and LooseError where an arena has more than `loosest` times its floor.
+        """
+        for layout in self._ladder(buffers, options, loosest):
+            _refuse(arena.result for arena in layout.arenas if _outgrows(arena))
+            yield layout
+
+    def _ladder(self, buffers: Sequence[Buffer], options: PlanOptions, loosest: float) -> Iterator[Layout]:
+        """Yield the layouts, whatever the memory of results would have to be; raises as `layouts` does."""
+        domain, prover = self.domain, self.prover
+        stored, groups = (
+            _by_arena((b for b in buffers if b.grounded is at_start), apart=options.constants_apart)
+            for at_start in (True, False)
+        )
+        _refuse(_outgrown(group, domain) for group in groups)
+        ranges = _ranges(self.function, buffers)
+        budget = SearchBudget.of(options.effort, seed=options.seed)
+        results = _once_each(groups, lambda group: search(group, ranges, budget, self.budget), self.known)
+        if any(one.score.worst > loosest and one.excess > NOTICED for one in results):
+            raise LooseError
+        representative = {
+            name: value for one in reversed(results) for name, value in one.representative.items()
+        }
+        stacked = list(zip(groups, results, strict=True))
+        asked = 0 if options.effort == "quick" else PROVER_BUDGET
+        for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
+            try:
+                arenas = self._assembled(stacked, questions, alone=alone)
+            except FormulasTooLongError:
+                continue
+            self.budget.spend(_written(arenas))
+            if (not alone and _too_long(stacked, arenas)) or self.budget.exhausted:
+                continue
+            if any(
+                _loose(group, arena, domain, loosest)
+                for (group, _), arena in zip(stacked, arenas, strict=True)
+            ):
+                raise LooseError
+            storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
+            rungs = _rungs(stacked, arenas, storages, domain, alone=alone)
+            yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
+
+    def _assembled(
+        self, stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], questions: int, *, alone: bool
+    ) -> tuple[Arena, ...]:
+        """Return an arena for each group; `alone`: with the last of several stackings."""
+        regimes = {id(group): result.regimes[-1 if alone else 0 :] for group, result in stacked}
+        groups = [group for group, _ in stacked]
+
+        def made(group: Sequence[Buffer]) -> Arena:
+            chosen = regimes[id(group)]
+            return assemble(
+                group, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
+            )
+
+        arenas = _once_each(groups, made, {})
+        return tuple(_with_buffers(arena, group) for arena, group in zip(arenas, groups, strict=True))
 
 
-def _ladder(
-    function: Function,
-    buffers: Sequence[Buffer],
-    options: PlanOptions,
-    domain: Domain,
-    prover: Prover,
-    loosest: float,
-) -> Iterator[Layout]:
-    """Yield the layouts, whatever the memory of results would have to be; raises as `layouts` does."""
-    stored, groups = (
-        _by_arena((b for b in buffers if b.grounded is at_start), apart=options.constants_apart)
-        for at_start in (True, False)
-    )
-    _refuse(_outgrown(group, domain) for group in groups)
-    ranges = _ranges(function, buffers)
-    budget = SearchBudget.of(options.effort, seed=options.seed)
-    results = _once_each(groups, lambda group: search(group, ranges, budget))
-    if any(one.score.worst > loosest for one in results):
-        distinct = {id(one): (one, len(group)) for group, one in zip(groups, results, strict=True)}
-        raise LooseError(sum(_work(one.steps, count) for one, count in distinct.values()))
-    representative = {name: value for one in reversed(results) for name, value in one.representative.items()}
-    stacked = list(zip(groups, results, strict=True))
-    asked = 0 if options.effort == "quick" else PROVER_BUDGET
-    for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
-        try:
-            arenas = _assembled(stacked, domain, prover, questions, alone=alone)
-        except FormulasTooLongError:
-            continue
-        if not alone and _too_long(stacked, arenas):
-            continue
-        storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
-        rungs = _rungs(stacked, arenas, storages, domain, alone=alone)
-        yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
-
-
-def _work(steps: int, count: int) -> int:
-    """Return the work of `steps` on `count` buffers; those of the exact method on a few take no time."""
-    return min(steps, STEPS_EACH * count) * count
-
-
-def _assembled(
-    stacked: Sequence[tuple[Sequence[Buffer], SearchResult]],
-    domain: Domain,
-    prover: Prover,
-    questions: int,
-    *,
-    alone: bool,
-) -> tuple[Arena, ...]:
-    """Return an arena for each group; `alone`: with the last of several stackings."""
-    regimes = {id(group): result.regimes[-1 if alone else 0 :] for group, result in stacked}
-    groups = [group for group, _ in stacked]
-    made = _once_each(
-        groups, lambda group: assemble(group, regimes[id(group)], domain, prover, prover_budget=questions)
-    )
-    return tuple(_with_buffers(arena, group) for arena, group in zip(made, groups, strict=True))
+def _written(arenas: Sequence[Arena]) -> int:
+    """Return what it counts to prove the formulas of arenas and to write them down."""
+    formulas = {e for arena in arenas for e in (arena.size, *(p.offset for p in arena.placements))}
+    return WRITTEN_EACH * sum(len(formula.terms) for formula in formulas)
 
 
 def _too_long(stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], arenas: Sequence[Arena]) -> bool:
@@ -149,15 +151,28 @@ def _too_long(stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], arenas: 
     return any(sum(len(e.key) for e in {p.offset for p in a.placements}) > LONGEST_CHOICE for a in chosen)
 
 
+def _loose(buffers: Sequence[Buffer], arena: Arena, domain: Domain, loosest: float) -> bool:
+    """Return whether an arena takes noticeably more than `loosest` times its floor at a sample."""
+
+    def exceeded(binding: Mapping[str, int]) -> bool:
+        excess = arena.size.evaluate(binding) - most_live(buffers, binding)
+        return excess > NOTICED and excess > (loosest - 1) * most_live(buffers, binding)
+
+    return loosest < inf and any(_at_samples(buffers, exceeded, domain))
+
+
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
     """Return `arena`, made for buffers of the same structure, with `buffers` in it."""
     placed = (Placement(b, p.offset) for b, p in zip(buffers, arena.placements, strict=True))
     return replace(Arena.of(arena.size, placed), raised=arena.raised)
 
 
-def _once_each(groups: Iterable[Sequence[Buffer]], make: Callable[[Sequence[Buffer]], Value]) -> list[Value]:
-    """Return what `make` makes of each group, made once for those of equal structure."""
-    known: dict[Hashable, Value] = {}
+def _once_each(
+    groups: Iterable[Sequence[Buffer]],
+    make: Callable[[Sequence[Buffer]], Value],
+    known: dict[Hashable, Value],
+) -> list[Value]:
+    """Return what `make` makes of each group, made once for those of equal structure; `known` were made."""
     found = []
     for group in groups:
         key = _structure(group)

@@ -14,11 +14,12 @@ from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.layout_ladder import LooseError, OutgrownError, layouts
+from symalloc.planner.layout_ladder import LayoutSearch, LooseError, OutgrownError
 from symalloc.planner.memory_plan import Buffer, Plan, Rung
 from symalloc.planner.overflow_guards import guards
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import Function, Program, Var
+from symalloc.program.ir import Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 
@@ -28,7 +29,7 @@ SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"
 MOST_PASSED = 2  # assignments that are given up because an arena is loose
-MOST_SEARCHED = 30_000  # orders of buffers in loose arenas, times buffers, in all
+ASSIGNED_EACH = 100  # what an assignment to arenas counts, for each tensor
 
 
 def plan_program(
@@ -89,30 +90,36 @@ def _plan_function(
     candidates = find_candidates(
         program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
     )
-    given_up, fallen, searched = GivenUp(), False, 0
+    given_up, fallen = GivenUp(), False
+    tensors = 0 if candidates.assignment is None else len(candidates.assignment.candidates)
+    stacking = options.flavour != "storages"
+    budget = PlanBudget.of(options.effort, tensors) if stacking else PlanBudget()
+    found = LayoutSearch(function=function, domain=sizes.domain, prover=prover, budget=budget)
     while True:
         buffers, unplanned, profile, spread = find_buffers(candidates, given_up)
         if profile is not None:
             profiles[name] = profile
         rungs = _rungs(buffers, spread, fallen=fallen)
         plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
-        trying = (given_up.passed < MOST_PASSED or given_up.merging) and not options.graphs
-        loosest = LOOSE if trying else inf
+        loosest = LOOSE if stacking and not options.graphs else inf
+        budget.spend(ASSIGNED_EACH * tensors)
         try:
-            if searched > MOST_SEARCHED and not fallen and options.flavour != "storages":
-                raise _UnprovedError(())
-            return _proved(plan, function, buffers, known.domain, sizes.domain, prover, options, loosest)
-        except LooseError as error:
-            searched += error.work
+            return _proved(plan, found, buffers, known.domain, options, loosest)
+        except LooseError:
             passed = given_up.passed if given_up.merging else given_up.passed + 1
             given_up = replace(given_up, passed=passed, merging=not given_up.merging)
+            if passed <= MOST_PASSED and not budget.exhausted:
+                continue
         except OutgrownError as error:
             given_up = replace(given_up, barred=given_up.barred | error.results)
+            continue
         except _UnprovedError as error:
-            if options.flavour == "storages":
+            if not stacking:
                 raise PlanRefusedError.of(name, error.faults) from None
-            options, given_up, fallen = replace(options, flavour="storages"), GivenUp(), True
-            candidates = find_candidates(program, analyses, name, sizes, plans, profiles, options=options)
+        options, given_up = replace(options, flavour="storages"), GivenUp()
+        stacking, fallen = False, True
+        found = replace(found, budget=PlanBudget())  # this rung is the last
+        candidates = find_candidates(program, analyses, name, sizes, plans, profiles, options=options)
 
 
 def _rungs(buffers: Sequence[Buffer], spread: float, *, fallen: bool) -> tuple[Rung, ...]:
@@ -136,29 +143,27 @@ class _UnprovedError(Exception):
 
 def _proved(
     bare: Plan,
-    function: Function,
+    found: LayoutSearch,
     buffers: Sequence[Buffer],
     domain: Domain,
-    bounded: Domain,
-    prover: Prover,
     options: PlanOptions,
     loosest: float,
 ) -> Plan:
-    """Return `bare`, whose guards hold in the domain `bounded`, with `buffers` in arenas.
+    """Return `bare`, whose guards hold in the domain of `found`, with `buffers` in arenas, over `domain`.
 
-    Raises as `layouts` does, PlanRefusedError where a layout is wrong at a binding, and _UnprovedError where
-    none is proved.
+    Raises as `LayoutSearch.layouts` does, PlanRefusedError where a layout is wrong at a binding, and
+    _UnprovedError where none is proved.
     """
     faults: tuple[PlanFault, ...] = ()
-    for layout in layouts(function, buffers, options, bounded, prover, loosest=loosest):
+    for layout in found.layouts(buffers, options, loosest=loosest):
         plan = replace(
             bare,
             arenas=layout.arenas,
-            guards=(*bare.guards, *guards(layout.arenas, bounded, prover)),
+            guards=(*bare.guards, *guards(layout.arenas, found.domain, found.prover)),
             representative=layout.representative,
             rungs=(*bare.rungs, *layout.rungs),
         )
-        faults = validate(plan, domain, prover)
+        faults = validate(plan, domain, found.prover)
         if not faults:
             return plan
         if any(fault.binding is not None for fault in faults):

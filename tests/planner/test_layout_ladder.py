@@ -11,7 +11,7 @@ import pytest
 from symalloc.planner import layout_ladder
 from symalloc.planner.check.validate import validate
 from symalloc.planner.layout import pruning
-from symalloc.planner.layout_ladder import Layout, OutgrownError, layouts
+from symalloc.planner.layout_ladder import Layout, LayoutSearch, LooseError, OutgrownError
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.stacking_search import SearchBudget
@@ -33,7 +33,8 @@ def buffer(index: int, size: Expr | str, begin: int, end: int, arena: int = 0) -
 
 
 def found(buffers: Sequence[Buffer]) -> list[Layout]:
-    steps = list(layouts(EMPTY, buffers, PlanOptions(), Domain(), Prover()))
+    search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
+    steps = list(search.layouts(buffers, PlanOptions()))
     for step in steps:
         plan = Plan(function="main", arenas=step.arenas)
         assert validate(plan, Domain(), Prover(), machine=False) == ()
@@ -78,6 +79,35 @@ def test_many_symbols_give_sums_that_bound_others() -> None:
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1
     assert len(first.arenas[0].size.symbols) == 75
+
+
+def test_a_loose_arena_is_not_taken() -> None:
+    """The same search again costs nothing: a group that is known is not stacked once more."""
+    poor = SearchBudget(work=0, heuristics=1, points=6, regimes=1)
+    buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
+    search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
+    with patch.object(layout_ladder.SearchBudget, "of", lambda *_, **__: poor):
+        spent = [0]
+        for _ in range(2):
+            with pytest.raises(LooseError):
+                list(search.layouts(buffers, PlanOptions(), loosest=1.02))
+            spent.append(search.budget.spent)
+        assert 0 < spent[1] == spent[2]
+        assert list(search.layouts(buffers, PlanOptions(), loosest=1.5))
+
+
+def test_formulas_that_bound_others_are_loose_by_what_they_add() -> None:
+    """The search is at the floor; the formulas of its stacking are not."""
+    sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
+    search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
+    with (
+        patch.object(pruning, "ENOUGH_TERMS", 64),
+        patch.object(pruning, "MOST_TERMS", 64),
+        pytest.raises(LooseError),
+    ):
+        list(
+            search.layouts([buffer(i, s, i, i + 2) for i, s in enumerate(sizes)], PlanOptions(), loosest=1.02)
+        )
 
 
 def test_equal_groups_are_packed_once() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layout_ladder, plan_functions
+from symalloc.planner import layout_ladder, plan_budget, plan_functions
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.layout import assemble as assemble_module
 from symalloc.planner.layout.assemble import assemble
+from symalloc.planner.layout_ladder import Layout, LayoutSearch, LooseError
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
@@ -80,15 +82,15 @@ def test_whole_storages_put_everything_at_offset_zero() -> None:
 
 
 def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
-    layouts, asked = layout_ladder.layouts, 0
+    layouts, asked = LayoutSearch.layouts, 0
 
-    def unproved(*args: Any, **named: Any) -> Iterator[layout_ladder.Layout]:
+    def unproved(*args: Any, **named: Any) -> Iterator[Layout]:
         nonlocal asked
         asked += 1
         return layouts(*args, **named) if asked > 1 else iter(())
 
     program = simple("64*n", "32*n", "64*n", "32*n")
-    with patch.object(plan_functions, "layouts", unproved):
+    with patch.object(LayoutSearch, "layouts", unproved):
         plan = only(plan_program(program, Prover()))
     (rung,) = plan.rungs
     assert rung.kind == "storages" and rung.ratio >= 1
@@ -105,19 +107,25 @@ def test_what_takes_too_much_comparing_shares_whole_storages() -> None:
     assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
 
 
-def test_loose_arenas_are_searched_until_the_work_is_spent() -> None:
-    searched: list[int] = []
-    layouts = layout_ladder.layouts
+def test_where_all_arenas_are_loose_storages_are_shared() -> None:
+    layouts = LayoutSearch.layouts
 
-    def loose(*args: Any, loosest: float, **named: Any) -> Iterator[layout_ladder.Layout]:
-        searched.append(1)
-        if args[2].flavour != "storages":
-            raise layout_ladder.LooseError(plan_functions.MOST_SEARCHED // 2 + 1)
+    def loose(*args: Any, loosest: float, **named: Any) -> Iterator[Layout]:
+        if loosest < inf:
+            raise LooseError
         return layouts(*args, loosest=loosest, **named)
 
-    with patch.object(plan_functions, "layouts", loose):
+    with patch.object(LayoutSearch, "layouts", loose):
         plan = only(plan_program(simple("64*n", "32*n", "64*n", "32*n"), Prover()))
-    assert len(searched) == 3 and [rung.kind for rung in plan.rungs] == ["storages"]
+    assert [rung.kind for rung in plan.rungs] == ["storages"]
+
+
+def test_what_exhausts_the_budget_shares_whole_storages() -> None:
+    program = simple("64*n", "32*n", "64*n", "32*n", "96*n", "128*n")
+    with patch.object(plan_budget, "BASE", 0), patch.object(plan_budget, "EACH", 0):
+        plan = only(plan_program(program, Prover()))
+    assert [rung.kind for rung in plan.rungs] == ["storages"]
+    assert validate(plan, Domain(), Prover(), machine=False) == ()
 
 
 def test_what_is_not_proved_with_storages_either_is_refused() -> None:

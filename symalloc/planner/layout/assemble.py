@@ -13,6 +13,7 @@ from symalloc.planner.layout.dominance import PROVER_BUDGET, Dominance
 from symalloc.planner.layout.merge_offsets import merge_offsets
 from symalloc.planner.layout.offsets import arena_size, offsets
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.stacking import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -32,12 +33,13 @@ def assemble(
     prover: Prover,
     *,
     prover_budget: int = PROVER_BUDGET,
+    budget: PlanBudget | None = None,
 ) -> Arena:
     """Return the arena of `buffers` stacked by `regimes`, over `domain`; there is at least one buffer.
 
     With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
     to be proved of them can be seen.  Raises ValueError where the regimes leave a hole: the last one
-    must stand without a condition; and FormulasTooLongError.
+    must stand without a condition; and FormulasTooLongError, also where `budget` is exhausted.
     """
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
@@ -45,7 +47,7 @@ def assemble(
     layouts, raised = [], 0
     for stacking, case in _cases(regimes, domain):
         most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
-        dominance = Dominance(case, prover, symbols, prover_budget=prover_budget, most=most)
+        dominance = Dominance(case, prover, symbols, prover_budget=prover_budget, most=most, budget=budget)
         layouts.append(_layout(buffers, stacking, dominance))
         raised += dominance.raised
     size, placed = layouts[-1]

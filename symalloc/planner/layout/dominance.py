@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.grid import Grid, Values
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
@@ -19,6 +20,7 @@ LARGE, MIDDLE = 4096, 48
 PROVER_BUDGET = 8
 MOST_COMPARED = 4_000  # differences that are looked at closely
 OPEN = 4
+COMPARED, ASKED = 10, 500  # what a comparison counts besides its terms, and a question to the prover
 
 
 class Dominance:
@@ -27,13 +29,13 @@ class Dominance:
     What fails at a sample binding is never asked; what can be seen costs little.  `prover_budget` is how many
     questions the prover is asked about the rest, those left open counted `OPEN` times; then none any more:
     offsets keep alternatives that they could do without, nothing is lost.  `most` differences are looked at
-    closely.  `raised` counts the sums that took
-    the place of others which they only bound.
+    closely.  `raised` counts the sums that took the place of others which they only bound.  What is compared
+    is counted in `budget`, in terms.
     """
 
     __slots__ = (
         *("_aligned", "_budget", "_domain", "_grid", "_known", "_monomials", "_names", "_prover", "_reached"),
-        *("_values", "most", "order", "raised"),
+        *("_values", "budget", "most", "order", "raised"),
     )
 
     def __init__(
@@ -44,7 +46,9 @@ class Dominance:
         *,
         prover_budget: int = PROVER_BUDGET,
         most: int = MOST_COMPARED,
+        budget: PlanBudget | None = None,
     ) -> None:
+        self.budget = PlanBudget() if budget is None else budget
         self.order, self.raised, self.most = SyntacticOrder(domain, most), 0, most
         self._domain, self._prover, self._budget = domain, prover, prover_budget
         assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
@@ -61,6 +65,7 @@ class Dominance:
         key = (high, low)
         found = self._reached.get(key)
         if found is None:
+            self.budget.spend(COMPARED + len(high.terms) + len(low.terms))
             found = self.may_reach(high, low) and (self.order.at_most(low, high) or self._ask(le(low, high)))
             self._reached[key] = found
         return found
@@ -80,6 +85,7 @@ class Dominance:
         """Return the values at the sample bindings; nan where a divisor is zero."""
         found = self._values.get(expr)
         if found is None:
+            self.budget.spend(COMPARED + len(expr.terms))
             found = np.zeros(len(self.grid))
             for monomial, coefficient in expr.terms.items():
                 found = found + coefficient * self._monomial(monomial)
@@ -115,6 +121,7 @@ class Dominance:
     def _ask(self, condition: Condition) -> bool:
         if self._budget <= 0:
             return False
+        self.budget.spend(ASKED)
         proof = self._prover.prove(condition, self._domain, explain=False)
         self._budget -= OPEN if proof.unknown else 1
         return proof.verdict is Verdict.ALWAYS_VALID

@@ -34,7 +34,7 @@ def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance)
 
     Long ones become one maximum, which what lies above does not repeat; where such maxima are nested too
     deep, or get too long, there are fewer alternatives instead.  Raises FormulasTooLongError once
-    `dominance` is exhausted.
+    `dominance` or its budget is exhausted.
     """
     raised = dominance.raised
     found = _offsets(buffers, stacking, dominance, nested=MOST_NESTED)
@@ -57,7 +57,8 @@ def _offsets(
         under = frozenset((found[j], buffers[j].size) for j in stacking.below[current])
         placed = known.get((under, step))
         if placed is None:
-            ends = _ends((found[j], buffers[j].size) for j in stacking.below[current])
+            ends = list(_ends((found[j], buffers[j].size) for j in stacking.below[current]))
+            dominance.budget.spend(sum(len(end.terms) for end in ends))
             pruned = prune((dominance.align(end, step) for end in ends), dominance)
             placed = tuple(dominance.align(e, step) for e in pruned)
             depth = max((depths[starts] for starts, _ in under), default=0)
@@ -65,7 +66,7 @@ def _offsets(
                 placed, depth = _one_maximum(placed), depth + 1
                 if depth > nested or len(placed[0].key) > LONGEST:
                     return None
-            if dominance.exhausted:
+            if dominance.exhausted or dominance.budget.exhausted:
                 raise FormulasTooLongError
             known[under, step] = placed
             depths.setdefault(placed, depth)

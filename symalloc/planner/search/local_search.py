@@ -15,6 +15,7 @@ from itertools import accumulate
 from random import Random
 from typing import TypeAlias
 
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.search_instance import SearchInstance
 
 Heights: TypeAlias = list[float]  # one for each point, in multiples of the floor there
@@ -23,6 +24,7 @@ CLOSE = 1e-9  # heights nearer than this are alike
 MOST_REMOVED = 7
 WARMTH = 0.004  # how much worse than the current stacking a neighbour may be, in multiples of the floor
 WEIGHT_OF_MEAN = 0.1
+PASSED = 10  # what passing a buffer counts, in looks at neighbours
 
 
 def improve(
@@ -33,18 +35,23 @@ def improve(
     target: float,
     steps: int,
     random: Random,
+    budget: PlanBudget,
 ) -> tuple[list[int], int]:
     """A stacking at least as good as `order` at these points of the grid, and the steps taken.
 
-    Stops when the worst ratio at the points is at most `target`, or after `steps`.
+    Stops when the worst ratio at the points is at most `target`, after `steps`, and once `budget`
+    is exhausted.
     """
     columns = [problem.relative(point) for point in points]
-    search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random)
+    search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random, budget=budget)
+    once = 2 * problem.pairs + PASSED * len(problem)  # to stack all of them at one point
     current = best = list(order)
     heights = lowest = search.heights(current)
+    budget.spend(len(points) * once)
     for step in range(steps):
-        if max(lowest) <= target:
+        if max(lowest) <= target or budget.exhausted:
             return best, step
+        budget.spend((2 * len(points) + 2) * once)
         trial, reached = search.neighbour(current, heights)
         warmth = WARMTH * random.random() * (1 - step / steps)
         if _cost(reached) <= _cost(heights) + warmth:
@@ -78,6 +85,7 @@ class _RuinAndRecreate:
     neighbours: Sequence[Sequence[int]]
     columns: Sequence[Sequence[float]]
     random: Random
+    budget: PlanBudget
 
     def heights(self, order: Sequence[int]) -> Heights:
         return [max(tops(order, sizes, self.neighbours), default=0.0) for sizes in self.columns]
@@ -153,12 +161,16 @@ class _RuinAndRecreate:
         """Put `current` on those of its neighbours that are `under` it, and raise what is `over` it."""
         ends[current] = max((ends[j] for j in under), default=0.0) + sizes[current]
         starts = dict.fromkeys(self.neighbours[current], ends[current])
+        looks = len(ends) // 4 + len(starts)
         for i in over:
             if i in starts and starts[i] + sizes[i] > ends[i]:
                 end = ends[i] = starts[i] + sizes[i]
-                for j in self.neighbours[i]:
+                near = self.neighbours[i]
+                looks += len(near)
+                for j in near:
                     if end > starts.get(j, 0.0):
                         starts[j] = end
+        self.budget.spend(looks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from operator import add
 from random import Random
 
 from symalloc.planner.exact.solve import pack_exactly, steps_within
 from symalloc.planner.interference import changes_of, most_at_once
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.search.crowded import crowded_orders
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
@@ -31,12 +33,15 @@ HARD_POINTS = 2  # at which the local search starts to work; the whole grid judg
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
 FEW_STEPS = 16  # in the first round, twice as many in each that follows
 CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
-PAIRS_EACH = 50  # that judging a stacking over the grid counts, for each buffer
+PAIRS_EACH = 50  # that packing and judging it over the grid count, for each buffer
+JUDGED_EACH = 15  # that judging counts
+EXACT_STEPS = 20  # of the exact method, times neighbours, that count as one look
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
 JUDGED = 4  # of those known to be imperfect, before local search
 WITNESSES = 3  # points at which one is looked at before the whole grid
 EARLY = 2  # heuristics before the first local search
 EARLY_ROUNDS = 3  # of it
+FEW_BUFFERS = 4  # of which every order is tried
 WORK_EACH = 4_000  # of local search at most, for each buffer
 
 
@@ -94,38 +99,45 @@ class SearchResult:
     """The stackings found.
 
     `regimes` holds each with the condition under which it is taken where none before it is; the last has None
-    and is taken otherwise.  `score` holds over the grid; `representative` is a binding of it at which the
-    search packed; `steps` counts what was tried.
+    and is taken otherwise.  `score` holds over the grid, and so does `excess`, the most bytes above the
+    floor; `representative` is a binding of it at which the search packed; `steps` counts what was tried.
     """
 
     regimes: tuple[tuple[Condition | None, Stacking], ...]
     score: Score
+    excess: float
     representative: Mapping[str, int]
     steps: int
 
 
-def search(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> SearchResult:
+def search(
+    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget | None = None
+) -> SearchResult:
     """Return the best stackings found for `buffers`.
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
-    Layers are stacked alike, but where one by one they come nearer to the floor.
+    Layers are stacked alike, but where one by one they come nearer to the floor.  What is done is counted in
+    `whole`, too; once that is exhausted the search ends with what it has.
     """
+    whole = PlanBudget() if whole is None else whole
     if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
         return _any_order(buffers, ranges)
     classes = folded(buffers)
     if classes is None:
-        return _stacked(buffers, ranges, budget)
-    alike = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact=0))
-    if alike.score.worst > PERFECT:
-        single = _stacked(buffers, ranges, budget)
+        return _stacked(buffers, ranges, budget, whole)
+    alike = _stacked(folds_of(buffers, classes), ranges, replace(budget, exact=0), whole)
+    if alike.score.worst > PERFECT and not whole.exhausted:
+        single = _stacked(buffers, ranges, budget, whole)
         if single.score < alike.score:
             return single
     return _spread(alike, classes, buffers)
 
 
-def _stacked(buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget) -> SearchResult:
+def _stacked(
+    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget
+) -> SearchResult:
     problem = SearchInstance.of(buffers, ranges)
-    run = _StackingSearch(problem=problem, budget=budget)
+    run = _StackingSearch(problem=problem, budget=budget, whole=whole)
     points = representatives(problem, ranges, budget.points)
     run.fill(points)
     return run.result(points[0])
@@ -145,6 +157,7 @@ def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
     return SearchResult(
         regimes=((None, Stacking.of(range(len(buffers)), buffers)),),
         score=Score(1.0, 1.0),
+        excess=0.0,
         representative=typical_binding(names, ranges),
         steps=1,
     )
@@ -165,6 +178,7 @@ class _StackingSearch:
 
     problem: SearchInstance
     budget: SearchBudget
+    whole: PlanBudget
     candidates: list[_ScoredStacking] = field(default_factory=list)
     waiting: list[tuple[float, int, list[int]]] = field(default_factory=list)
     witnesses: dict[int, list[float]] = field(default_factory=dict)
@@ -182,12 +196,17 @@ class _StackingSearch:
             any(self.add(order) for order in crowded_orders(self.problem, points[:CROWDED_POINTS]))
             return
         heuristics = HEURISTICS[: self.budget.heuristics]
-        if self.packed(heuristics[:EARLY], points) or self.improve(self.hard(points), EARLY_ROUNDS):
+        if self.packed(heuristics[:EARLY], points):
+            return
+        if len(self.problem) <= FEW_BUFFERS:
+            any(self.add(order) for order in permutations(range(len(self.problem))))
+            return
+        if self.improve(self.hard(points), EARLY_ROUNDS):
             return
         if self.packed(heuristics[EARLY:], points):
             return
         hard = self.hard(points)
-        if len(hard) == 1 and self.budget.exact and self.exact(hard[0]):
+        if len(hard) == 1 and self.budget.exact and not self.whole.exhausted and self.exact(hard[0]):
             return
         self.improve(hard, ROUNDS)
 
@@ -201,6 +220,7 @@ class _StackingSearch:
 
     def add(self, order: Sequence[int]) -> bool:
         """Enter a candidate, judged over the whole grid; return whether the search is over."""
+        self.whole.spend(JUDGED_EACH * len(self.problem))
         stacking = Stacking.at(order, self.problem.changes)
         values = ratios(self.problem, stacking)
         self.candidates.append(_ScoredStacking(stacking=stacking, values=values, score=Score.of(values)))
@@ -215,9 +235,13 @@ class _StackingSearch:
         is not perfect there has to wait.
         """
         for point in points:
-            if self.looked_at > self.budget.packing:
+            if self.looked_at > self.budget.packing or (
+                self.whole.exhausted and (self.candidates or self.waiting)
+            ):
                 return
-            self.looked_at += self.problem.pairs + PAIRS_EACH * len(self.problem)
+            looks = self.problem.pairs + PAIRS_EACH * len(self.problem)
+            self.looked_at += looks
+            self.whole.spend(looks)
             sizes = self.problem.sizes_at(point)
             offsets = place(self.problem, sizes, name, best_fit=best_fit)
             order = by_offset(offsets, sizes)
@@ -242,6 +266,8 @@ class _StackingSearch:
         """
         self.waiting.sort()
         for _, _, order in self.waiting[:most]:
+            if self.whole.exhausted and self.candidates:
+                break
             self.add(order)
         del self.waiting[:most]
 
@@ -251,6 +277,8 @@ class _StackingSearch:
         """
         work = min(self.budget.work, WORK_EACH * len(self.problem))
         for number in range(rounds if work else 0):
+            if self.whole.exhausted:
+                return False
             each = max(len(self.problem), 1) + self.problem.pairs
             steps = work // (each * len(points) * ROUNDS) + 1
             if self.local(points, min(steps, FEW_STEPS << number)):
@@ -267,6 +295,7 @@ class _StackingSearch:
             target=PERFECT,
             steps=steps,
             random=self.random,
+            budget=self.whole,
         )
         self.steps += taken
         return self.add(order)
@@ -289,6 +318,7 @@ class _StackingSearch:
             steps=steps_within(self.budget.exact, self.problem.neighbours),
         )
         self.steps += found.steps
+        self.whole.spend(found.steps * (2 * self.problem.pairs // len(fixed) + 1) // EXACT_STEPS)
         if found.offsets is None:
             return False
         return self.add(by_offset(found.offsets, sizes)) or found.optimal
@@ -313,11 +343,13 @@ class _StackingSearch:
         chosen = Split(conditions=(), choices=(0,), values=self.candidates[0].values)
         if self.problem.grid.names and chosen.score.worst > self.budget.target:
             self.judge()
-            chosen = split(self.problem, [c.values for c in self.candidates], self.budget.regimes)
+            values = [c.values for c in self.candidates]
+            chosen = split(self.problem, values, self.budget.regimes, self.whole)
         stackings = [self.candidates[choice].stacking for choice in chosen.choices]
         return SearchResult(
             regimes=tuple(zip((*chosen.conditions, None), stackings, strict=True)),
             score=chosen.score,
+            excess=float(((chosen.values - 1) * self.problem.floors).max()),
             representative=self.problem.grid.binding(point),
             steps=self.steps,
         )

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.search_instance import SearchInstance, representatives
@@ -70,6 +71,7 @@ def test_local_search_never_makes_it_worse(buffers: tuple[Buffer, ...], random: 
         target=1.0,
         steps=30,
         random=random,
+        budget=PlanBudget(),
     )
     assert sorted(better) == sorted(order) and steps <= 30
     before, after = (ratios(problem, stacked(problem, o))[points] for o in (order, better))
@@ -79,7 +81,7 @@ def test_local_search_never_makes_it_worse(buffers: tuple[Buffer, ...], random: 
 
 def test_a_local_search_without_steps_gives_back_what_it_got() -> None:
     problem = instance((Buffer(id=0, name="b", size=constant(64), live=((0, 1),)),))
-    assert improve(problem, [0], [0], target=0.0, steps=0, random=Random(0)) == ([0], 0)
+    assert improve(problem, [0], [0], target=0.0, steps=0, random=Random(0), budget=PlanBudget()) == ([0], 0)
 
 
 @settings(max_examples=30)

@@ -29,6 +29,7 @@ from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
 
 pytestmark = pytest.mark.slow
@@ -309,7 +310,7 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
     """A stacking that puts everything at the start must be refused, through TVM's pass runner too."""
 
     def flat(found: Sequence[Buffer], *_: object, **__: object) -> Arena:
-        return Arena.of(sum((b.size for b in found), ZERO), (Placement(b, ZERO) for b in found))
+        return Arena.of(maximum(*(b.size for b in found)), (Placement(b, ZERO) for b in found))
 
     monkeypatch.setattr(layout_ladder, "assemble", flat)
     with pytest.raises(
