@@ -110,6 +110,13 @@ bool FreeList::Next(Place* place) const {
   return true;
 }
 
+void FreeList::Previous(Place* place) const {
+  if (--place->slot < 0 && place->chunk > 0) {
+    --place->chunk;
+    place->slot = chunks_[place->chunk].slots->count - 1;
+  }
+}
+
 void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
   Slots* slots = chunks_[place.chunk].slots.get();
   if (slots->count == kSlots) {

@@ -1,6 +1,7 @@
 // The free intervals of one address range, in address order: symalloc/pool/core/free_list.py is the reference.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -45,6 +46,14 @@ class FreeList {
 
   // The interval that `offset` lies in, [offset, offset) where it is not free.
   Interval Around(int64_t offset) const;
+
+  // Calls visit(start, end) for the free parts of [from, to), the highest first.
+  template <typename Visit>
+  void Within(int64_t from, int64_t to, Visit visit) const {
+    for (Place at = Before(to - 1); at.slot >= 0 && start(at) + size(at) > from; Previous(&at)) {
+      visit(std::max(start(at), from), std::min(start(at) + size(at), to));
+    }
+  }
 
   // Calls visit(start, end) for each interval, the lowest first, until it returns false.
   template <typename Visit>
@@ -99,6 +108,7 @@ class FreeList {
   // The last interval that starts at or below `offset`; slot -1 of chunk 0 where there is none.
   Place Before(int64_t offset) const;
   bool Next(Place* place) const;
+  void Previous(Place* place) const;  // to slot -1 of chunk 0 where there is none
   void InsertAfter(Place place, int64_t start, int64_t size);
   void Erase(Place place);
   void Change(Place place, int64_t start, int64_t size);

@@ -1,6 +1,9 @@
 #include "pool/os_memory.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -38,6 +41,24 @@ bool MayMove() {
   return may;
 }
 
+constexpr size_t kMostAtOnce = 64;
+constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP of Linux 6.14
+
+// One call for many runs; false where the system cannot do all: nothing is lost where some are given back again.
+bool GiveBackAtOnce(const PageRun* runs, size_t count) {
+  static std::atomic<bool> can{true};
+  if (!can.load(std::memory_order_relaxed)) return false;
+  iovec spans[kMostAtOnce];
+  int64_t nbytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    spans[i] = {runs[i].base, static_cast<size_t>(runs[i].nbytes)};
+    nbytes += runs[i].nbytes;
+  }
+  if (syscall(SYS_process_madvise, kThisProcess, spans, count, MADV_DONTNEED, 0) == nbytes) return true;
+  can.store(false, std::memory_order_relaxed);
+  return false;
+}
+
 }  // namespace
 
 char* ReserveAddresses(int64_t nbytes, int64_t align) {
@@ -61,21 +82,34 @@ void ReleaseAddresses(char* base, int64_t nbytes) {
   CountAddresses(-nbytes);
 }
 
-void GiveBackPages(char* base, int64_t nbytes, bool huge) {
-  madvise(base, nbytes, MADV_DONTNEED);
+void GiveBackPages(const PageRun* runs, size_t count) {
+  for (size_t at = 0; at < count;) {
+    size_t some = std::min(count - at, kMostAtOnce);
+    if (some == 1 || !GiveBackAtOnce(runs + at, some)) {
+      for (size_t i = at; i < at + some; ++i) madvise(runs[i].base, runs[i].nbytes, MADV_DONTNEED);
+    }
+    at += some;
+  }
   // a smaller block that comes here later must not be backed by a whole huge page
-  if (huge) madvise(base, nbytes, MADV_NOHUGEPAGE);
+  for (size_t i = 0; i < count; ++i) {
+    if (runs[i].huge) madvise(runs[i].base, runs[i].nbytes, MADV_NOHUGEPAGE);
+  }
 }
 
-bool MovePages(char* from, char* to, int64_t nbytes, bool huge) {
+bool IsResident(char* page) {
+  unsigned char state = 1;
+  return mincore(page, 1, &state) != 0 || (state & 1) != 0;
+}
+
+bool MovePages(const PageRun& from, char* to) {
   if (!MayMove()) return false;
   int how = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;  // Linux 5.7
-  if (mremap(from, nbytes, nbytes, how, to) == MAP_FAILED) {
+  if (mremap(from.base, from.nbytes, from.nbytes, how, to) == MAP_FAILED) {
     // it may have failed after it had unmapped what was there; nobody else can be meant to have these addresses
-    if (mmap(to, nbytes, kMapped, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
+    if (mmap(to, from.nbytes, kMapped, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
     return false;
   }
-  if (huge) madvise(from, nbytes, MADV_NOHUGEPAGE);
+  if (from.huge) madvise(from.base, from.nbytes, MADV_NOHUGEPAGE);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Address space and pages of the operating system.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace symalloc {
@@ -16,15 +17,25 @@ bool MakeWritable(char* base, int64_t nbytes);
 
 void ReleaseAddresses(char* base, int64_t nbytes);
 
-// Gives the pages [base, base + nbytes) back; they read as zero when they are touched again.
-void GiveBackPages(char* base, int64_t nbytes, bool huge);
+// Pages side by side.
+struct PageRun {
+  char* base;
+  int64_t nbytes;
+  bool huge;  // `AskForHugePages` has been asked for such addresses
+};
+
+// Gives pages back; they read as zero when they are touched again.
+void GiveBackPages(const PageRun* runs, size_t count);
+
+// True where a page is in memory, not knowing is true.
+bool IsResident(char* page);
 
 // Asks for huge pages where [base, base + nbytes) covers them wholly, so that touching one byte never backs
 // more than the caller has asked for.
 void AskForHugePages(char* base, int64_t nbytes);
 
-// Moves the pages [from, from + nbytes) to `to`, where there are none; `from` stays mapped and reads as zero.
+// Moves pages to `to`, where there are none; where they were stays mapped and reads as zero.
 // False where the system cannot, or the process has many mappings: then nothing has changed.
-bool MovePages(char* from, char* to, int64_t nbytes, bool huge);
+bool MovePages(const PageRun& from, char* to);
 
 }  // namespace symalloc

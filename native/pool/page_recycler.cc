@@ -1,6 +1,7 @@
 #include "pool/page_recycler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace symalloc {
 
@@ -11,15 +12,21 @@ constexpr int64_t kMostMoved = 32 << 20;  // bytes at a time: other threads' fau
 }  // namespace
 
 void PageRecycler::MoveTo(char* to, int64_t nbytes) {
-  while (nbytes > 0 && !runs_.empty()) {
-    auto& [base, left] = runs_.back();
-    int64_t moved = std::min(left, nbytes);
-    if (!MovePages(base + left - moved, to, moved, huge_)) return;
+  while (nbytes > 0 && !runs_.empty() && Touched()) {
+    PageRun& run = runs_.back();
+    int64_t moved = std::min(run.nbytes, nbytes);
+    if (!MovePages({run.base + run.nbytes - moved, moved, run.huge}, to)) return;
     to += moved;
     nbytes -= moved;
-    left -= moved;
-    if (left == 0) runs_.pop_back();
+    run.nbytes -= moved;
+    if (run.nbytes == 0) runs_.pop_back();
   }
+}
+
+// False where moving is not worth it: nobody has written what was freed.
+bool PageRecycler::Touched() {
+  if (!std::exchange(looked_, true)) touched_ = IsResident(runs_.back().base);
+  return touched_;
 }
 
 void PageRecycler::MoveLater(char* to, int64_t nbytes) noexcept {
@@ -36,7 +43,7 @@ void PageRecycler::AskForHuge() {
 }
 
 void PageRecycler::GiveBack() {
-  for (auto& [base, nbytes] : runs_) GiveBackPages(base, nbytes, huge_);
+  GiveBackPages(runs_.data(), runs_.size());
   runs_.clear();
 }
 
@@ -61,10 +68,12 @@ PageRecycler::Part PageRecycler::Last(int64_t nbytes) const {
 void PageRecycler::Settle(const Part& part) {
   if (Move(part)) return;
   size_t first = runs_.size() - part.whole;
-  for (size_t i = first; i < runs_.size(); ++i) GiveBackPages(runs_[i].base, runs_[i].nbytes, huge_);
+  GiveBackPages(runs_.data() + first, part.whole);
   if (part.bytes == 0) return;
-  const Run& cut = runs_[first - 1];
-  GiveBackPages(cut.base + cut.nbytes - part.bytes, part.bytes, huge_);
+  PageRun cut = runs_[first - 1];
+  cut.base += cut.nbytes - part.bytes;
+  cut.nbytes = part.bytes;
+  GiveBackPages(&cut, 1);
 }
 
 // False where it is to go back.  Both ends are filled from, so that neighbours stay neighbours.
@@ -72,7 +81,8 @@ bool PageRecycler::Move(const Part& part) {
   if (wanted_.empty()) return false;
   auto& [to, left] = wanted_.back();
   left -= part.bytes;
-  if (!MovePages(runs_.back().base + runs_.back().nbytes - part.bytes, to + left, part.bytes, huge_)) {
+  const PageRun& run = runs_.back();
+  if (!Touched() || !MovePages({run.base + run.nbytes - part.bytes, part.bytes, run.huge}, to + left)) {
     wanted_.clear();
     return false;
   }
@@ -92,21 +102,21 @@ int64_t PageRecycler::Drop(const Part& part) {
 
 const char* Limbo::EndWithin(const char* begin, int64_t nbytes) const {
   for (const PageRecycler* each = first_; each != nullptr; each = each->next_) {
-    for (const auto& [base, size] : each->runs_) {
-      if (base < begin + nbytes && begin < base + size) return base + size;
+    for (const PageRun& run : each->runs_) {
+      if (run.base < begin + nbytes && begin < run.base + run.nbytes) return run.base + run.nbytes;
     }
   }
   return nullptr;
 }
 
 void Limbo::Add(PageRecycler* recycler) {
-  for (const auto& [_, size] : recycler->runs_) bytes_ += size;
+  for (const PageRun& run : recycler->runs_) bytes_ += run.nbytes;
   recycler->next_ = first_;
   first_ = recycler;
 }
 
 void Limbo::Remove(PageRecycler* recycler) {
-  for (const auto& [_, size] : recycler->runs_) bytes_ -= size;
+  for (const PageRun& run : recycler->runs_) bytes_ -= run.nbytes;
   PageRecycler** at = &first_;
   while (*at != recycler) at = &(*at)->next_;
   *at = recycler->next_;
@@ -114,7 +124,7 @@ void Limbo::Remove(PageRecycler* recycler) {
 
 void Limbo::Inherit() {
   for (PageRecycler* each = first_; each != nullptr; each = each->next_) {
-    for (const auto& [base, size] : each->runs_) GiveBackPages(base, size, each->huge_);
+    GiveBackPages(each->runs_.data(), each->runs_.size());
   }
   first_ = nullptr;
   bytes_ = 0;

@@ -16,21 +16,25 @@ namespace symalloc {
 // Moving a page costs a fraction of what giving it back and touching a fresh one costs.
 class PageRecycler {
  public:
-  explicit PageRecycler(bool huge) : huge_(huge) {}
+  PageRecycler() = default;
   ~PageRecycler() { GiveBack(); }
   PageRecycler(const PageRecycler&) = delete;
   PageRecycler& operator=(const PageRecycler&) = delete;
 
-  void Add(char* base, int64_t nbytes) noexcept {
+  void Add(const PageRun& run) noexcept {
     try {
-      runs_.push_back({base, nbytes});
+      runs_.push_back(run);
+      holds_huge_ = holds_huge_ || run.huge;
     } catch (const std::bad_alloc&) {
-      GiveBackPages(base, nbytes, huge_);
+      GiveBackPages(&run, 1);
     }
   }
   bool empty() const { return runs_.empty(); }
 
-  // Moves pages to [to, to + nbytes), where there are none, as far as they go.
+  // True where huge pages may have been asked for some.
+  bool holds_huge() const { return holds_huge_; }
+
+  // Moves pages to [to, to + nbytes), where there are none, as far as they go, if they hold anything.
   void MoveTo(char* to, int64_t nbytes);
 
   // The same, but when parts are settled.
@@ -66,9 +70,11 @@ class PageRecycler {
 
   Part Last(int64_t nbytes) const;
   bool Move(const Part& part);
+  bool Touched();
 
-  const bool huge_;
-  std::vector<Run> runs_;
+  std::vector<PageRun> runs_;
+  bool holds_huge_ = false;
+  bool looked_ = false, touched_ = false;  // whether the first page to be moved holds anything
   std::vector<Run> wanted_;
   Run huge_wanted_{nullptr, 0};
   PageRecycler* next_ = nullptr;  // in limbo

@@ -19,8 +19,13 @@ class PageSet {
  public:
   static constexpr int64_t kNone = -1;
 
+  // Makes room for the pages below `last`: to insert them cannot fail any more.
+  void Reserve(int64_t last) {
+    if ((last + 63) >> 6 > static_cast<int64_t>(levels_[0].size())) Grow((last + 63) >> 6);
+  }
+
   void Insert(int64_t first, int64_t last) {
-    if (last > first && (last + 63) >> 6 > static_cast<int64_t>(levels_[0].size())) Grow((last + 63) >> 6);
+    if (last > first) Reserve(last);
     ForWords(first, last, [this](int64_t word, uint64_t mask) {
       count_ += __builtin_popcountll(mask & ~levels_[0][word]);
       if (levels_[0][word] == 0) Mark(word);

@@ -27,6 +27,7 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
   int64_t last = RoundUp(offset + nbytes, grain) >> shift_;
   if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
   if (!recycler->empty()) {
+    if (recycler->holds_huge()) NoteAsked(first, last);
     auto move = [recycler](char* to, int64_t bytes) { recycler->MoveTo(to, bytes); };
     auto move_later = [recycler](char* to, int64_t bytes) { recycler->MoveLater(to, bytes); };
     // what the block has of a page in which it ends is moved now: another block may have the rest, and write it, soon
@@ -38,6 +39,7 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
     ForMissing(end, last, move);
   } else if (huge_ && missing >= kHugePage && missing == (last - first) << shift_) {
     recycler->WantHuge(base_ + (first << shift_), missing);
+    NoteAsked(first, last);
   }
   PageSet::ForWords(first, last, [this](int64_t word, uint64_t mask) { words_[word] |= mask; });
   ++commits;
@@ -57,14 +59,14 @@ int64_t PageTable::Decommit(int64_t start, int64_t end, PageRecycler* recycler) 
     int64_t run_end = last;
     while (last > first && backed(last - 1)) --last;
     PageSet::ForWords(last, run_end, [this](int64_t word, uint64_t mask) { words_[word] &= ~mask; });
-    char* run = base_ + (last << shift_);
-    int64_t length = (run_end - last) << shift_;
+    bool asked = last < asked_end_ && run_end > asked_;
+    PageRun run{base_ + (last << shift_), (run_end - last) << shift_, asked};
     if (recycler != nullptr) {
-      recycler->Add(run, length);
+      recycler->Add(run);
     } else {
-      GiveBackPages(run, length, huge_);
+      GiveBackPages(&run, 1);
     }
-    given += length;
+    given += run.nbytes;
   }
   decommits += given > 0;
   decommitted += given;

@@ -1,6 +1,7 @@
 // The pages of one address range that are backed: symalloc/pool/core/page_table.py is the reference.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -57,13 +58,18 @@ class PageTable {
     }
   }
   int64_t CountMissing(int64_t first, int64_t last) const;
+  void NoteAsked(int64_t first, int64_t last) {
+    asked_ = asked_end_ == 0 ? first : std::min(asked_, first);
+    asked_end_ = std::max(asked_end_, last);
+  }
   bool backed(int64_t at) const { return words_[at >> 6] >> (at & 63) & 1; }
 
   char* base_;
   int64_t unit_;
   int shift_;
   bool huge_;
-  std::vector<uint64_t> words_;  // one bit a unit; short of the end: not backed
+  int64_t asked_ = 0, asked_end_ = 0;  // huge pages may have been asked for between
+  std::vector<uint64_t> words_;        // one bit a unit; short of the end: not backed
 };
 
 }  // namespace symalloc

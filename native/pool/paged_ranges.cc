@@ -14,7 +14,6 @@ namespace {
 
 constexpr int64_t kLeastCapacity = 1 << 26;
 constexpr int64_t kLeastStep = 1 << 26;
-constexpr int64_t kLeastSoft = 2 << 20;  // bytes
 constexpr int kMostTried = 32;           // places, in search of one that is clear of limbo
 constexpr int kMostVisited = 4096;       // free intervals, in search of pages of the system at a time
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
@@ -24,7 +23,40 @@ constexpr char kFreeAlready[] = "what is freed is free already, in whole or in p
 // The pages that touch the block are not wholly free any more.
 void PagedRanges::Range::Take(int64_t offset, int64_t size) {
   free_list.Take(offset, size);
-  givable.Erase(offset >> shift, EndTouched(offset + size));
+  int64_t first = offset >> shift, last = EndTouched(offset + size);
+  for (int64_t edge : {first, last - 1}) {
+    if (givable.Has(edge)) fragments.Insert(edge, edge + 1);
+  }
+  givable.Erase(first, last);
+}
+
+// Undoes `Take`.
+void PagedRanges::Range::TakeBack(int64_t offset, int64_t size) {
+  FreeList::Interval merged;
+  free_list.Put(offset, size, &merged);
+  int64_t last = EndTouched(offset + size);
+  for (int64_t at = offset >> shift; at < last && at * page < pages.end(); ++at) {
+    bool free = at * page >= merged.start && (at + 1) * page <= merged.end;
+    if (free && pages.Missing(at * page, page, page) < page) givable.Insert(at, at + 1);
+    if (!free) fragments.Insert(at, at + 1);
+  }
+}
+
+// Backs what a block lacks.
+void PagedRanges::Range::Back(const Place& place, int64_t size, PageRecycler* recycler) {
+  if (place.missing == 0) return;
+  int64_t first = place.offset >> shift, last = EndTouched(place.offset + size);
+  givable.Reserve(last);
+  fragments.Insert(first, first + 1);
+  fragments.Insert(last - 1, last);
+  pages.Commit(place.offset, size, place.grain, recycler);
+}
+
+// Notes that [from, to) has become free in page `at`, if it holds a page of the system.
+void PagedRanges::Range::NoteFragments(int64_t from, int64_t to, int64_t at) {
+  from = std::max(from, at * page);
+  to = std::min(to, (at + 1) * page);
+  if (RoundUp(from, pages.unit()) + pages.unit() <= to) fragments.Insert(at, at + 1);
 }
 
 // False where part of it is free.  Among the pages that touch a block that has become free, notes those that are wholly
@@ -35,6 +67,9 @@ bool PagedRanges::Range::Put(int64_t offset, int64_t size) {
   int64_t first = std::max(EndTouched(merged.start), offset >> shift);
   int64_t last = std::min(merged.end >> shift, EndTouched(offset + size));
   if (first < last) givable.Insert(first, last);
+  int64_t lowest = offset >> shift, highest = EndTouched(offset + size) - 1;
+  if (lowest < first) NoteFragments(merged.start, merged.end, lowest);
+  if (highest >= last) NoteFragments(merged.start, merged.end, highest);
   return true;
 }
 
@@ -53,6 +88,22 @@ int64_t PagedRanges::Range::DecommitFree(int64_t nbytes, PageRecycler* recycler,
     if (trimming == nullptr) continue;
     if (last * page == trimming->start) --pages.decommits;
     trimming->start = first * page;
+  }
+  return given;
+}
+
+// Gives back free pages of the system within pages of which none is wholly free, the highest first, and what is free in a
+// page at once, but nothing of the pages [kept, kept_end); the bytes.
+int64_t PagedRanges::Range::DecommitFragments(int64_t nbytes, int64_t kept, int64_t kept_end, PageRecycler* recycler) {
+  int64_t given = 0;
+  while (given < nbytes) {
+    int64_t at = fragments.Highest();
+    if (at == PageSet::kNone) break;
+    fragments.Erase(at, at + 1);
+    if (at >= kept && at < kept_end) continue;
+    free_list.Within(at * page, (at + 1) * page, [&](int64_t from, int64_t to) {
+      given += pages.Decommit(RoundUp(from, pages.unit()), to & -pages.unit(), recycler);
+    });
   }
   return given;
 }
@@ -194,17 +245,14 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size, page_);
   range.Reach(offset + size);
-  // pages that the block covers are not given back for it
-  range.givable.Erase(offset >> range.shift, range.EndTouched(offset + size));
-  bool fits = missing == 0 || MakeRoom(which, missing, size, in_use, recycler);
-  if (fits) return TakeAt(which, {offset, missing, page_}, size, recycler);
-  auto [start, end] = range.free_list.Around(offset);
-  int64_t last = std::min(offset + size, range.pages.end());
-  for (int64_t page = offset / page_; page * page_ < last; ++page) {
-    bool free = page * page_ >= start && (page + 1) * page_ <= end;
-    if (free && range.pages.Missing(page * page_, page_, page_) < page_) range.givable.Insert(page, page + 1);
+  range.Take(offset, size);  // what the block covers is not given back for it
+  Place place{offset, missing, page_};
+  if (missing > 0 && !MakeRoom(which, place, size, in_use, recycler)) {
+    range.TakeBack(offset, size);
+    return nullptr;
   }
-  return nullptr;
+  range.Back(place, size, recycler);
+  return range.base + offset;
 }
 
 void PagedRanges::RequirePlace(int which, int64_t size, int64_t align) const {
@@ -242,7 +290,7 @@ char* PagedRanges::TakeAt(int which, const Place& place, int64_t size, PageRecyc
   Range& range = ranges_[which];
   range.Reach(place.offset + size);
   range.Take(place.offset, size);
-  if (place.missing > 0) range.pages.Commit(place.offset, size, place.grain, recycler);
+  range.Back(place, size, recycler);
   return range.base + place.offset;
 }
 
@@ -313,41 +361,6 @@ std::vector<int64_t> PagedRanges::Layout() const {
     for (const auto* each : {&intervals, &runs}) layout.insert(layout.end(), each->begin(), each->end());
   }
   return layout;
-}
-
-// -1: none.
-int64_t PagedRanges::SoftLimit(int64_t size, int64_t in_use) const {
-  if (soft_denominator_ == 0) return soft_numerator_;
-  if (soft_numerator_ < 0) return -1;
-  __int128 used = std::max(peak_used, in_use + size);
-  __int128 soft = soft_numerator_ * used / soft_denominator_;
-  return static_cast<int64_t>(std::clamp<__int128>(soft, kLeastSoft, int64_t{1} << 62));
-}
-
-// True where backing `missing` bytes more, if any, breaks a limit; throws Awaited where it would not but for limbo.
-bool PagedRanges::Over(int64_t missing, int64_t size, int64_t in_use) const {
-  if (missing == 0) return false;
-  int64_t soft = SoftLimit(size, in_use);
-  int64_t backed = reserved() + missing;
-  if ((soft >= 0 && backed > soft) || (limit >= 0 && backed > limit)) return true;
-  if (limit >= 0 && backed + limbo.bytes() > limit) throw Awaited();
-  return false;
-}
-
-// Gives free pages back so that `missing` bytes can be committed; false where that breaks the limit all the same.
-bool PagedRanges::MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, PageRecycler* recycler) {
-  int64_t soft = SoftLimit(size, in_use);
-  if (soft >= 0) GiveBack(which, reserved() + missing - soft, recycler);
-  if (limit < 0) return true;
-  GiveBack(which, reserved() + missing - limit, recycler);
-  return reserved() + limbo.bytes() + missing <= limit;
-}
-
-// Gives back as many bytes of free pages as there are, those of range `which` first.
-void PagedRanges::GiveBack(int which, int64_t nbytes, PageRecycler* recycler) {
-  for (int i = 0; i < count_ && nbytes > 0; ++i) {
-    nbytes -= ranges_[i == 0 ? which : 1 - which].DecommitFree(nbytes, recycler);
-  }
 }
 
 }  // namespace symalloc

@@ -61,6 +61,9 @@ class PagedRanges {
     int64_t grain = 0;  // in which they are backed
   };
 
+  // Throws OutOfMemory where no free place is large enough for a block.
+  void RequirePlace(int which, int64_t size, int64_t align) const;
+
   // Where a block costs the fewest pages, once all free pages are given back.  Throws OutOfMemory where no free place is
   // large enough.
   Place Tightest(int which, int64_t size, int64_t align);
@@ -138,7 +141,11 @@ class PagedRanges {
           pages(base, std::min(SystemPage(), options.page), options.huge) {}
     void Take(int64_t offset, int64_t size);
     bool Put(int64_t offset, int64_t size);
+    void TakeBack(int64_t offset, int64_t size);
+    void Back(const Place& place, int64_t size, PageRecycler* recycler);
+    void NoteFragments(int64_t from, int64_t to, int64_t at);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
+    int64_t DecommitFragments(int64_t nbytes, int64_t kept, int64_t kept_end, PageRecycler* recycler);
     int64_t DecommitUnits(int64_t nbytes, int64_t* below, PageRecycler* recycler);
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
 
@@ -157,7 +164,8 @@ class PagedRanges {
     int64_t writable = 0;  // bytes
     FreeList free_list;
     PageTable pages;
-    PageSet givable;  // pages of `page` bytes that are wholly free and at least partly backed
+    PageSet givable;    // pages of `page` bytes that are wholly free and at least partly backed
+    PageSet fragments;  // others that hold free backed pages of the system, and more
   };
 
   static constexpr int64_t kCrowd = 128;  // free intervals
@@ -166,12 +174,13 @@ class PagedRanges {
   int64_t FindPlace(const Range& range, int64_t size, int64_t align) const;
   int64_t FindClear(const Range& range, int64_t size, int64_t align) const;
   int64_t PastLimbo(const Range& range, int64_t offset, int64_t size) const;
-  void RequirePlace(int which, int64_t size, int64_t align) const;
   void ReleaseAll();
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;
-  bool MakeRoom(int which, int64_t missing, int64_t size, int64_t in_use, PageRecycler* recycler);
+  bool MakeRoom(int which, const Place& place, int64_t size, int64_t in_use, PageRecycler* recycler);
   void GiveBack(int which, int64_t nbytes, PageRecycler* recycler);
+  int64_t GiveBackFragments(int which, int64_t nbytes, const Place& place, int64_t size, PageRecycler* recycler);
+  void BackAhead(Range* range, int64_t nbytes, PageRecycler* recycler);
 
   const int64_t soft_numerator_, soft_denominator_, page_;
   int64_t capacity_;

@@ -17,7 +17,6 @@ constexpr int64_t kPart = 2 << 20;  // bytes that are given back at a time: a fr
 Pool::Pool(const Options& options, std::mutex* held_too)
     : id_(PoolRegistry::Global().NewId()),
       separate_escaping_(options.separate_escaping),
-      huge_(options.huge),
       bin_largest_(std::min(options.bin_largest, options.bin_capacity)),
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * options.bin_capacity),
@@ -180,7 +179,7 @@ int64_t Pool::DecayAt(double now, const GoOn& go_on) {
 // Gives `most` bytes of free pages back, a few at a time, without the mutex meanwhile; the bytes.
 // `yields`: to allocations that wait.
 int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go_on) {
-  PageRecycler recycler(huge_);
+  PageRecycler recycler;
   PagedRanges::Trimming trimming;
   for (int64_t given = 0;;) {
     while (yields && waiting_ > 0) departed_.wait(*lock);
@@ -199,7 +198,7 @@ int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go
 
 // Gives the free pages of the system back, in the same way.
 void Pool::GiveBackUnits(Lock* lock) {
-  PageRecycler recycler(huge_);
+  PageRecycler recycler;
   for (PagedRanges::UnitTrimming trimming; ranges_.TrimUnits(kPart, &trimming, &recycler);) {
     Settle(lock, &recycler);
     lock->unlock();  // where nothing was found, too
@@ -261,7 +260,7 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
   int64_t size = Rounded(nbytes);
   for (;;) {
     RequireOpenLocked();
-    PageRecycler recycler(huge_);
+    PageRecycler recycler;
     char* block = nullptr;
     try {
       block = TakeLocked(&lock, cache, which, size, align, &recycler);
@@ -305,6 +304,7 @@ void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
 
 // Whatever can be given back is.
 char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
+  ranges_.RequirePlace(which, size, align);
   Settle(lock, recycler);
   GiveBackFree(lock, false, ranges_.reserved());
   FlushLocked(cache);

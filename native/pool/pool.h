@@ -217,7 +217,7 @@ class Pool {
   void LetGoLocked(const ThreadCache* cache);
 
   const uint64_t id_;  // never used twice in a process
-  const bool separate_escaping_, huge_;
+  const bool separate_escaping_;
   const int64_t bin_largest_, bin_capacity_;  // bytes
   const int64_t large_block_capacity_;        // bytes; one thread at a time may hold more
   const int64_t page_;

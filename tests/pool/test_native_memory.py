@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.core.reference_pool import ReferencePool
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.processes import survives
 
@@ -119,6 +121,30 @@ def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
     assert _resident() - before < pool.reserved + 2 * MIB
     for handle, n, nbytes in kept:
         assert ctypes.string_at(pool.pointer(handle), nbytes) == bytes([n]) * nbytes
+
+
+@pytest.mark.parametrize("touched", (False, True))
+def test_a_checkerboard_gives_back_what_is_free_within_pages(touched: bool) -> None:
+    """No page of the pool is free, but most of the system's within every second block; they move or go."""
+    options = PoolOptions(soft_limit=Fraction(1), bin_capacity=0)
+    pool, reference = InstrumentedPool(options), ReferencePool(options)
+    before, size = _resident(), 48 * KIB
+    kept = [(pool.alloc(size), reference.alloc(size)) for _ in range(400)]
+    for n, (handle, _) in enumerate(kept if touched else ()):
+        ctypes.memset(pool.pointer(handle), n % 255 + 1, size)
+    for handle, address in kept[::2]:
+        pool.free(handle)
+        reference.free(address)
+    for n in range(160):
+        nbytes = (50 + n % 7) * KIB
+        handle, address = pool.alloc(nbytes), reference.alloc(nbytes)
+        assert pool.address(handle) == address
+        ctypes.memset(pool.pointer(handle), 1, nbytes)
+    assert replace(pool.statistics(), threads=1) == reference.statistics()
+    assert pool.statistics().peak_reserved <= 400 * size + 2 * MIB + 64 * KIB
+    assert _resident() - before < pool.reserved + 2 * MIB
+    for n, (handle, _) in enumerate(kept[1::2] if touched else ()):
+        assert ctypes.string_at(pool.pointer(handle), size) == bytes([(2 * n + 1) % 255 + 1]) * size
 
 
 def test_less_address_space_makes_a_smaller_pool() -> None:

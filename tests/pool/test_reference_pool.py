@@ -123,6 +123,20 @@ def test_a_soft_limit_moves_memory_out_of_holes_that_do_not_fit() -> None:
     assert sum(p.decommitted for p in pool.pages) == 2 * MIB
 
 
+@pytest.mark.parametrize("page", (64 * KIB, 4 * KIB))
+def test_a_soft_limit_that_is_clearly_exceeded_takes_what_is_free_within_pages(page: int) -> None:
+    """Between blocks of 40 KiB lie holes of as much: some 9 of the system's pages each."""
+    pool = ReferencePool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0, page=page))
+    blocks = [pool.alloc(40 * KIB) for _ in range(500)]
+    for block in blocks[::2]:
+        pool.free(block)
+    full = pool.reserved
+    taken = [pool.alloc(41 * KIB) for _ in range(200)]
+    assert min(taken) >= 500 * 40 * KIB
+    assert pool.peak_reserved <= full + 2 * MIB + 64 * KIB
+    assert sum(p.decommitted for p in pool.pages) > 200 * 41 * KIB - 3 * MIB
+
+
 def test_without_a_soft_limit_holes_keep_their_memory() -> None:
     pool = ReferencePool(PoolOptions(soft_limit=None))
     blocks = [pool.alloc(MIB) for _ in range(16)]

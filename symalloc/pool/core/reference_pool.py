@@ -8,7 +8,9 @@ A pool owns address ranges that are far larger than what is used of them; only p
 3. Missing pages are backed, as long as that keeps the pool within its limits.
 4. Where it would not, the cache is given up: what it held may fill the gap.
 5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
-   from intervals that nobody fits in to where it is wanted.
+   from intervals that nobody fits in to where it is wanted.  Where blocks lie in nearly all pages, and the
+   soft limit is clearly exceeded, the system's pages that are free within the pool's are given back too, and
+   some pages are backed at the end of the range in their stead.
 6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
    that needs the fewest.  Where even that breaks the limit, the same is tried with the system's pages in
    place of the pool's.  Where that does, too, the allocation fails, and nothing has changed but that free
@@ -35,6 +37,8 @@ from symalloc.pool.core.thread_cache import Block, ThreadCache
 
 CROWD = 128  # free intervals; beyond it, a place is chosen with care
 LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
+AHEAD = 2**21  # bytes
+EXCESS = 64  # the soft limit is clearly exceeded by this share of it, and at least by LEAST_SOFT
 
 
 class _AddressRange:
@@ -69,6 +73,33 @@ class _AddressRange:
             if given >= nbytes:
                 break
         return given
+
+    def decommit_fragments(self, nbytes: int, kept: range) -> int:
+        """Give back `nbytes` bytes of the system's pages that are free, of pages of the pool that are not all
+        free, or all there are, the highest first, but none of the pages `kept`; return the bytes.
+
+        What is free in a page goes at once.
+        """
+        given, unit, within = 0, self.pages.size, -1
+        for start, end in reversed(self.free_list):
+            first, last = round_up(start, unit), end // unit * unit
+            while (highest := self.pages.highest_backed(first, last)) is not None:
+                page = highest * unit // self.page
+                if given >= nbytes and page != within:
+                    return given
+                last = max(page * self.page, first)
+                if page not in kept:
+                    within = page
+                    given += self.pages.decommit(last, min(end // unit * unit, (page + 1) * self.page))
+        return given
+
+    def commit_ahead(self, nbytes: int) -> None:
+        """Back up to `nbytes` bytes of whole pages at the end of the range, where no block is."""
+        start, end = next(reversed(self.free_list), (0, 0))
+        start = round_up(start, self.page)
+        nbytes = min(nbytes, end - start) // self.page * self.page
+        if nbytes > 0 and end == self.capacity:
+            self.pages.commit(start, nbytes, self.page)
 
     def _holds(self, page: int) -> bool:
         return self.pages.highest_backed(page * self.page, (page + 1) * self.page) is not None
@@ -199,7 +230,7 @@ class ReferencePool:
     def trim(self) -> int:
         """Give every free page back; return the bytes."""
         self.flush()
-        given = sum(r.decommit_free(r.pages.reserved) for r in self._ranges)
+        given = sum(r.decommit_free(r.capacity) for r in self._ranges)
         self._note_free()
         return given
 
@@ -252,7 +283,8 @@ class ReferencePool:
         if offset is None:
             raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
         chosen.free_list.take(offset, size)
-        if not self._make_room(which, chosen.pages.missing(offset, size, grain), size):
+        covered = range(offset // grain, -(-(offset + size) // grain))
+        if not self._make_room(which, chosen.pages.missing(offset, size, grain), size, covered):
             chosen.free_list.put(offset, size)
             offset, grain = self._tightest(chosen, size, align)
             chosen.free_list.take(offset, size)
@@ -265,27 +297,37 @@ class ReferencePool:
     def _in_use(self) -> int:
         return self.used - sum(r.cache.held for r in self._ranges)
 
-    def _limits(self, size: int) -> list[int]:
-        """The bytes that the soft and the hard limit allow to be backed once `size` more are in use."""
+    def _soft_limit(self, size: int) -> int | None:
+        """The bytes that the soft limit allows to be backed once `size` more are in use."""
         soft = self.options.soft_limit
         if isinstance(soft, Fraction):
-            soft = max(int(soft * max(self.peak_used, self._in_use() + size)), LEAST_SOFT)
-        return [limit for limit in (soft, self.options.limit) if limit is not None]
+            return max(int(soft * max(self.peak_used, self._in_use() + size)), LEAST_SOFT)
+        return soft
 
     def _over(self, missing: int, size: int) -> bool:
         """True where backing `missing` bytes more, if any, breaks a limit."""
-        return missing > 0 and any(self.reserved + missing > limit for limit in self._limits(size))
+        limits = (self._soft_limit(size), self.options.limit)
+        return missing > 0 and any(x is not None and self.reserved + missing > x for x in limits)
 
-    def _make_room(self, which: int, missing: int, size: int) -> bool:
-        """Give free pages back so that `missing` bytes can be committed for a block of `size` bytes; True
-        where that keeps the hard limit.
+    def _make_room(self, which: int, missing: int, size: int, covered: range) -> bool:
+        """Give free pages back so that `missing` bytes can be committed for a block of `size` bytes, which
+        covers the pages `covered`; True where that keeps the hard limit.
         """
         if not missing:
             return True
-        for limit in self._limits(size):
-            self._give_back(which, self.reserved + missing - limit)
-        hard = self.options.limit
-        return hard is None or self.reserved + missing <= hard
+        soft, hard = self._soft_limit(size), self.options.limit
+        if soft is not None:
+            self._give_back(which, self.reserved + missing - soft)
+            most = soft + max(soft // EXCESS, LEAST_SOFT)
+            excess = self.reserved + missing - most
+            if excess > 0:
+                given = self._give_back_fragments(which, excess + AHEAD, covered)
+                left = (most if hard is None else min(most, hard)) - self.reserved - missing
+                self._ranges[which].commit_ahead(min(given, left, AHEAD))
+        if hard is None:
+            return True
+        self._give_back(which, self.reserved + missing - hard)
+        return self.reserved + missing <= hard
 
     def _tightest(self, chosen: _AddressRange, size: int, align: int) -> tuple[int, int]:
         """The offset at which a block costs the fewest pages once all free ones are given back, and the pages
@@ -295,7 +337,7 @@ class ReferencePool:
         OutOfMemoryError.
         """
         for each in self._ranges:
-            each.decommit_free(each.pages.reserved)
+            each.decommit_free(each.capacity)
         missing, offset = chosen.tightest(size, align, self.options.page)
         hard, grain = self.options.limit, self.options.page
         if hard is None or self.reserved + missing <= hard:
@@ -323,6 +365,18 @@ class ReferencePool:
         for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
             if nbytes > 0:
                 nbytes -= chosen.decommit_free(nbytes)
+
+    def _give_back_fragments(self, which: int, nbytes: int, covered: range) -> int:
+        """The same with the system's pages within the pool's; not those within the pages `covered` of range
+        `which`.  The bytes.
+        """
+        given = 0
+        if self._ranges[which].pages.size < self.options.page:
+            for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
+                if given < nbytes:
+                    kept = covered if chosen is self._ranges[which] else range(0)
+                    given += chosen.decommit_fragments(nbytes - given, kept)
+        return given
 
     def _release(self, blocks: Iterable[Block]) -> None:
         for address, size in blocks:
