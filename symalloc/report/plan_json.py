@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from importlib import resources
 from typing import Any
 
@@ -22,7 +21,7 @@ VERSION = 1
 
 def plans_as_json(reports: Sequence[FunctionReport]) -> str:
     """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
-    document = {"version": VERSION, "functions": [_function(s) for s in reports]}
+    document = {"version": VERSION, "functions": [function_document(s) for s in reports]}
     return json.dumps(document, indent=2, ensure_ascii=False, default=_plain) + "\n"
 
 
@@ -31,12 +30,13 @@ def plan_schema_text() -> str:
     return (resources.files("symalloc.report") / "schema" / "plan-1.json").read_text(encoding="utf-8")
 
 
-def _function(report: FunctionReport) -> dict[str, Any]:
+def function_document(report: FunctionReport) -> dict[str, Any]:
+    """The report of one function, in which sizes, offsets and conditions are still objects."""
     outside = report.outside
     return {
         "function": report.plan.function,
         "arenas": [_arena(arena) for arena in report.plan.arenas],
-        "floor": report.floor,
+        "floor": [_floor(floor) for floor in report.floor],
         "offsets": report.offsets,
         "rungs": [
             {"kind": rung.kind, "reason": rung.reason, "ratio": rung.ratio} for rung in report.plan.rungs
@@ -67,6 +67,10 @@ def _function(report: FunctionReport) -> dict[str, Any]:
         "target": None if report.target is None else _target(report.target, report.kept_by_pool),
         "samples": [_sample(sample) for sample in report.samples],
     }
+
+
+def _floor(floor: FloorSums) -> dict[str, Any]:
+    return {"device": floor.device, "scope": floor.scope, "sums": floor.sums}
 
 
 def _arena(arena: Arena) -> dict[str, Any]:
@@ -161,9 +165,7 @@ def _name(variable: Var | None) -> str | None:
     return None if variable is None else variable.name
 
 
-def _plain(value: object) -> object:
-    """Return sizes and conditions as text; other records have the fields of the format."""
-    if isinstance(value, Expr | Condition):
-        return str(value)
-    assert isinstance(value, FloorSums), type(value)
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+def _plain(value: object) -> str:
+    """Return a size or a condition as text."""
+    assert isinstance(value, Expr | Condition), type(value)
+    return str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 
@@ -104,6 +104,7 @@ class FunctionReport:
 
     `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned;
     `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
+    `upper` holds the bounds that the function declares, by symbol.
     """
 
     plan: Plan
@@ -114,6 +115,7 @@ class FunctionReport:
     outcome: PlanOutcome | None = None
     comparison: TvmComparison | None = None
     target: TargetReport | None = None
+    upper: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kept_by_pool(self) -> int | None:
@@ -172,6 +174,7 @@ def function_report(
         outcome=outcome,
         comparison=comparison,
         target=target,
+        upper=function.declared_upper,
     )
     return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
 

@@ -126,6 +126,15 @@ def read_trace(path: Path) -> Trace:
     )
 
 
+def holds_trace(path: Path) -> bool:
+    """Return whether the file at `path` is JSON with events, as traces are; False where it cannot be read."""
+    try:
+        found = msgspec.json.decode(_contents(path), type=dict[str, msgspec.Raw])
+    except (PoolUsageError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return "events" in found
+
+
 def trace_as_json(trace: Trace) -> bytes:
     """The contents of a file that `read_trace` reads back as `trace`."""
     document: dict[str, object] = {

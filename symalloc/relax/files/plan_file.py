@@ -128,7 +128,7 @@ def memory_reports(
             for name, plan in planned.plans.items()
         )
     except SampleError as error:
-        raise RunError(f"--sample: {error}") from None
+        raise RunError(str(error)) from None
 
 
 def _outcome(

@@ -1,0 +1,143 @@
+"""`symalloc report`: the memory map of a module, or of a trace, as a page or a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from symalloc.cli.bindings import parse_binding
+from symalloc.cli.output import show_bytes
+from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.errors import UsageError
+from symalloc.linter.diagnostic import Severity
+from symalloc.planner.planner_options import PlanOptions
+
+if TYPE_CHECKING:
+    from symalloc.planner.memory_report.function_report import FunctionReport
+    from symalloc.planning import Planned
+
+EPILOG = """\
+The page (.html) is one file that loads nothing: sliders for the symbols, what shares which bytes, the floor
+and TVM's plan beside ours.  A picture (.svg, .png) shows one function at one binding.  FILE is a module, or
+an allocation trace, as `symalloc run --trace` writes it.  docs/memory-map.md shows how to read them.
+
+Exit status: 0; 1 if the linter finds an error (the page shows it); 2 for wrong usage, for a file that cannot
+be read or lowered, or for a plan that cannot be proved.
+"""
+
+FORMS = (".html", ".svg", ".png")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write: a page (.html) or a picture (.svg, .png).",
+)
+@click.option(
+    "--bind",
+    multiple=True,
+    metavar="NAME=N,…",
+    help="The sizes that a picture shows, and at which a page begins.",
+)
+@click.option("--function", help="The function that a picture shows, if the module has several.")
+@click.option(
+    "--compare",
+    type=click.Choice(("tvm", "none")),
+    default="tvm",
+    show_default=True,
+    help="Show TVM's own plan in the page, too.",
+)
+@planner_options
+@module_options
+def report_command(
+    file: Path, output: Path, bind: tuple[str, ...], function: str | None, compare: str, **options: Any
+) -> int:
+    """Draw the memory map of the module, or of the allocation trace, in FILE."""
+    from symalloc.planning import planned_file
+    from symalloc.pool.simulating.trace import holds_trace
+
+    request = request_of(file, options)
+    _check_output(output)
+    binding = parse_binding(bind, "--bind")
+    if file.is_file() and holds_trace(file):
+        if bind or function is not None:
+            raise UsageError(f"{file} is an allocation trace: it takes neither --bind nor --function")
+        show_bytes(_trace(file, output.suffix), output)
+        return 0
+    planned = planned_file(
+        request,
+        options=PlanOptions(**options),
+        samples=[binding] if binding else [],
+        compare=compare == "tvm" and output.suffix == ".html",
+    )
+    show_bytes(_module(planned, file, function, output.suffix), output)
+    return int(any(d.severity is Severity.ERROR for d in planned.report))
+
+
+def _check_output(output: Path) -> None:
+    """Raise UsageError for a file that cannot be written, before the work is done."""
+    if output.suffix not in FORMS:
+        raise UsageError(f"{output}: the name must end in {', '.join(FORMS)}, which says what is drawn")
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
+    if output.suffix == ".png":
+        from symalloc.report.map.png import require_png
+
+        require_png()
+
+
+def _module(planned: Planned, file: Path, function: str | None, form: str) -> bytes:
+    from symalloc.report.map.page import map_page
+    from symalloc.report.map.plan_data import plan_data
+    from symalloc.report.map.scene import plan_scene
+
+    chosen = _chosen(planned.reports, function, file)
+    if form == ".html":
+        return map_page(plan_data(planned.reports, planned.report, title=file.name)).encode()
+    report = max(chosen, key=lambda r: len(r.placements))
+    binding = report.samples[-1].binding if report.samples else {}
+    return _drawn(plan_scene(report, binding), form)
+
+
+def _chosen(
+    reports: tuple[FunctionReport, ...], function: str | None, file: Path
+) -> tuple[FunctionReport, ...]:
+    """Return the reports of the function that is asked for, or all."""
+    names = [report.plan.function for report in reports]
+    if function is not None and function not in names:
+        raise UsageError(f"{file} has no function `{function}`; it has {', '.join(names)}")
+    return tuple(r for r in reports if function in (None, r.plan.function))
+
+
+def _trace(file: Path, form: str) -> bytes:
+    from symalloc.pool.core.pool_errors import PoolError
+    from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.simulating.pool_timeline import timeline_of
+    from symalloc.pool.simulating.trace import read_trace
+    from symalloc.report.map.page import map_page
+    from symalloc.report.map.scene import trace_scene
+    from symalloc.report.map.trace_data import trace_data
+
+    options = PoolOptions()
+    try:
+        timeline = timeline_of(read_trace(file), options)
+    except PoolError as error:
+        raise UsageError(str(error)) from None
+    capacity = options.range_capacity
+    if form == ".html":
+        return map_page(trace_data(timeline, title=file.name, capacity=capacity)).encode()
+    return _drawn(trace_scene(timeline, capacity=capacity), form)
+
+
+def _drawn(scene: Any, form: str) -> bytes:
+    from symalloc.report.map.picture import picture
+    from symalloc.report.map.png import as_png
+
+    drawn = picture(scene)
+    return as_png(drawn) if form == ".png" else drawn.encode()

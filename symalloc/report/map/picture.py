@@ -1,0 +1,172 @@
+"""A scene as SVG, for documents: no script, light colours, a title for each block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import count
+from zlib import crc32
+
+from symalloc.report.map.scene import DrawnBand, DrawnBlock, Scene
+from symalloc.report.quantities import human_bytes
+
+LEFT, RIGHT, WIDTH = 78, 14, 960
+MAP, PROFILE = 360, 60  # heights of the bands together, and of the live bytes
+TITLE, LEAST, GAP = 18, 16, 8  # of a band
+LETTER = 6.2  # pixels of one, about
+MOST_BANDS = 12
+
+# colours that all kinds of sight tell apart, after Okabe and Ito
+STYLE = (
+    "text{font:11px 'DejaVu Sans',Verdana,sans-serif;fill:#1b1f24}.head{font-size:15px;font-weight:bold}"
+    ".axis{fill:#57606a}.band{fill:#f6f8fa;stroke:#d0d7de}.rule{stroke:#d0d7de}.block{stroke:#fff}"
+    ".thin{stroke-width:.25}.tensor0{fill:#b5daf2}.tensor1{fill:#9fcdec}.tensor2{fill:#c9e5f7}"
+    ".peak0{fill:#f4bc55}.peak1{fill:#eeae3a}.peak2{fill:#f7c977}.callee{fill:#86cfb8}.result{fill:#e2b5cf}"
+    ".line{stroke:#b5560a;stroke-width:1.5;stroke-dasharray:5 3}.area{fill:#b5daf2;stroke:#0072b2}"
+)
+
+_FORBIDDEN = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML
+
+
+def picture(scene: Scene) -> str:
+    """Return the SVG of a scene: bytes upwards, time to the right, and the live bytes below."""
+    body: list[str] = [
+        _text(LEFT, 22, scene.title, "head"),
+        _text(LEFT, 40, _fitted(scene.subtitle, WIDTH - LEFT - RIGHT), "axis"),
+    ]
+    y, labels = 48.0, list[str]()
+    largest = sorted(scene.bands, key=lambda band: -band.size)[:MOST_BANDS]
+    bands = [band for band in scene.bands if band in largest]
+    for band, (height, scaled) in zip(bands, _heights([b.size for b in bands]), strict=True):
+        y += TITLE
+        body += _band(band, scene, (y, height, scaled or len(bands) == 1), labels)
+        y += height + GAP
+    if len(scene.bands) > len(bands):
+        body.append(_text(LEFT, y + 8, f"and {len(scene.bands) - len(bands)} smaller ones", "axis"))
+        y += 16
+    body += _profile(scene, y + 12)
+    y += 12 + PROFILE
+    if scene.peak is not None:
+        x = _x(scene.peak, scene)
+        body.append(f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="66" y2="{y:.1f}"/>')
+    body += labels
+    body += _time_axis(scene, y)
+    height = round(y + 36)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" role="img"><title>{_plain(f"{scene.title}: {scene.subtitle}")}</title>'
+        f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{"".join(body)}</svg>\n'
+    )
+
+
+def _heights(sizes: Sequence[int]) -> list[tuple[float, bool]]:
+    """Return the height of each band, and whether it is to scale: small ones are enlarged."""
+    small: set[int] = set()
+    while True:
+        rest = sum(size for i, size in enumerate(sizes) if i not in small)
+        scale = (MAP - LEAST * len(small)) / rest if rest else 0
+        new = {i for i, size in enumerate(sizes) if i not in small and size * scale < LEAST}
+        if not new:
+            return [(LEAST, False) if i in small else (size * scale, True) for i, size in enumerate(sizes)]
+        small |= {min(new, key=lambda i: sizes[i])}
+
+
+def _band(
+    band: DrawnBand, scene: Scene, place: tuple[float, float, bool], labels: list[str]
+) -> Iterator[str]:
+    """`place`: from where on, how high, and whether to scale; names go to `labels`, which are drawn last."""
+    top, height, scaled = place
+    enlarged = "" if scaled else " (enlarged)"
+    title = f"{band.title}: {human_bytes(band.size)}{enlarged}"
+    width = WIDTH - LEFT - RIGHT
+    yield _text(LEFT, top - 5, _fitted(title, width))
+    yield f'<rect class="band" x="{LEFT}" y="{top:.1f}" width="{width}" height="{height:.1f}"/>'
+    unit = height / band.size if band.size else 0.0
+    if scaled:
+        for tick in _byte_ticks(band.size, max(1, int(height / 45))):
+            y = top + height - tick * unit
+            yield f'<line class="rule" x1="{LEFT - 4}" x2="{LEFT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            yield _text(LEFT - 7, y + 4, human_bytes(tick), "axis", "end")
+    for block in band.blocks:
+        yield from _block(block, scene, top + height - block.offset * unit, block.size * unit, labels)
+
+
+def _block(block: DrawnBlock, scene: Scene, bottom: float, size: float, labels: list[str]) -> Iterator[str]:
+    tall = max(size, 0.75)
+    tint = crc32(block.name.encode(errors="replace")) % 3
+    kind = f"peak{tint}" if block.at_peak else f"tensor{tint}" if block.kind == "tensor" else block.kind
+    live = " ".join(f"[{begin}, {end})" for begin, end in block.spans)
+    said = f"{block.name}: {human_bytes(block.size)} at {human_bytes(block.offset)}, live {live}"
+    for begin, end in block.spans:
+        left = _x(begin, scene)
+        wide = max(_x(end, scene) - left, 0.75)
+        thin = " thin" if tall < 3 or wide < 3 else ""
+        yield (
+            f'<rect class="block {kind}{thin}" x="{left:.2f}" y="{bottom - tall:.2f}" width="{wide:.2f}" '
+            f'height="{tall:.2f}"><title>{_plain(said)}</title></rect>'
+        )
+        name = _shortened(block.name, wide - 8) if tall >= 13 and wide >= 30 else ""
+        if name:
+            labels.append(_text(left + 4, bottom - tall + min(tall / 2 + 4, 13), name))
+        elif wide >= 13 and tall >= 40:
+            x, y = left + wide / 2 + 4, bottom - 5
+            turned = f'<text transform="translate({x:.1f} {y:.1f}) rotate(-90)">'
+            labels.append(f"{turned}{_plain(_shortened(block.name, tall - 10))}</text>")
+
+
+def _profile(scene: Scene, top: float) -> Iterator[str]:
+    most = max((size for _, size in scene.live), default=0) or 1
+    path = f"M{LEFT},{top + PROFILE:.1f}"
+    for time, size in scene.live:
+        path += f"H{_x(time, scene):.2f}V{top + PROFILE * (1 - size / most):.2f}"
+    width = WIDTH - LEFT - RIGHT
+    yield f'<rect class="band" x="{LEFT}" y="{top:.1f}" width="{width}" height="{PROFILE}"/>'
+    yield f'<path class="area" d="{path}V{top + PROFILE:.1f}Z"/>'
+    yield _text(LEFT - 7, top + 8, human_bytes(most), "axis", "end")
+    yield _text(LEFT - 7, top + PROFILE, "live", "axis", "end")
+
+
+def _time_axis(scene: Scene, y: float) -> Iterator[str]:
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    step = next(step for step in steps if scene.end / step <= 9)
+    for tick in range(0, scene.end + 1, step):
+        yield _text(_x(tick, scene), y + 14, str(tick), "axis", "middle")
+    yield _text(LEFT, y + 29, scene.time, "axis")
+
+
+def _x(time: int, scene: Scene) -> float:
+    return LEFT + time / scene.end * (WIDTH - LEFT - RIGHT)
+
+
+def _byte_ticks(most: int, wanted: int) -> range:
+    """Return multiples of a power of two, at most `wanted` above 0."""
+    step = 1 << max(0, (most // wanted).bit_length() - 1)
+    while most // step > wanted:
+        step *= 2
+    return range(0, most + 1, step)
+
+
+def _fitted(text: str, width: float) -> str:
+    """Return what of `text` fits into `width` pixels; nothing where that says nothing."""
+    most = int(width / LETTER)
+    return text if len(text) <= most else "" if most < 4 else f"{text[: most - 1]}…"
+
+
+def _shortened(name: str, width: float) -> str:
+    """Return as much of `name` as fits: names that end with a number differ at their end."""
+    most = int(width / LETTER)
+    if len(name) <= most or not name[-1:].isdigit():
+        return _fitted(name, width)
+    return "" if most < 3 else f"…{name[1 - most :]}"
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
+    name = f' class="{kind}"' if kind else ""
+    place = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{name}{place}>{_plain(text)}</text>'
+
+
+def _plain(text: str) -> str:
+    """Return `text` as XML holds it; characters that XML forbids become question marks."""
+    return escape(_FORBIDDEN.sub("?", text))

@@ -1,0 +1,138 @@
+"""The data of a page about plans: the plan's JSON with its formulas in a table, and what calls hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory, TvmPlan
+from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
+from symalloc.report.map.formula_table import FormulaTable, exact
+from symalloc.report.plan_json import function_document
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+Values = Mapping[str, Expr]
+
+
+def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) -> dict[str, Any]:
+    """`{"kind": "plan", "title", "nodes", "formulas", "findings", "functions"}`.
+
+    A function is as in the plan's JSON, with formulas as `{"f": number}`, and has besides: `reserved`, the
+    sums of arenas that are reserved together; `returned` in its buffers; `calls`, what a call holds, by who
+    planned; `symbols`, with the bounds that are declared; and `start`, the binding that is shown first.
+    """
+    table = FormulaTable()
+    functions = [_function(report, table) for report in reports]
+    return {
+        "kind": "plan",
+        "title": title,
+        "functions": functions,
+        "findings": [_finding(d) for d in lint],
+        "nodes": table.nodes,
+        "formulas": table.formulas,
+    }
+
+
+def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
+    table.symbols.clear()
+    document: dict[str, Any] = _encoded(function_document(report), table)
+    for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
+        for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
+            buffer["returned"] = placement.buffer.returned
+    document["reserved"] = _encoded(reserved_sums(report.plan), table)
+    document["calls"] = _calls(report, table)
+    names = sorted(table.symbols)
+    document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]
+    start = {**dict.fromkeys(names, 1), **_shown_first(report)}
+    document["start"] = {name: str(start[name]) for name in names}
+    return document
+
+
+def _shown_first(report: FunctionReport) -> Mapping[str, int]:
+    bound = [s for s in report.samples if s.label == "bound"]
+    samples = bound or report.samples
+    return samples[-1].binding if samples else {}
+
+
+def _encoded(value: Any, table: FormulaTable) -> Any:
+    """Return plain JSON: formulas by number, integers that a browser would round as text."""
+    match value:
+        case Expr() | Condition():
+            return {"f": table.add(value)}
+        case bool():
+            return value
+        case int():
+            return exact(value)
+        case Mapping():
+            return {str(key): _encoded(item, table) for key, item in value.items()}
+        case list() | tuple():
+            return [_encoded(item, table) for item in value]
+    return value
+
+
+# -- what a call holds -------------------------------------------------------------------------------------
+
+
+def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
+    """Return what a call holds, by who planned it; null where nobody did."""
+    outcome, compared = report.outcome, report.comparison
+    memories = {
+        "ours": None if outcome is None else outcome.planned,
+        "unplanned": None if outcome is None else outcome.unplanned,
+        "tvm_bounded": _memory_of(None if compared is None else compared.bounded),
+        "tvm_unbounded": _memory_of(None if compared is None else compared.unbounded),
+    }
+    found = {who: None if memory is None else _memory(memory, None) for who, memory in memories.items()}
+    return {**_encoded(found, table), "fallback": outcome is not None and outcome.fallback}
+
+
+def _memory_of(plan: TvmPlan | None) -> CallMemory | None:
+    return None if plan is None or plan.problem is not None else plan.memory
+
+
+def _memory(memory: CallMemory, values: Values | None) -> dict[str, Any]:
+    """Return `memory` with its symbols replaced by `values`; None for those of the function itself."""
+    if memory.paths:
+        return {"paths": [_memory(path, values) for path in memory.paths]}
+    return {
+        "storages": [_held(one, values) for one in memory.storages],
+        "fresh": [_held(one, values) for one in memory.fresh],
+        "results": [_held(one, values) for one in memory.results],
+        "callees": [_callee(callee, values) for callee in memory.callees],
+    }
+
+
+def _callee(callee: CalleeMemory, values: Values | None) -> dict[str, Any]:
+    inner = {name: _replaced(value, values) for name, value in callee.values.items()}
+    known = {name: value for name, value in inner.items() if value is not None}
+    return {"point": callee.point, "memory": _memory(callee.memory, known)}
+
+
+def _held(held: HeldMemory, values: Values | None) -> list[Any]:
+    """`[bytes, begin, end, called]`; see `HeldMemory`."""
+    return [_replaced(held.size, values), held.begin, held.end, held.called]
+
+
+def _replaced(size: Expr | None, values: Values | None) -> Expr | None:
+    """Return `size` in the caller's symbols; None where it has one that the call leaves open."""
+    if size is None or values is None:
+        return size
+    return size.substitute(values) if size.symbols <= values.keys() else None
+
+
+# -- findings ----------------------------------------------------------------------------------------------
+
+
+def _finding(found: Diagnostic) -> dict[str, Any]:
+    """Return a finding of the linter; `binds` is the variable of the instruction at fault, or empty."""
+    at = found.counterexample
+    return {
+        "rule": found.rule,
+        "severity": found.severity.value,
+        "message": found.one_line,
+        "function": found.function,
+        "binds": found.binds,
+        "at": "" if at is None else ", ".join(f"{name} = {value}" for name, value in at.items()),
+    }

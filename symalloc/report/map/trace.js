@@ -1,0 +1,111 @@
+// The page of an allocation trace: blocks by address over time, fragmentation, and who holds what at a moment.
+
+const MOST_DRAWN = 3000;
+
+function tracePage(data) {
+  const moments = data.moments.map(([time, ...sizes]) => [time, ...sizes.map(BigInt)]);
+  const all = data.blocks.map(([name, begin, end, range, offset, bytes, call], i) => blockOf(i, name, begin, end ?? data.end, end === null, range, BigInt(offset), BigInt(bytes), call));
+  const drawn = [...all].sort((a, b) => b.weight - a.weight).slice(0, MOST_DRAWN);
+  const ranges = [...new Set(all.map((b) => b.band))].sort((a, b) => a - b);
+  const highest = moments.reduce((best, m, i) => (m[1] > moments[best][1] ? i : best), 0);
+  let index = highest, scene = null;
+
+  function time(value) {
+    if (!data.timed) return String(value);
+    return data.end < 1e4 ? `${value} ns` : data.end < 1e7 ? `${(value / 1e3).toFixed(1)} µs` : data.end < 1e10 ? `${(value / 1e6).toFixed(1)} ms` : `${(value / 1e9).toFixed(2)} s`;
+  }
+
+  function blockOf(i, name, begin, end, kept, range, offset, size, call) {
+    const until = kept ? "never freed" : `freed at ${time(end)}`;
+    return {
+      key: String(i), name, band: range, spans: [[begin, end]], size, offset, kind: `tint${i % 3}`, atPeak: false, fault: false, call, until,
+      place: range * 1e18 + Number(offset), weight: Number(size) * (end - begin), search: name.toLowerCase(),
+      text: () => `${name}: ${humanBytes(size)}, allocated at ${time(begin)}, ${until}`,
+    };
+  }
+
+  const heldAt = (moment) => all.filter(({ spans: [[begin, end]] }) => begin <= moment && moment < end);
+
+  const model = {
+    scene: () => scene, blocks: () => drawn, redraw: () => draw(), searched: () => drawHeld(),
+    hint: "Point at a block, or reach it with Tab and the arrow keys.",
+    sharing: (block) => drawn.filter((o) => o !== block && o.band === block.band && o.offset < block.offset + block.size && block.offset < o.offset + o.size),
+    details: (block) => {
+      const share = model.sharing(block);
+      const rows = [["bytes", exactBytes(block.size)], ["address", exactBytes(block.offset)], ["allocated", `at ${time(block.spans[0][0])}`], ["freed", block.until]];
+      if (block.call) rows.push(["call", String(block.call)]);
+      const parts = [html("h2", {}, block.name), facts(rows)];
+      if (share.length) parts.push(html("p", { class: "muted" }, `${share.length} others lie there at other times:`), blockLinks(share, explore.pick));
+      return parts;
+    },
+  };
+  const explore = explorer(model);
+
+  function controls() {
+    const slider = html("input", { type: "range", min: 0, max: Math.max(0, moments.length - 1), "aria-label": "moment" });
+    const label = html("output", { class: "number" });
+    const go = html("button", { type: "button" }, "the peak");
+    const show = () => {
+      slider.value = index;
+      label.textContent = moments.length ? `${data.timed ? "" : "event "}${time(moments[index][0])}` : "";
+      slider.setAttribute("aria-valuetext", label.textContent);
+    };
+    slider.addEventListener("input", () => { index = Number(slider.value); show(); draw(); });
+    go.addEventListener("click", () => { index = highest; show(); draw(); });
+    show();
+    at("controls").replaceChildren(html("div", { class: "symbol" }, html("span", {}, "moment"), slider, label), html("div", { class: "row presets" }, go));
+  }
+
+  function draw() {
+    const now = moments[index] ?? [0, 0n, 0n, 0n];
+    const moment = now[0];
+    for (const block of drawn) block.atPeak = block.spans[0][0] <= moment && moment < block.spans[0][1];
+    const bands = ranges.map((range) => {
+      const blocks = drawn.filter((b) => b.band === range);
+      const bytes = blocks.reduce((most, b) => (b.offset + b.size > most ? b.offset + b.size : most), 0n);
+      return { title: ranges.length > 1 ? `range ${range + 1}` : "addresses", bytes, size: Number(bytes), blocks };
+    });
+    const x = [0, Math.max(1, data.end)];
+    scene = { bands, x, format: time, xTitle: data.timed ? "time since the first event" : "event", peak: moment, label: `Blocks of ${data.name}, addresses against time` };
+    explore.draw();
+    const line = (column) => moments.map((m) => [m[0], Number(m[column])]);
+    const share = moments.map((m) => [m[0], m[3] ? Number(m[3] - m[1]) / Number(m[3]) : 0]);
+    drawChart(at("profile"), { series: [{ name: "ours", points: line(1), area: true }, { name: "bounded", points: line(3) }], levels: [], x, height: 90, peak: moment, label: `Live and reserved bytes; at most ${humanBytes(BigInt(data.peak.live))} live, ${humanBytes(BigInt(data.peak.reserved))} reserved` });
+    at("legend").replaceChildren(colourKey("k-block", "block"), colourKey("k-peak", "live at the moment"), "below: live bytes", lineKey("bounded", "reserved"));
+    at("call").querySelector("h2").textContent = "Share of the reserved bytes that is not live";
+    drawChart(at("call").querySelector("svg"), { series: [{ name: "free", points: share }], x, height: 70, most: 1, unit: (v) => `${Math.round(100 * v)} %`, peak: moment, label: "Reserved bytes that are not live, as a share" });
+    at("call").querySelector("p").replaceChildren();
+    const peak = data.peak;
+    at("numbers").replaceChildren(
+      bars(`At ${data.timed ? "" : "event "}${time(moment)}`, [["Live", "ours", now[1], "live"], ["Used, rounded", "free", now[2], "used"], ["Reserved", "bounded", now[3], "reserved"]]),
+      bars("At most", [["Live", "ours", BigInt(peak.live), "peak_live"], ["Used, rounded", "free", BigInt(peak.used), "peak_used"], ["Reserved", "bounded", BigInt(peak.reserved), "peak_reserved"]]),
+    );
+    const ratio = Number(peak.live) ? ` (${(Number(peak.reserved) / Number(peak.live)).toFixed(3)} of it reserved)` : "";
+    const left = data.all_blocks > drawn.length ? `; the map shows the ${drawn.length} largest` : "";
+    const failed = data.failed ? ` It ends there: ${data.failed}` : "";
+    at("summary").textContent = `${data.name}: ${data.all_blocks} blocks${left}, at most ${humanBytes(BigInt(peak.live))} live${ratio}; ${humanBytes(BigInt(data.given_back))} given back in ${data.decommits} operations.${failed}`;
+    drawHeld();
+  }
+
+  function drawHeld() {
+    const query = explore.state.query, moment = moments[index]?.[0] ?? 0;
+    const byName = new Map();
+    for (const block of heldAt(moment)) {
+      if (query && !block.search.includes(query)) continue;
+      const so = byName.get(block.name) ?? { bytes: 0n, blocks: [] };
+      byName.set(block.name, { bytes: so.bytes + block.size, blocks: [...so.blocks, block] });
+    }
+    const rows = [...byName].sort(([, a], [, b]) => (b.bytes > a.bytes ? 1 : b.bytes < a.bytes ? -1 : 0)).slice(0, 100).map(([name, { bytes, blocks }]) => {
+      const link = html("button", { class: "link", type: "button" }, name);
+      link.addEventListener("click", () => explore.pick(blocks[0].key, { pin: true, focus: true }));
+      return [link, humanBytes(bytes), blocks.length];
+    });
+    const among = data.all_blocks > all.length ? ` (among the ${all.length} largest blocks)` : "";
+    at("tables").replaceChildren(html("h2", {}, `Held at ${data.timed ? "" : "event "}${time(moment)}${among}`), table([{ text: "name" }, { text: "bytes", class: "number" }, { text: "blocks", class: "number" }], rows, { id: "held" }));
+  }
+
+  at("part").hidden = true;
+  at("search").placeholder = "name  ( / )";
+  controls();
+  draw();
+}

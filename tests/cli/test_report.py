@@ -1,0 +1,123 @@
+"""`symalloc report`: pages and pictures of modules and traces, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from symalloc.pool.simulating.trace import trace_as_json
+from tests.pool.workloads import make_trace
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+Run = Callable[..., tuple[int, str, str]]
+MODULE = """\
+from tvm.script import ir as I, relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        return R.multiply(a, b)
+
+    @R.function
+    def other(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        c = R.sin(x)
+        return R.add(c, x)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    file = tmp_path / "model.py"
+    file.write_text(MODULE)
+    return file
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "trace.json"
+    file.write_bytes(trace_as_json(make_trace("mixed", 2)))
+    return file
+
+
+def _data(page: Path) -> dict[str, object]:
+    text = page.read_text().partition('<script type="application/json" id="data">')[2]
+    found: dict[str, object] = json.loads(text.partition("</script>")[0])
+    return found
+
+
+def test_a_page_of_a_module_holds_every_function_and_tvms_plan(
+    run: Run, module: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "map.html"
+    assert run("report", str(module), "-o", str(page)) == (0, "", "")
+    data = _data(page)
+    functions = data["functions"]
+    assert isinstance(functions, list)
+    assert (data["kind"], data["title"], data["findings"]) == ("plan", "model.py", [])
+    assert {f["function"] for f in functions} == {"main", "other"}
+    assert all(
+        f["calls"][who] is not None for f in functions for who in ("ours", "unplanned", "tvm_unbounded")
+    )
+
+
+def test_a_picture_shows_the_function_at_the_sizes_asked_for(run: Run, module: Path, tmp_path: Path) -> None:
+    file = tmp_path / "map.svg"
+    status, out, err = run("report", str(module), "-o", str(file), "--bind", "m=100", "--function", "other")
+    assert (status, out, err) == (0, "", "")
+    texts = [element.text or "" for element in ElementTree.parse(file).iter()]
+    assert "other" in texts and any("m = 100" in text for text in texts)
+
+
+@pytest.mark.parametrize("form", ["html", "svg"])
+def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path, form: str) -> None:
+    file = tmp_path / f"trace.{form}"
+    assert run("report", str(trace), "-o", str(file)) == (0, "", "")
+    if form == "html":
+        data = _data(file)
+        assert data["kind"] == "trace"
+        assert data["all_blocks"] == len(data["blocks"])  # type: ignore[arg-type]
+    else:
+        assert ElementTree.parse(file).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["model.py"], ["-o", "--output"]),
+        (["model.py", "-o", "map.pdf"], ["map.pdf: the name must end in .html, .svg, .png"]),
+        (["model.py", "-o", "missing/map.html"], ["cannot write missing/map.html"]),
+        (["missing.py", "-o", "map.html"], ["no such file: missing.py"]),
+        (["model.py", "-o", "map.svg", "--bind", "n"], ["--bind n: expected NAME=NUMBER"]),
+        (["model.py", "-o", "map.svg", "--bind", "k=4"], ["`k` is no symbol"]),
+        (["model.py", "-o", "map.svg", "--bind", "n=-1"], ["`n` is an extent of a tensor"]),
+        (["model.py", "-o", "map.svg", "--function", "mian"], ["has no function `mian`", "main, other"]),
+        (["trace.json", "-o", "map.html", "--bind", "n=1"], ["allocation trace", "--bind"]),
+        (["broken.json", "-o", "map.html"], ["broken.json"]),
+    ],
+)
+def test_bad_input_is_said_and_nothing_is_written(
+    run: Run,
+    module: Path,
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.json").write_text('{"events": [[1, 0, -5]]}')
+    before = sorted(tmp_path.iterdir())
+    status, out, err = run("report", *arguments)
+    assert (status, out) == (2, "")
+    assert all(word in err for word in words), err
+    assert "Traceback" not in err
+    assert sorted(tmp_path.iterdir()) == before

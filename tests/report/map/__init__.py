@@ -1,0 +1,1 @@
+"""The memory map: formulas in JavaScript, the page, the picture."""
