@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.dataflow import States
@@ -22,6 +21,7 @@ from symalloc.analysis.regions import Target, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program.ir import CallKernel, CallOperator, CallPacked, CallTIR, Operand
 from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
+from symalloc.size.cached_property import cached_property
 
 
 class ReuseConflict(NamedTuple):

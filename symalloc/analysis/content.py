@@ -8,7 +8,6 @@ handing on a handle and killing one read nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from symalloc.analysis.effects import Effect
@@ -22,6 +21,7 @@ from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
+from symalloc.size.cached_property import cached_property
 
 
 class Content:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
@@ -16,6 +15,7 @@ from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import ZERO
 
 

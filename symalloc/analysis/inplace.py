@@ -7,7 +7,6 @@ the result counts as memory of its own, a new version of the operand: each use t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import Access, ReuseConflicts
@@ -21,6 +20,7 @@ from symalloc.analysis.regions import Consumed
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
+from symalloc.size.cached_property import cached_property
 
 
 class StaleUse(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -22,6 +21,7 @@ from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, co
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from symalloc.program.ir import Function, Program, Var
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 

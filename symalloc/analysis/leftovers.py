@@ -8,7 +8,6 @@ and never touched again, is meant to be written before it is read, though it sha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from symalloc.analysis.content import Content
 from symalloc.analysis.effects import Effect
@@ -16,6 +15,7 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import RegionKind
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program.operands import tensor_type
+from symalloc.size.cached_property import cached_property
 
 _BYTES = frozenset({"int8", "uint8"})
 

@@ -11,7 +11,6 @@ for it (symalloc.analysis.leftovers).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.content import Content
@@ -27,6 +26,7 @@ from symalloc.analysis.ranges import Range
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
+from symalloc.size.cached_property import cached_property
 from symalloc.size.condition import lt
 from symalloc.size.expr import Expr
 

@@ -14,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import variables_in, variables_of
 from symalloc.program.record import from_fields
+from symalloc.size.cached_property import cached_property
 
 Made = TypeVar("Made", bound=Instruction)
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import gcd
 from typing import ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
+from symalloc.size.cached_property import cached_property
 from symalloc.size.notation import PYTHON, Notation
 from symalloc.size.polynomial import Factor, Polynomial, Powers, degree
 

@@ -7,9 +7,11 @@ of factors with positive powers.  What the factors mean does not matter here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, reduce
+from functools import reduce
 from math import comb
 from typing import Generic, Self, TypeAlias, TypeVar
+
+from symalloc.size.cached_property import cached_property
 
 
 class Factor:
