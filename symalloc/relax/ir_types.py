@@ -10,6 +10,7 @@ convert arguments at every call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import repeat
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +23,9 @@ _call = tvm_ffi.get_global_func("ir.Call")
 _var = tvm_ffi.get_global_func("ir.Var")
 _binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
+_mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
+_within = tvm_ffi.get_global_func("ffi.StructuralMutatorDefaultMutate")
+_remap = tvm_ffi.get_global_func("ffi.StructuralMutatorVarRemapSet")
 
 
 class Node(Protocol):
@@ -106,6 +110,24 @@ def bound(var: VarNode, value: Node) -> BindingNode:
 def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> Node:
     """The PrimFunc `kernel` with other parameters and another body."""
     return _kernel(parameters, body, kernel.ret_type, kernel.attrs, kernel.span)
+
+
+def with_variables(body: Node, replaced: Sequence[tuple[VarNode, VarNode]]) -> Node:
+    """`body` with the second variable of each pair wherever the first was used."""
+    pending = list(replaced)
+
+    def renewed(node: Node, mutator: Node) -> Node:
+        while pending:
+            _remap(mutator, *pending.pop())
+        return _within(mutator, node)
+
+    return _mutate(body, [(_index_of(type(body)), renewed, False)])
+
+
+@cache
+def _index_of(kind: type) -> int:
+    """The number of a class of TVM's, by which it tells callbacks what they are for."""
+    return int(tvm_ffi.core.TypeSchema.from_annotation(kind).origin_type_index)
 
 
 def bindings_in(body: Node) -> Iterator[BindingNode]:

@@ -26,7 +26,7 @@ from symalloc.program.ir import CallKernel, Instruction, Program, Var
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases
 from symalloc.relax.donation.inplace_kernel import in_place
-from symalloc.relax.emit.emit_function import VIEW
+from symalloc.relax.emit.arena_handle import VIEW
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
 from symalloc.relax.ir_types import BindingNode, Node, elements

@@ -11,14 +11,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import tvm
-import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.extract.buffer_accesses import buffer_accesses
-from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements, typed_var, with_parameters
+from symalloc.relax.ir_types import (
+    Node,
+    TypeNode,
+    VarNode,
+    elements,
+    typed_var,
+    with_parameters,
+    with_variables,
+)
 
 _INDEX = ir.PrimType("int64")  # a narrower offset could wrap in a large arena
 
@@ -71,20 +78,16 @@ def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.Prim
     """`kernel` with the buffers at `positions`, of those that it accepts, at a free multiple of 64 B."""
     params = elements(kernel.params)
     names = [param.name for param in params]
-    replaced: dict[int, Node] = {}
+    replaced: list[tuple[VarNode, VarNode]] = []
     for position in positions:
         old, name = params[position], names[position]
         type_ = old.ty
         if not _is_zero(type_.elem_offset):
             continue
         one = f"{name}{position}" if names.count(name) > 1 else name  # of one name TVM prints in any order
-        params[position] = replaced[old.__chandle__()] = typed_var(name, _with_offset(one, type_))
-
-    def renewed(var: VarNode) -> Node:
-        return replaced.get(var.__chandle__(), var)
-
-    body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
-    return with_parameters(kernel, params, body)
+        params[position] = typed_var(name, _with_offset(one, type_))
+        replaced.append((old, params[position]))
+    return with_parameters(kernel, params, with_variables(kernel.body, replaced))
 
 
 def _plain(type_: TypeNode) -> bool:

@@ -23,13 +23,13 @@ from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
+from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, reserved
 from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
     PrimNode,
-    TypeNode,
     VarNode,
     bound,
     elements,
@@ -40,19 +40,12 @@ from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, wit
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
 
-# what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
-# the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
-VIEW = "runtime.TVMTensorCreateView"
-
 RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 
 _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
-_ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
-_VIEW = relax.ExternFunc(VIEW)
 _RESHAPED = relax.ExternFunc(RESHAPE)
 _LEFT_ALONE = (ir.Alias, ir.CallKernel, ir.CallPacked)
-_BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
 
 class EmissionError(Exception):
@@ -94,23 +87,6 @@ def emit_function(
     return forced_pure(with_body(function, writer.body(), context.arenas))
 
 
-@dataclass(frozen=True, slots=True)
-class _ArenaHandle:
-    """An arena in the function: a storage of its own, or the tensor that the caller brings."""
-
-    var: VarNode
-    brought: bool = False
-
-    def place(self, offset: PrimNode, shape: Node, dtype: Node, device: PrimNode, type_: TypeNode) -> Node:
-        """The call that gives the tensor of `type_` at `offset` bytes.
-
-        The call says its type, for TVM to infer nothing.
-        """
-        if self.brought:
-            return typed_call(_VIEW, [self.var, shape, dtype, offset], type_, [type_])
-        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_)
-
-
 @dataclass(slots=True, kw_only=True)
 class _FunctionWriter(BindingRewriter):
     """Writes one function.  `written` are the variables whose bindings were met."""
@@ -121,7 +97,7 @@ class _FunctionWriter(BindingRewriter):
     function: relax.Function
     prims: PrimBuilder = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
-    arenas: dict[int, _ArenaHandle] = field(default_factory=dict)
+    arenas: dict[int, ArenaHandle] = field(default_factory=dict)
     bound: dict[Expr, PrimNode] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
     places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
@@ -182,15 +158,14 @@ class _FunctionWriter(BindingRewriter):
         entry = self.plan.entry_arenas
         indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
         brought = zip(indices, self.context.arenas, strict=True)
-        self.arenas.update((index, _ArenaHandle(var, brought=True)) for index, var in brought)
+        self.arenas.update((index, ArenaHandle(var, brought=True)) for index, var in brought)
 
     def reserve(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
         """Reserve these arenas."""
         for index in indices:
             arena = self.plan.arenas[index]
-            extent = relax.ShapeExpr([self.prims(arena.size)])
-            storage = self.bind("arena", memory.alloc_storage(extent, arena.device, arena.scope, "uint8"))
-            self.arenas[index] = _ArenaHandle(storage.var)
+            storage = reserved(self.prims(arena.size), arena.device, arena.scope)
+            self.arenas[index] = ArenaHandle(storage.var)
             yield storage
 
     def behind(self, var: ir.Var) -> Iterator[relax.VarBinding]:
@@ -284,7 +259,7 @@ class _FunctionWriter(BindingRewriter):
             call = typed_call(_RESHAPED, [source, shape], type_, [type_])
         else:
             dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
-            call = typed_call(_VIEW, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
+            call = typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
         return bound(binding.var, call)
 
     def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
@@ -336,7 +311,7 @@ class _FunctionWriter(BindingRewriter):
             extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
             type_ = relax.TensorType(extent, "uint8")
             device = relax.prim_value(self.plan.arenas[index].device)
-            placed = self.arenas[index].place(self.prims(placement.offset), extent, _BYTE, device, type_)
+            placed = self.arenas[index].place(self.prims(placement.offset), extent, BYTE, device, type_)
             arena = relax.Var(f"{placement.buffer.callee}_arena", type_)
             written += self.at_zero_offset(arena, placed, placement.offset)
             brought.append(arena)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 
 from tvm import ir, s_tir, tirx
@@ -30,7 +29,7 @@ def extract_kernel(name: str, function: Node) -> Kernel:
     A bare pointer parameter has neither shape nor dtype, and counts as read and written.  A PrimFunc is read
     once, however many stages of a module hold it.
     """
-    return replace(_read(_Text(function)), name=name)
+    return _read(_Text(function), name)
 
 
 class _Text:
@@ -50,7 +49,7 @@ class _Text:
 
 
 @lru_cache(maxsize=1024)
-def _read(text: _Text) -> Kernel:
+def _read(text: _Text, name: str) -> Kernel:
     function = text.function
     symbols = Symbols()
     form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
@@ -65,7 +64,7 @@ def _read(text: _Text) -> Kernel:
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
     body = kernel_accesses(function, symbols)
     return Kernel(
-        name="",
+        name=name,
         parameters=parameters,
         undefined=undefined,
         asserts=asserts,
