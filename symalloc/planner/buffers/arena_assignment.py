@@ -26,8 +26,7 @@ is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` in `arena_attempts` say.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +54,7 @@ from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.prover.domain import Domain
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import round_up
 
 NOTICED = 4096  # bytes beyond the limit
@@ -91,15 +91,25 @@ class Candidate:
 
     def placed(self, number: int, arena: int, defined_by: Var | None, *, lendable: bool) -> Buffer:
         """Return the buffer with the id `number` in an arena of that number."""
-        time = self.time
+        time, buffer = self.time, self.buffer
         assert time is not None
-        return replace(
-            self.buffer,
+        return Buffer(  # field by field: `replace` takes as long as the rest of this
             id=number,
+            name=buffer.name,
+            size=buffer.size,
             live=time.live,
-            steps=(time.first, time.last),
-            arena=arena,
+            nbytes=buffer.nbytes,
+            device=buffer.device,
+            scope=buffer.scope,
+            var=buffer.var,
+            alignment=buffer.alignment,
+            callee=buffer.callee,
             defined_by=defined_by,
+            steps=(time.first, time.last),
+            grounded=buffer.grounded,
+            lent=buffer.lent,
+            arena=arena,
+            returned=buffer.returned,
             lendable=lendable,
         )
 

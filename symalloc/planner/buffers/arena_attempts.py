@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from symalloc.planner.buffers.call_columns import CallColumns
@@ -15,6 +14,7 @@ from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.result_memory import relieved
 from symalloc.planner.buffers.storage_slots import storage_slots
+from symalloc.size.cached_property import cached_property
 
 EXACT = 1e-9
 TOLERABLE = 0.01

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, 
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 FEW = 16  # tensors, which are added up one by one
@@ -67,6 +67,8 @@ class CallTimeline:
 
     def _of(self, others: Sequence[HeldBytes], table: SizeTable) -> Values:
         """The bytes at each column of what is no tenant."""
+        if not others:
+            return np.zeros((self.offsets[-1], table.values.shape[1]))
         return self._summed([one.held for one in others], table.bytes_of([one.size for one in others]))
 
     def _limit(self, need: Values, apart: Values) -> Values:
@@ -104,7 +106,15 @@ class CallTimeline:
     def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
         """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
         chosen = list(members)
-        return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
+        if len(chosen) > FEW:
+            return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
+        last = self.offsets[-1] if last is None else last
+        found = np.zeros((last - first, self.bytes.shape[1]))
+        for i in chosen:
+            size = self.bytes[i]
+            for _, begin, end in self.held[i]:
+                found[begin - first : end - first] += size
+        return found
 
     # -- arenas --------------------------------------------------------------------------------------------
 

@@ -55,11 +55,12 @@ def _kept(path: PathColumns, taken: Values, need: Values) -> bool:
     which most is needed of one product, or of all.
     """
     taken, need = taken[path.begin : path.end], need[path.begin : path.end]
-    there: Truths = np.all(taken <= need, axis=1)
+    there: Truths = np.logical_and.reduce(taken <= need, axis=1)
     if there.all():
         return True
     most = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
-    elsewhere = np.all(taken[:, None, :] <= most[None, :, :], axis=2).any(axis=1)
+    below = np.logical_and.reduce(taken[:, None, :] <= most[None, :, :], axis=2)
+    elsewhere: Truths = np.logical_or.reduce(below, axis=1)
     for _, first, last in path.unknown:
         elsewhere[first - path.begin : last - path.begin] = False
     return bool((there | elsewhere).all())

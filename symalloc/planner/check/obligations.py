@@ -14,6 +14,7 @@ from typing import NamedTuple
 from symalloc.planner.check.piles import directly_above
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.program.ir import Var
+from symalloc.program.record import record
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.condition import Condition, disjunction, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant
@@ -24,7 +25,7 @@ Side = tuple[Expr, Expr]
 _LEAST, _GREATEST = constant(INT64_MIN), constant(INT64_MAX)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 

@@ -8,10 +8,12 @@ up.  The two are taken for which that adds least at the sample bindings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 import numpy as np
 
 from symalloc.planner.layout.dominance import Dominance
+from symalloc.planner.search.grid import Values
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial
 
@@ -19,6 +21,7 @@ ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 32, 128  # beyond these two are replaced whe
 MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
 FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
 MOST_KEPT = 64  # before they are made fewer on the way
+FEW_KEPT = 8  # that are compared one by one
 NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
 
 
@@ -29,19 +32,29 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
     found = list(dict.fromkeys(candidates))
     if len(found) <= 1:
         return tuple(found) or (ZERO,)
-    values = [dominance.at_samples(e) for e in found]
-    totals = [float(np.nan_to_num(v).sum()) for v in values]
+    totals = [_total(dominance.at_samples(e)) for e in found]
     kept: list[Expr] = []
-    table = np.empty((0, len(values[0])))
+    table: Values | None = None
     for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
-        larger = np.flatnonzero(~(table < values[i]).any(axis=1))
-        if any(dominance.reaches(kept[k], found[i]) for k in larger):
+        larger = kept if table is None else _larger(kept, table, dominance.at_samples(found[i]))
+        if any(dominance.reaches(one, found[i]) for one in larger):
             continue
         kept.append(found[i])
         if len(kept) > (FEW_ALTERNATIVES if dominance.exhausted else MOST_KEPT):
             kept = _fewer(kept, dominance)
-        table = np.stack([dominance.at_samples(e) for e in kept])
+        table = None if len(kept) <= FEW_KEPT else np.array([dominance.at_samples(e) for e in kept])
     return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
+
+
+def _larger(kept: Sequence[Expr], table: Values, values: Values) -> list[Expr]:
+    """Those of `kept`, whose values are the rows of `table`, that are nowhere less than `values`."""
+    return [kept[k] for k in np.flatnonzero(~(table < values).any(axis=1)).tolist()]
+
+
+def _total(values: Values) -> float:
+    """The sum of `values`, in which those that are not defined count as 0."""
+    total = float(values.sum())
+    return total if isfinite(total) else float(np.nan_to_num(values).sum())
 
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
