@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from symalloc.errors import SymallocError, UsageError
+from symalloc.errors import SymallocError, UsageError, require_choice, require_whole
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
@@ -36,8 +36,12 @@ def pack(
     `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a problem that makes no sense,
     SymallocError where the packing cannot be proved.
     """
-    if capacity is not None and capacity < 0:
-        raise UsageError(f"a capacity of {capacity} bytes is negative")
+    if capacity is not None:
+        require_whole("capacity", capacity, 0)
+    require_choice("effort", effort, get_args(EffortName))
+    require_whole("seed", seed, 0)
+    if not isinstance(certificate, str | Path | None):
+        raise UsageError(f"certificate is {certificate!r}; it must be the path of a folder")
     known = _known(problem)
     budget = SearchBudget.of(effort, seed=seed)
     try:
@@ -74,6 +78,8 @@ def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingP
         return problem
     if isinstance(problem, str | Path):
         return read_problem(Path(problem))
+    if not isinstance(problem, Mapping):
+        raise UsageError(f"a problem is a dictionary or the path of a file, not a {type(problem).__name__}")
     try:
         return problem_of(problem)
     except ProblemError as error:

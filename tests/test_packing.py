@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,21 @@ def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
     assert (tmp_path / "proof" / "index.json").is_file()
 
 
-@pytest.mark.parametrize("capacity", [-1])
-def test_a_negative_capacity_is_refused(capacity: int) -> None:
-    with pytest.raises(UsageError, match="a capacity of -1 bytes is negative"):
-        pack(PROBLEM, capacity=capacity)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"capacity": -1}, "capacity is -1; it must be a whole number of at least 0"),
+        ({"capacity": "1GiB"}, "capacity is '1GiB'"),
+        ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
+        ({"seed": None}, "seed is None"),
+        ({"certificate": 3}, "certificate is 3; it must be the path of a folder"),
+        ({"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense_are_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        pack(**{"problem": PROBLEM, **given})
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

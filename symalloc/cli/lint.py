@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width
+from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width, wrote
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
@@ -234,6 +234,8 @@ def _show(session: LintSession, report: Report, output: _Output) -> None:
         statistics=output.statistics,
     )
     show(text, output.output)
+    if output.output is not None and not output.quiet:
+        wrote(output.output, f"{len(report)} finding{'s' * (len(report) != 1)}")
 
 
 def _status(session: LintSession, report: Report, output: _Output) -> int:

@@ -49,6 +49,11 @@ def show(text: str, file: Path | None) -> None:
     show_bytes(text.encode(), file)
 
 
+def wrote(file: Path, what: str) -> None:
+    """Say on standard error that `what` is in `file`."""
+    click.echo(f"wrote {file}: {what}", err=True)
+
+
 def show_bytes(data: bytes, file: Path) -> None:
     """Write `data` to `file`; raises UsageError where it cannot be written."""
     try:

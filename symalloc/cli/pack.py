@@ -20,7 +20,7 @@ The floor is the lower bound: the largest sum of bytes that are live at the same
 the arena over bytes of the floor, at sizes that go far past the declared bounds.
 
 Exit status: 0 if all is packed and proved, 1 if a packing does not fit the capacity, 2 for wrong usage or an
-invalid problem.
+invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json describe the JSON.
 """
 
 
@@ -40,7 +40,10 @@ invalid problem.
     help="The time spent on the search, if the floor is not reached at once.",
 )
 @click.option(
-    "--seed", type=int, default=0, help="The seed of the search. The same seed gives the same answer."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    help="The seed of the search. The same seed gives the same answer.",
 )
 @click.option(
     "--format",
@@ -133,11 +136,12 @@ def _show(
     packings: Sequence[Packing], capacity: int | None, form: str | None, outputs: Sequence[tuple[Path, str]]
 ) -> None:
     """Write the answers, and on standard output the table, or the answers where they have no files."""
-    from symalloc.cli.output import show
+    from symalloc.cli.output import show, wrote
     from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
     for packing, (path, kind) in zip(packings, outputs, strict=False):
         show(packing_as_csv(packing) if kind == "csv" else packings_as_json([packing]), path)
+        wrote(path, f"{len(packing.offsets)} offsets, proved")
     if outputs or form in (None, "text"):
         show(packings_as_text(packings), None)
     else:

@@ -22,10 +22,10 @@ SHOWN = (
 def render_rule_table(book: Rulebook, *, colour: bool = False, width: int | None = None) -> str:
     """Render one rule a line: id, name, severity, summary; unbounded where `width` (columns) is None."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
+    table.add_column(style="bold", no_wrap=True, min_width=max((len(r.id) for r in book.rules), default=1))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    table.add_column(style="dim", overflow="fold")
     for rule in book.rules:
         table.add_row(rule.id, rule.name, severity_text(rule), rule.summary.replace("`", ""))
     return render_parts([table], colour=colour, width=width or 1000)

@@ -35,7 +35,7 @@ def render_text(
     """Render the whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
-        parts.append(Text(render_summary(report) + "\n"))
+        parts.append(Text(_broken(render_summary(report), width) + "\n"))
     text = _terminal(parts) if colour else "".join(p.plain for p in parts)
     return text + render_statistics(report) if statistics else text
 
@@ -70,6 +70,21 @@ def render_statistics(report: Report) -> str:
     checked = f"{s.functions:,} functions in {len(report.files):,} files, {s.seconds:.2f} s"
     lines.append(f"{checked}; decided by: {decided}" if decided else checked)
     return "\n".join(lines) + "\n"
+
+
+def _broken(text: str, width: int | None, indent: int = 0, margin: int = 0) -> str:
+    """`text`, which begins behind `indent` cells, broken at `width`; further lines begin behind `margin`."""
+    if width is None or len(text) + indent <= width:
+        return text
+    lines = wrap(
+        text,
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).lstrip()
 
 
 def _files(count: int) -> str:
@@ -124,7 +139,7 @@ class _DiagnosticText:
     def header(self) -> Text:
         d = self.diagnostic
         header = Text().append(f"{d.severity}[{d.rule}]", self.style)
-        header.append(f": {visible(d.message)}", "bold")
+        header.append(f": {self.wrapped(visible(d.message), len(header) + 2)}", "bold")
         return header
 
     def place(self) -> Text:
@@ -198,19 +213,8 @@ class _DiagnosticText:
 
     def wrapped(self, text: str, indent: int) -> str:
         """`text` broken at the terminal's width, the further lines indented below the first."""
-        if self.width is None or len(text) + indent <= self.width:
-            return text
-        margin = " " * (self.gutter + 5)
         kept = text.replace("fix (", f"fix{NO_BREAK}(")
-        lines = wrap(
-            kept,
-            self.width,
-            initial_indent=" " * indent,
-            subsequent_indent=margin,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        return "\n".join(lines).lstrip().replace(NO_BREAK, " ")
+        return _broken(kept, self.width, indent, self.gutter + 5).replace(NO_BREAK, " ")
 
     def remark_texts(self) -> Iterator[tuple[str, str]]:
         d = self.diagnostic

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import jsonschema
+
+from symalloc import report
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem, problem_of, read_csv
 from symalloc.planner.search.stacking_search import SearchBudget
@@ -60,6 +64,21 @@ def test_several_packings_are_a_list_with_names() -> None:
     documents = json.loads(packings_as_json([packed(SYMBOLIC), packed(TABLE)]))
     assert [d["name"] for d in documents] == ["p", "t"]
     assert documents[1]["ratios"] == [{"binding": {}, "bytes": 12, "floor": 12, "ratio": 1.0}]
+
+
+def test_problems_and_answers_fit_their_schemas() -> None:
+    problem, answer = map(validator, ("pack-problem-1.json", "pack-1.json"))
+    problem.validate(json.loads(Path("examples/buffers.json").read_text()))
+    assert not problem.is_valid({"buffers": [{"id": 1, "size": 1.5, "lower": 0, "upper": 1}]})
+    for packings in ([packed(SYMBOLIC)], [packed(SYMBOLIC), packed(TABLE)]):
+        answer.validate(json.loads(packings_as_json(packings)))
+    assert not answer.is_valid({"arena": 12})
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((Path(report.__file__).parent / "schema" / name).read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
 
 
 def test_csv_is_the_input_and_a_column() -> None:
