@@ -231,10 +231,10 @@ def _rungs(
     worst: dict[RungKind, float] = {}
     for (group, result), arena in zip(stacked, arenas, strict=True):
         taken: list[RungKind] = []
-        taken += ["search"] if result.score.worst > PERFECT else []
+        taken += ["search"] if result.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
         taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
-        ratio = max(_ratio(group, (arena,), domain), result.score.worst) if taken else 1.0
+        ratio = max(_ratio(group, (arena,), domain), result.worst) if taken else 1.0
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
     for one in (one for one in storages if one.raised):
         ratio = _ratio([p.buffer for p in one.placements], (one,), domain)

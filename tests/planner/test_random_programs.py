@@ -101,10 +101,11 @@ def test_sizes_that_may_be_negative_are_planned_and_tried() -> None:
 
 
 def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
-    """With every buffer at offset zero nearly all programs that may not be planned so go wrong."""
+    """With every buffer at offset zero of one arena nearly all programs that are refused so go wrong."""
     refused = wrong = 0
     for seed in SEEDS:
-        program, plans = planned(seed)
+        program = random_program(seed)
+        plans = plan_program(program, PROVER, options=PlanOptions(graphs=True))
         flat = {name: replace(plan, arenas=tuple(map(_flat, plan.arenas))) for name, plan in plans.items()}
         if any(validate(plan, DOMAIN, PROVER, machine=False) for plan in flat.values()):
             refused += 1
@@ -113,7 +114,7 @@ def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
                 for binding in BINDINGS
                 for path in range(3)
             )
-    assert refused > 20 and wrong > 0.7 * refused
+    assert refused > 30 and wrong > 0.8 * refused
 
 
 def _flat(arena: Arena) -> Arena:

@@ -25,16 +25,13 @@ is worth, `FEW`, `MEMBERS_EACH` and `TOLERABLE` in `arena_attempts` say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-import numpy as np
 
 from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.arena_attempts import (
     EXACT,
-    TOLERABLE,
     ArenaAttempts,
     Groups,
     by_definition,
@@ -45,11 +42,10 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
-from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, sample_table, symbols_of
+from symalloc.planner.buffers.sample_shapes import ExtentBounds, sample_table
+from symalloc.planner.buffers.shape_search import ShapeSearch
 from symalloc.planner.buffers.sizing import SymbolDefinition
-from symalloc.planner.buffers.worst_shapes import worst_shapes
 from symalloc.planner.memory_plan import ALIGNMENT, Buffer, Unplanned
-from symalloc.planner.search.grid import Grid, Values
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
@@ -57,10 +53,7 @@ from symalloc.prover.domain import Domain
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import round_up
 
-NOTICED = 4096  # bytes beyond the limit
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
-MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
-FEWEST_SHAPES = 16
 MOST_LENT = 32  # arenas that are tried one by one
 
 
@@ -249,32 +242,16 @@ class ArenaAssignment:
             attempts = self.attempts(columns, planned, results, hosts, more)
             timeline, numbers = attempts.timeline, attempts.chosen(given_up.passed)
             numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
-            found = self.exceeded(timeline, numbers) if left and not bound.keeps(numbers) else []
-            if not found:
+            found = self.search.worst(timeline, numbers, bound)
+            if not found.shapes or not left:
                 break
-            more += found
-        return numbers, timeline.spread(numbers)
+            more += found.shapes
+        return numbers, found.spread
 
-    def exceeded(
-        self, timeline: CallTimeline, groups: Groups, lent: Collection[int] = ()
-    ) -> list[Mapping[str, int]]:
-        """Return bindings at which a call takes noticeably more than its limit; see `worst_shapes`."""
-        if len(groups) < 2 and not timeline.beside.any() and not lent:
-            return []
-        sizes = sizes_of(timeline.columns, self.profiles)
-        names = symbols_of(sizes)
-
-        def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
-            table = SizeTable.at(self.bounds.grid(names, points), sizes).defined() if points else None
-            if table is None:
-                return None
-            there = CallTimeline(timeline.columns, table, self.profiles)
-            over = there.taken(groups, lent) - there.limit
-            shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
-            return table.grid, shares.max(axis=0, initial=0.0)
-
-        cells = len(timeline.limit) * (len(groups) + 4)
-        return worst_shapes(names, self.bounds, excesses, max(MOST_CELLS // cells, FEWEST_SHAPES), TOLERABLE)
+    @property
+    def search(self) -> ShapeSearch:
+        """The search for shapes at which an assignment is no good."""
+        return ShapeSearch(bounds=self.bounds, profiles=self.profiles)
 
     def profile(
         self, groups: Sequence[Sequence[Candidate]], more: Sequence[Mapping[str, int]]
@@ -293,15 +270,16 @@ class ArenaAssignment:
             if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
         ]
         lent: frozenset[int] = frozenset(entry)
-        if self.whole or CoefficientBound(columns, self.domain).keeps(numbers, lent):
+        bound = CoefficientBound(columns, self.domain)
+        if self.whole or bound.keeps(numbers, lent):
             return CallProfile(columns, self.profiles, numbers, lent)
         for left in reversed(range(MOST_CHOICES)):
             timeline = self.timeline(columns, more)
             lent = frozenset(_lendable(timeline, numbers, entry))
-            found = self.exceeded(timeline, numbers, lent) if left and lent else []
-            if not found:
+            found = self.search.worst(timeline, numbers, bound, lent) if left and lent else None
+            if found is None or not found.shapes:
                 break
-            more = [*more, *found]
+            more = [*more, *found.shapes]
         return CallProfile(columns, self.profiles, numbers, lent)
 
     def columns(self, candidates: Sequence[Candidate]) -> CallColumns:

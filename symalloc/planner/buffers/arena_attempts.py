@@ -14,7 +14,6 @@ from symalloc.planner.buffers.early_arena import early_arena
 from symalloc.planner.buffers.first_fit import few_arenas, first_fit
 from symalloc.planner.buffers.result_memory import relieved
 from symalloc.planner.buffers.storage_slots import storage_slots
-from symalloc.size.cached_property import cached_property
 
 EXACT = 1e-9
 TOLERABLE = 0.01
@@ -27,13 +26,15 @@ Groups: TypeAlias = Sequence[Sequence[int]]
 
 
 class JudgedGroups(NamedTuple):
-    """By how much an assignment exceeds the limit, and how many times their floor arenas take together, where
-    it is good: it keeps the limit with few arenas.
-    """
+    """An assignment, by how much it exceeds the limit, and how many times the floor its arenas take."""
 
     groups: Groups
     over: float
-    spread: float | None
+    spread: float
+
+    def within(self, tolerance: float) -> bool:
+        """Return whether neither the limit nor the floor is exceeded by more."""
+        return self.over <= tolerance and self.spread <= 1 + tolerance
 
 
 class ArenaAttempts:
@@ -51,42 +52,25 @@ class ArenaAttempts:
         self._coming = self._attempts()
 
     def chosen(self, pass_over: int) -> Groups:
-        """Return the first of the assignments that is good enough, `pass_over` of those aside, else the one
-        that takes least.
+        """Return the first of the assignments that keeps to the limit and to the floor with few arenas,
+        `pass_over` of those aside; else the one with fewest arenas that is tolerable, or takes least.
         """
-        worst: list[JudgedGroups] = []
-        good: list[tuple[float, Groups]] = []
+        found: list[JudgedGroups] = []
         for one in self._judged():
-            if one.spread is None:
-                worst.append(one)
-                continue
-            good.append((one.spread, one.groups))
-            if len(good) > pass_over and one.spread <= 1 + EXACT:
-                return one.groups
-        if good:
-            if self._tight.spread is not None:
-                good.append((self._tight.spread, self._tight.groups))
-            return min(good, key=lambda one: one[0])[1]
-        tolerable = [one.groups for one in worst if one.over <= TOLERABLE]
-        return min(tolerable, key=len) if tolerable else min(worst, key=lambda one: one.over).groups
+            found.append(one)
+            if one.within(EXACT) and len(one.groups) - len(self.results) <= self.few:
+                pass_over -= 1
+                if pass_over < 0:
+                    return one.groups
+        tolerable = [one.groups for one in found if one.within(TOLERABLE)]
+        return min(tolerable, key=len) if tolerable else min(found, key=lambda one: one[1:]).groups
 
     def _judged(self) -> Iterator[JudgedGroups]:
         yield from self._made
         for groups in self._coming:
-            self._made.append(self._judge(groups))
+            timeline = self.timeline
+            self._made.append(JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups)))
             yield self._made[-1]
-
-    def _judge(self, groups: Groups) -> JudgedGroups:
-        over = self.timeline.excess(groups)
-        good = over <= EXACT and len(groups) - len(self.results) <= self.few
-        return JudgedGroups(groups, over, self.timeline.spread(groups) if good else None)
-
-    @cached_property
-    def _tight(self) -> JudgedGroups:
-        """The assignment whose arenas take no more together than what lies in them."""
-        timeline = self.timeline.tightened(self.planned, self.results)
-        groups = first_fit(timeline, self.planned, self.results, self.hosts)
-        return JudgedGroups((), 0.0, None) if groups is None else self._judge(groups)
 
     def _attempts(self) -> Iterator[Groups]:
         timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts

@@ -9,7 +9,6 @@ the arena is reserved to the last use of one of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -141,22 +140,29 @@ class CallTimeline:
         over = self.taken(groups, lent) - self.limit
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
 
-    def spread(self, groups: Sequence[Sequence[int]]) -> float:
-        """The bytes of arenas that are there together over those of the tensors in them, at worst.
+    @cached_property
+    def live(self) -> Values:
+        """The bytes of tensors that are live at each column, results left out."""
+        return self.load(i for i, t in enumerate(self.tenants) if not t.kept)
 
-        The memory of results counts in neither.
-        """
-        own = [group for group in groups if not self.tenants[group[0]].kept]
-        taken = (self.taken(own) - self.beside).max(axis=0, initial=0.0)
-        needed = self.load([i for group in own for i in group]).max(axis=0, initial=0.0)
-        return float((taken / np.maximum(needed, 1.0)).max(initial=1.0))
-
-    def tightened(self, planned: Sequence[int], results: Sequence[int]) -> CallTimeline:
-        """Return the same where arenas are not to take more together than what lies in them."""
-        found = copy(self)
-        floor = self.load(planned).max(axis=0, initial=0.0)
-        found.limit = np.minimum(self.limit, floor + self.taken([[i] for i in results]))
+    @cached_property
+    def floor(self) -> Values:
+        """The most bytes of tensors that are live at one column, results left out, at each binding."""
+        found: Values = self.live.max(axis=0, initial=0.0)
         return found
+
+    def own(self, groups: Sequence[Sequence[int]]) -> Values:
+        """The bytes at each column of the arenas that do not lie in the memory of results."""
+        return self.taken([group for group in groups if not self.tenants[group[0]].kept]) - self.beside
+
+    def spreads(self, groups: Sequence[Sequence[int]]) -> Values:
+        """The most that arenas take together, in multiples of the floor, at each binding."""
+        found: Values = self.own(groups).max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
+        return found
+
+    def spread(self, groups: Sequence[Sequence[int]]) -> float:
+        """The largest of `spreads`, at least 1."""
+        return float(self.spreads(groups).max(initial=1.0))
 
     def largest(self, bytes_at: Values) -> Values:
         """The most bytes at the columns of each path: a row for each path."""

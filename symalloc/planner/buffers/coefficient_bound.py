@@ -1,4 +1,5 @@
-"""Calls that are seen to keep their limit at every binding, from the coefficients of sizes alone.
+"""Calls that are seen to keep their limit, and arenas their floor, at every binding, from the coefficients of
+sizes alone.
 
 A size is a sum of products, none of which is ever negative.  Where each of its coefficients in what is taken
 at one moment is at most that in what is needed at another, which the limit is never below, the limit is
@@ -49,21 +50,36 @@ class CoefficientBound:
         taken = timeline.taken(groups, lent)
         return all(_kept(one, taken, timeline.need) for one in self.columns.spans if not one.path.text)
 
+    def tight(self, groups: Sequence[Sequence[int]]) -> bool:
+        """Return whether arenas for `groups` are seen to take no more together than the floor; False says
+        nothing.
+        """
+        timeline = self.timeline
+        if timeline is None:
+            return False
+        there, elsewhere = _below(timeline.own(groups), timeline.live)
+        return bool((there | elsewhere).all())
+
 
 def _kept(path: PathColumns, taken: Values, need: Values) -> bool:
-    """Return whether no more is taken at any moment of a path than is needed there, or at one of those at
-    which most is needed of one product, or of all.
-    """
+    """Return whether no more is taken at any moment of a path than is needed at some moment of it."""
     taken, need = taken[path.begin : path.end], need[path.begin : path.end]
-    there: Truths = np.logical_and.reduce(taken <= need, axis=1)
-    if there.all():
-        return True
-    most = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
-    below = np.logical_and.reduce(taken[:, None, :] <= most[None, :, :], axis=2)
-    elsewhere: Truths = np.logical_or.reduce(below, axis=1)
+    there, elsewhere = _below(taken, need)
     for _, first, last in path.unknown:
         elsewhere[first - path.begin : last - path.begin] = False
     return bool((there | elsewhere).all())
+
+
+def _below(taken: Values, need: Values) -> tuple[Truths, Truths]:
+    """Return for each moment whether no more is taken than is needed there, and whether than at one of those
+    at which most is needed of one product, or of all.
+    """
+    there: Truths = np.logical_and.reduce(taken <= need, axis=1)
+    if there.all():
+        return there, there.copy()
+    most = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
+    below = np.logical_and.reduce(taken[:, None, :] <= most[None, :, :], axis=2)
+    return there, np.logical_or.reduce(below, axis=1)
 
 
 def _coefficients(sizes: Sequence[Expr], domain: Domain) -> SizeTable:

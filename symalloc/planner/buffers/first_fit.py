@@ -82,7 +82,9 @@ class _FirstFit:
         self.memory = memory
         self.groups = [_Group(memory, [result], open_to=result in hosts) for result in results]
         self.groups += (_Group(memory, group, open_to=True) for group in groups)
-        self.room = memory.limit - memory.taken([*([i] for i in results), *groups, *([i] for i in beside)])
+        there = [*groups, *([i] for i in beside)]
+        self.room = memory.limit - memory.taken([*([i] for i in results), *there])
+        self.spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
         self.counted = frozenset(beside)
         self.spread = 0
         self.scale = memory.scale
@@ -123,8 +125,9 @@ class _FirstFit:
         """Count a tensor that lies in no group; return whether there is room for it."""
         fine = True
         for _, begin, end in self.memory.held[i]:
-            self.room[begin:end] -= self.memory.bytes[i]
-            fine = fine and not (self.room[begin:end] < -0.5).any()
+            for room in (self.room, self.spare):
+                room[begin:end] -= self.memory.bytes[i]
+                fine = fine and not (room[begin:end] < -0.5).any()
         return fine
 
     def joined(self, group: _Group, i: int, less: float) -> tuple[float, Values, tuple[Held, ...]] | None:
@@ -146,7 +149,8 @@ class _FirstFit:
             return None
         spans = memory.extended(group.spans, group.members, i)
         for (begin, end), more in self.changed(group, i, height, spans):
-            more -= self.room[begin:end]
+            room = self.room[begin:end]
+            more -= room if group.kept else np.minimum(room, self.spare[begin:end])
             if more.max(initial=0.0) > 0.5:
                 return None
         return growth, height, spans
@@ -179,3 +183,8 @@ class _FirstFit:
     def change(self, group: _Group, i: int, height: Values, spans: Sequence[Held]) -> None:
         for (begin, end), more in self.changed(group, i, height, spans):
             self.room[begin:end] -= more
+            if not group.kept:
+                self.spare[begin:end] -= more
+        if group.kept and i in self.counted:
+            for _, begin, end in self.memory.held[i]:
+                self.spare[begin:end] += self.memory.bytes[i]

@@ -25,7 +25,7 @@ def merged_arenas(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list
     """Return `groups` with some of them joined; results and what lies in their memory stay as they are.
 
     Nothing exceeds the limit that did not before, nor do the arenas take more together than they did, or than
-    lies in them.
+    the floor.
     """
     kept = [list(group) for group in groups if memory.tenants[group[0]].kept]
     own = [list(group) for group in groups if not memory.tenants[group[0]].kept]
@@ -40,9 +40,8 @@ class _Merging:
     def __init__(self, memory: CallTimeline, groups: Sequence[list[int]], beside: Values) -> None:
         self.memory = memory
         self.groups = sorted(groups, key=lambda group: min(memory.tenants[i].made for i in group))
-        taken = memory.taken(self.groups) - memory.beside
-        together = memory.load([i for group in self.groups for i in group]).max(axis=0, initial=0.0)
-        most = np.maximum(together, taken.max(axis=0, initial=0.0))
+        taken = memory.own(self.groups)
+        most = np.maximum(memory.floor, taken.max(axis=0, initial=0.0))
         self.spare = np.minimum(memory.limit - beside, most) - taken
         self.many, self.work = len(groups) > MANY, 0
         self._spare_of: dict[tuple[int, ...], Values] = {}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
-from operator import mul
 
 import numpy as np
 
-from symalloc.planner.search.grid import Grid, Truths, Values
+from symalloc.planner.search.grid import Grid, Truths, Values, mirrored
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.expr import Expr
 
@@ -63,13 +62,6 @@ class ExtentBounds:
         within = (tuple(map(min, map(max, point, low), high)) for point in points)
         return Grid(names=names, points=tuple(dict.fromkeys(within)))
 
-    def mirrored(self, names: Sequence[str], points: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-        """Yield `points`, and behind them the same with the symbols negative that may be."""
-        yield from points
-        signs = [-1 if name in self.signed else 1 for name in names]
-        if -1 in signs:
-            yield from (tuple(map(mul, point, signs)) for point in points)
-
 
 def sample_table(
     sizes: Sequence[Expr],
@@ -84,7 +76,7 @@ def sample_table(
     """
     names = symbols_of(sizes)
     lows = tuple(bounds.lower.get(name, 0) for name in names)
-    points = tuple(bounds.mirrored(names, _samples(lows, dense)))
+    points = tuple(mirrored(names, _samples(lows, dense), bounds.signed))
     more = (bounds.upper, *more) if bounds.upper else more
     others = (tuple(binding.get(name, USUAL) for name in names) for binding in more)
     plain = not more and not bounds.signed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,6 +59,13 @@ class SearchInstance:
             values=values,
             floors=_floors(buffers, values, kinds),
         )
+
+    def at(self, points: Iterable[tuple[int, ...]]) -> SearchInstance:
+        """Return the same at other points."""
+        grid = Grid(names=self.grid.names, points=tuple(dict.fromkeys(points)))
+        values = np.nan_to_num(grid.values(self.sizes))
+        floors = _floors(self.buffers, values, self.kinds)
+        return replace(self, grid=grid, values=values, floors=floors)
 
     def __len__(self) -> int:
         return len(self.buffers)

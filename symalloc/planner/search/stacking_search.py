@@ -21,11 +21,11 @@ from symalloc.planner.search.crowded import crowded_orders
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
 from symalloc.planner.search.local_search import improve, tops
+from symalloc.planner.search.loose_points import Regimes, loose_points
 from symalloc.planner.search.regimes import Split, split
 from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
 from symalloc.planner.search.stacking import Score, Stacking, ratios
-from symalloc.size.condition import Condition
 from symalloc.size.expr import constant
 
 PERFECT = 1.0 + 1e-9
@@ -36,6 +36,7 @@ CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
 PAIRS_EACH = 50  # that packing and judging it over the grid count, for each buffer
 JUDGED_EACH = 15  # that judging counts
 EXACT_STEPS = 20  # of the exact method, times neighbours, that count as one look
+GRIDS = 3  # that are tried, each with the points at which the stackings of the one before were loose
 KEPT = 16  # candidates that local search learns from and regimes are chosen from
 JUDGED = 4  # of those known to be imperfect, before local search
 WITNESSES = 3  # points at which one is looked at before the whole grid
@@ -100,11 +101,13 @@ class SearchResult:
 
     `regimes` holds each with the condition under which it is taken where none before it is; the last has None
     and is taken otherwise.  `score` holds over the grid, and so does `excess`, the most bytes above the
-    floor; `representative` is a binding of it at which the search packed; `steps` counts what was tried.
+    floor; `worst` is the worst ratio to the floor wherever that was looked at.  `representative` is a binding
+    at which the search packed; `steps` counts what was tried.
     """
 
-    regimes: tuple[tuple[Condition | None, Stacking], ...]
+    regimes: Regimes
     score: Score
+    worst: float
     excess: float
     representative: Mapping[str, int]
     steps: int
@@ -136,11 +139,26 @@ def search(
 def _stacked(
     buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget
 ) -> SearchResult:
+    """Return the best stackings found.
+
+    Points besides the grid are searched for those at which they are worse.  Where they are at the floor all
+    over the grid alone, stackings are looked for anew with these points.
+    """
     problem = SearchInstance.of(buffers, ranges)
-    run = _StackingSearch(problem=problem, budget=budget, whole=whole)
-    points = representatives(problem, ranges, budget.points)
-    run.fill(points)
-    return run.result(points[0])
+    best: SearchResult | None = None
+    for _ in range(GRIDS):
+        run = _StackingSearch(problem=problem, budget=budget, whole=whole)
+        points = representatives(problem, ranges, budget.points)
+        run.fill(points)
+        found = run.result(points[0])
+        loose = loose_points(problem, found.regimes, ranges)
+        found = replace(found, worst=max(found.score.worst, loose.worst))
+        best = found if best is None or found.worst < best.worst else best
+        if found.score.worst > PERFECT or not loose.points or whole.exhausted:
+            break
+        problem = problem.at((*problem.grid.points, *loose.points))
+    assert best is not None
+    return best
 
 
 def _spread(found: SearchResult, classes: Sequence[Sequence[int]], buffers: Sequence[Buffer]) -> SearchResult:
@@ -157,6 +175,7 @@ def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
     return SearchResult(
         regimes=((None, Stacking.of(range(len(buffers)), buffers)),),
         score=Score(1.0, 1.0),
+        worst=1.0,
         excess=0.0,
         representative=typical_binding(names, ranges),
         steps=1,
@@ -349,6 +368,7 @@ class _StackingSearch:
         return SearchResult(
             regimes=tuple(zip((*chosen.conditions, None), stackings, strict=True)),
             score=chosen.score,
+            worst=chosen.score.worst,
             excess=float(((chosen.values - 1) * self.problem.floors).max()),
             representative=self.problem.grid.binding(point),
             steps=self.steps,

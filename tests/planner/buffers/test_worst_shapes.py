@@ -13,11 +13,11 @@ from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate
 from symalloc.planner.buffers.arena_attempts import Groups
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
-from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
-from symalloc.planner.buffers.worst_shapes import worst_shapes
+from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.worst_shapes import worst_shapes
 from symalloc.program.ir import Instruction, MakeTuple, Origin, Program, Var
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
@@ -50,9 +50,9 @@ def straight(random: Random) -> Program:
     return program_of(replace(found, symbols={"n": Origin.DIMENSION, "m": Origin.DIMENSION}))
 
 
-def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = ArenaAssignment.judged
-    random, over = Random(1), []
+    random, over, above = Random(1), [], []
 
     def checked(
         self: ArenaAssignment,
@@ -71,6 +71,7 @@ def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytes
             shares = np.where(over_limit > SPARE, over_limit / np.maximum(there.limit, 1.0), 0.0)
             excess = shares.max(axis=0, initial=0.0)
             over.append((float(excess.max()), table.grid.binding(int(excess.argmax()))))
+            above.append(float(there.spread(groups)) / spread)
         return groups, spread
 
     monkeypatch.setattr(ArenaAssignment, "judged", checked)
@@ -78,6 +79,7 @@ def test_random_calls_keep_their_limit_at_shapes_drawn_afresh(monkeypatch: pytes
         options = PlanOptions(flavour="storages" if seed % 3 == 2 else "arena")
         plan_program(straight(Random(seed)), Prover(), options=options)
     assert over and max(over, key=lambda one: one[0])[0] <= SHARE
+    assert max(above) <= 1 + SHARE
 
 
 @pytest.mark.parametrize("ratio", [(1.4,), (1.4, 0.2), (1.4, 3.0, 0.3)])
@@ -90,10 +92,9 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
         off = np.abs(np.log(extents[:, 1:] / extents[:, :1]) - np.log(ratio)).sum(axis=1)
         return Grid(names=names, points=tuple(points)), np.exp(-2 * off)
 
-    anywhere = ExtentBounds()
-    found = worst_shapes(names, anywhere, excesses, 1000, 0.5)
-    assert found and worst_shapes(names, anywhere, excesses, 1000, 2.0) == []
+    found = worst_shapes(names, excesses, 1000, 0.5)
+    assert found and worst_shapes(names, excesses, 1000, 2.0) == []
 
 
 def test_nothing_is_looked_for_without_symbols() -> None:
-    assert worst_shapes((), ExtentBounds(), lambda points: None, 10, 0.0) == []
+    assert worst_shapes((), lambda points: None, 10, 0.0) == []

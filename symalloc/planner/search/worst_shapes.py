@@ -7,42 +7,53 @@ points, in ever smaller steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import cycle, islice, product
 from random import Random
 from typing import TypeAlias
 
 import numpy as np
 
-from symalloc.planner.buffers.sample_shapes import ExtentBounds
-from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.grid import Grid, Values, mirrored
 
 Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
 """The excess at given points, those of them that are defined; None where none is."""
 
 FINE = 2 ** (1 / 3)  # between extents next to each other, of one symbol
 FARTHEST = 2.0**20
-ONE = tuple(2**k for k in range(2, 14))  # the extents of two symbols, between those of each other
-OTHER = tuple(round(2 ** (k + 0.5)) for k in range(2, 14))
-RANDOM = 192  # points of three or more symbols
+SMALL, DENSE_SMALL = range(1, 12), range(1, 257)  # extents of one symbol that are all among the starts
+SMALLEST = range(1, 7)  # those of two
+ONE = tuple(2**k for k in range(14))  # the extents of two symbols, between those of each other
+OTHER = (1, *(round(2 ** (k + 0.5)) for k in range(1, 14)))
+DENSE = (*range(1, 8), *(round(2 ** (k / 2.5)) for k in range(8, 33)))
+RANDOM, DENSE_RANDOM = 256, 1024  # points of three or more symbols
 DECADES = (3.0, 12.0)  # binary logarithms of the extents of these
 NEAR = (6.0, 9.0)
+FEW = (0.0, 4.0)
+ANY = (0.0, 9.0)
 STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
 
 
 def worst_shapes(
-    names: Sequence[str], bounds: ExtentBounds, excesses: Excesses, most: int, enough: float
+    names: Sequence[str],
+    excesses: Excesses,
+    most: int,
+    enough: float,
+    signed: Collection[str] = (),
+    *,
+    dense: bool = False,
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
 
-    The search starts from at most `most` points, and from their mirror images within `bounds`.
+    The search starts from at most `most` points, and from the same with the symbols `signed` negative;
+    there are more of them where they are to lie `dense`.
     """
-    points = _starts(len(names))
+    points = _starts(len(names), dense)
     stride = max(-(-len(points) // most), 1)
-    worst = _worst(excesses, tuple(bounds.mirrored(names, points[::stride])), {})
+    worst = _worst(excesses, tuple(mirrored(names, points[::stride], signed)), {})
     for step in STEPS:
         if not worst:
             break
@@ -65,15 +76,18 @@ def _worst(
 
 
 @lru_cache(maxsize=256)
-def _starts(dimensions: int) -> tuple[tuple[int, ...], ...]:
+def _starts(dimensions: int, dense: bool) -> tuple[tuple[int, ...], ...]:
     if dimensions == 0:
         return ()
     if dimensions == 1:
-        return tuple((extent,) for extent in _line(1, FARTHEST, FINE))
+        return tuple(
+            (extent,) for extent in sorted({*(DENSE_SMALL if dense else SMALL), *_line(1, FARTHEST, FINE)})
+        )
     if dimensions == 2:
-        return tuple(product(ONE, OTHER))
+        lattice = product(DENSE, repeat=2) if dense else product(ONE, OTHER)
+        return tuple(dict.fromkeys((*lattice, *product(SMALLEST, repeat=2))))
     random = Random(dimensions)
-    between = ((NEAR if number % 2 else DECADES) for number in range(RANDOM))
+    between = islice(cycle((NEAR, DECADES, FEW, ANY)), DENSE_RANDOM if dense else RANDOM)
     return tuple(tuple(round(2 ** random.uniform(*ends)) for _ in range(dimensions)) for ends in between)
 
 

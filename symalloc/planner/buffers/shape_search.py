@@ -1,0 +1,85 @@
+"""Shapes at which a call takes more than its limit, or its arenas more than their floor.
+
+Where coefficients show that there is none, none is looked for; else the search of `worst_shapes` goes over
+both at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from symalloc.planner.buffers.arena_attempts import TOLERABLE, Groups
+from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
+from symalloc.planner.buffers.coefficient_bound import CoefficientBound
+from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
+from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.worst_shapes import worst_shapes
+
+NOTICED = 4096  # bytes beyond the limit
+SLIGHT = 0.001  # of the floor, beyond which other arenas are looked for
+MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
+FEWEST_SHAPES = 16
+
+
+class WorstShapes(NamedTuple):
+    """Shapes at which noticeably too much is taken, the worst first, and how many times the floor arenas take
+    at the worst shape that was looked at.
+    """
+
+    shapes: Sequence[Mapping[str, int]]
+    spread: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeSearch:
+    """A search within `bounds`; `profiles` tell what callees take."""
+
+    bounds: ExtentBounds
+    profiles: Mapping[str, CallProfile]
+
+    def worst(
+        self, timeline: CallTimeline, groups: Groups, bound: CoefficientBound, lent: Collection[int] = ()
+    ) -> WorstShapes:
+        """Return where an assignment is worst; its arenas `lent`, by index, are held all the while, which
+        counts in the limit alone.
+        """
+        spreads = [timeline.spread(groups)]
+        own = sum(not timeline.tenants[group[0]].kept for group in groups)
+        alone = len(groups) < 2 and not timeline.beside.any() and not lent
+        keeps = alone or bound.keeps(groups, lent)
+        tight = own < 2 or bool(lent) or bound.tight(groups)
+        if keeps and tight:
+            return WorstShapes((), spreads[0])
+        sizes = sizes_of(timeline.columns, self.profiles)
+        names = symbols_of(sizes)
+
+        def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
+            table = SizeTable.at(self.bounds.grid(names, points), sizes).defined() if points else None
+            if table is None:
+                return None
+            there = CallTimeline(timeline.columns, table, self.profiles)
+            found = np.zeros(len(table.grid))
+            if not keeps:
+                found = _over(there, groups, lent) / TOLERABLE
+            if not tight:
+                ratios = there.spreads(groups)
+                spreads.append(float(ratios.max()))
+                found = np.maximum(found, (ratios - 1) / SLIGHT)
+            return table.grid, found
+
+        cells = len(timeline.limit) * (len(groups) + 4)
+        most = max(MOST_CELLS // cells, FEWEST_SHAPES)
+        shapes = worst_shapes(names, excesses, most, enough=1.0, signed=self.bounds.signed)
+        return WorstShapes(shapes, max(spreads))
+
+
+def _over(there: CallTimeline, groups: Groups, lent: Collection[int]) -> Values:
+    """By how much more is taken than the limit at each binding, as a share of it, where that is noticed."""
+    over = there.taken(groups, lent) - there.limit
+    shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
+    found: Values = shares.max(axis=0, initial=0.0)
+    return found
