@@ -155,10 +155,13 @@ def _loose(buffers: Sequence[Buffer], arena: Arena, domain: Domain, loosest: flo
     """Return whether an arena takes noticeably more than `loosest` times its floor at a sample."""
 
     def exceeded(binding: Mapping[str, int]) -> bool:
-        excess = arena.size.evaluate(binding) - most_live(buffers, binding)
-        return excess > NOTICED and excess > (loosest - 1) * most_live(buffers, binding)
+        size = arena.size.evaluate(binding)
+        if size <= NOTICED:
+            return False
+        floor = most_live(buffers, binding)
+        return size - floor > max(NOTICED, (loosest - 1) * floor)
 
-    return loosest < inf and any(_at_samples(buffers, exceeded, domain))
+    return loosest < inf and len(buffers) > 1 and any(_at_samples(buffers, exceeded, domain))
 
 
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
