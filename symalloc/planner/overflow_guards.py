@@ -184,8 +184,8 @@ def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
 def _largest(bound: Expr) -> int:
     """The greatest value of the only symbol at which `bound` stays below 2**63, by bisection."""
     powers = [(sum(power for _, power in m), c) for m, c in bound.terms.items()]
-    if len(powers) == 1 and powers[0][0] == 1:
-        return INT64_MAX // powers[0][1]
+    if max(powers)[0] == 1:
+        return max((INT64_MAX - sum(c for power, c in powers if not power)) // max(powers)[1], 0)
     low, high = 0, INT64_MAX
     for power, coefficient in powers:
         if power:

@@ -248,7 +248,8 @@ class Sizes:
         most = greatest(nbytes, self.domain, self.prover) if self.reserve else None
         if most is not None:
             return constant(most)
-        return rounded if self._always(ge(nbytes, 0)) else maximum(rounded, ZERO)
+        positive = self._order.at_most(ZERO, nbytes) or self._always(ge(nbytes, 0))
+        return rounded if positive else maximum(rounded, ZERO)
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
