@@ -183,6 +183,7 @@ class ArenaAssignment:
     apart: bool = False
     lending: bool = True
     _attempts: dict[tuple[CallColumns, tuple[int, ...]], ArenaAttempts] = field(default_factory=dict)
+    _bounds: dict[CallColumns, CoefficientBound] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Sequence[tuple[Sequence[Candidate], CallColumns]]:
@@ -234,7 +235,7 @@ class ArenaAssignment:
         simple = [*lone, *by_definition(columns, planned)]
         if self.whole:
             return simple, 1.0
-        bound = CoefficientBound(columns, self.domain)
+        bound = self.bound(columns)
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
             return simple, 1.0
         hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
@@ -270,7 +271,7 @@ class ArenaAssignment:
             if all(tenants[i].known < 0 and not tenants[i].kept for i in group)
         ]
         lent: frozenset[int] = frozenset(entry)
-        bound = CoefficientBound(columns, self.domain)
+        bound = self.bound(columns)
         if self.whole or bound.keeps(numbers, lent):
             return CallProfile(columns, self.profiles, numbers, lent)
         for left in reversed(range(MOST_CHOICES)):
@@ -305,6 +306,13 @@ class ArenaAssignment:
                 return found
             self._attempts[key] = found
         return self._attempts[key]
+
+    def bound(self, columns: CallColumns) -> CoefficientBound:
+        """Return what is seen of calls by coefficients, made once, however many assignments are given up."""
+        found = self._bounds.get(columns)
+        if found is None:
+            found = self._bounds[columns] = CoefficientBound(columns, self.domain)
+        return found
 
     def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
         """Return what is taken at sample bindings and at `more`."""

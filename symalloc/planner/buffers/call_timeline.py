@@ -130,10 +130,16 @@ class CallTimeline:
         """The bytes that are taken at each column where each of `groups` has an arena; those `lent`, by
         index, are held all the while.
         """
-        heights = np.array([self.height(group) for group in groups]).reshape(len(groups), self.limit.shape[1])
-        always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths]
+        always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
         held = [always if i in lent else self.reserved(group) for i, group in enumerate(groups)]
-        return self._summed(held, heights) + self.beside
+        heights = [self.height(group) for group in groups]
+        if len(groups) > FEW:
+            return self._summed(held, np.array(heights)) + self.beside
+        found = self.beside.copy()
+        for height, spans in zip(heights, held, strict=True):
+            for _, begin, end in spans:
+                found[begin:end] += height
+        return found
 
     def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""

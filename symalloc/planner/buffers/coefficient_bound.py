@@ -31,6 +31,7 @@ class CoefficientBound:
 
     def __init__(self, columns: CallColumns, domain: Domain) -> None:
         self.columns = columns
+        self._known: dict[tuple[tuple[tuple[int, ...], ...], frozenset[int]], bool] = {}
         self.timeline: CallTimeline | None = None
         if columns.merged or columns.calls:
             return
@@ -47,8 +48,12 @@ class CoefficientBound:
         timeline = self.timeline
         if timeline is None:
             return False
-        taken = timeline.taken(groups, lent)
-        return all(_kept(one, taken, timeline.need) for one in self.columns.spans if not one.path.text)
+        key = tuple(map(tuple, groups)), frozenset(lent)
+        if key not in self._known:
+            taken = timeline.taken(groups, lent)
+            paths = (one for one in self.columns.spans if not one.path.text)
+            self._known[key] = all(_kept(path, taken, timeline.need) for path in paths)
+        return self._known[key]
 
     def tight(self, groups: Sequence[Sequence[int]]) -> bool:
         """Return whether arenas for `groups` are seen to take no more together than the floor; False says

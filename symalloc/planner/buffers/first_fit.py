@@ -140,18 +140,19 @@ class _FirstFit:
             return None
         height = group.height
         for _, begin, end in memory.held[i]:
-            height = np.maximum(height, group.load[begin:end].max(axis=0, initial=0.0) + size)
+            most = np.maximum.reduce(group.load[begin:end], axis=0, initial=0.0)
+            height = np.maximum(height, most + size)
         grown = height - group.height
-        if group.kept and grown.max(initial=0.0) > 0.5:
+        if group.kept and np.maximum.reduce(grown, initial=0.0) > 0.5:
             return None
-        growth = float((grown / self.scale).sum())
+        growth = float(np.add.reduce(grown / self.scale))
         if growth >= less or not memory.possible([*group.members, i]):
             return None
         spans = memory.extended(group.spans, group.members, i)
         for (begin, end), more in self.changed(group, i, height, spans):
             room = self.room[begin:end]
             more -= room if group.kept else np.minimum(room, self.spare[begin:end])
-            if more.max(initial=0.0) > 0.5:
+            if np.maximum.reduce(more, axis=None, initial=0.0) > 0.5:
                 return None
         return growth, height, spans
 
