@@ -18,7 +18,10 @@ namespace symalloc {
 
 namespace {
 
-struct sigaction previous;
+struct sigaction previous;  // is called behind Handle
+struct sigaction above;     // is put back by HandleFirst
+std::atomic<bool> stepped_aside{false};
+std::atomic<const char*> named_first{nullptr};
 
 // A line of text that grows on the stack.
 class Line {
@@ -90,6 +93,7 @@ void Describe(const char* address, const char* verb, const GuardedBlock& block, 
 void Name(const char* address, const char* verb) {
   GuardedBlock block;
   char tag[kShownTag];
+  if (address == nullptr || address == named_first.load(std::memory_order_relaxed)) return;
   if (!FindGuardedBlock(address, &block, tag)) return;
   Line line;
   Describe(address, verb, block, tag, &line);
@@ -124,11 +128,18 @@ bool Calls(const struct sigaction& action) {
   return action.sa_flags & SA_SIGINFO || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
+// True where a program has sent the signal, and no fault.
+bool Sent(const siginfo_t* info) { return info->si_code <= 0; }
+
+const char* FaultAt(const siginfo_t* info, const void* context) {
+  return Sent(info) ? LastFault(context) : static_cast<const char*>(info->si_addr);
+}
+
 // The previous handler of the signal is called next; by default the process ends.
 void Handle(int signal, siginfo_t* info, void* context) {
   int error = errno;
-  bool sent = info->si_code <= 0;  // by a program, not by a fault
-  Name(sent ? LastFault(context) : static_cast<const char*>(info->si_addr), Verb(context));
+  bool sent = Sent(info);
+  Name(FaultAt(info, context), Verb(context));
   if (previous.sa_flags & SA_SIGINFO) {
     previous.sa_sigaction(signal, info, context);
   } else if (Calls(previous)) {
@@ -143,23 +154,53 @@ void Handle(int signal, siginfo_t* info, void* context) {
   errno = error;
 }
 
+// Installed over a handler that was put on top of `Handle`.  That one may take long, or fault itself where it looks at
+// threads that run, before it hands the fault on.  So the block is named first, and once; then all is as it was before,
+// and the instruction is tried again.
+void HandleFirst(int signal, siginfo_t* info, void* context) {
+  if (stepped_aside.exchange(true)) return Handle(signal, info, context);
+  int error = errno;
+  const char* address = FaultAt(info, context);
+  Name(address, Verb(context));
+  named_first.store(address, std::memory_order_relaxed);
+  sigaction(SIGSEGV, &above, nullptr);
+  if (Sent(info)) raise(signal);
+  errno = error;
+}
+
+struct sigaction Action(void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction action {};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  return action;
+}
+
 std::atomic<bool> installed{false};
+bool first = false;  // HandleFirst is installed, or was when this was looked at last; guarded by `installing`
 std::atomic_flag installing = ATOMIC_FLAG_INIT;  // whoever finds it set goes on: a fork may leave it so
 
 }  // namespace
 
 void WatchFaults() {
-  struct sigaction current {}, ours {};
-  ours.sa_sigaction = Handle;
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&ours.sa_mask);
+  static const struct sigaction ours = Action(Handle), ours_first = Action(HandleFirst);
+  struct sigaction current {};
   sigaction(SIGSEGV, nullptr, &current);
+  if (Same(current, ours_first) || installing.test_and_set(std::memory_order_acquire)) return;
   bool before = installed.load(std::memory_order_acquire);
-  if (before && (Same(current, ours) || (Calls(current) && !Same(current, previous)))) return;
-  if (installing.test_and_set(std::memory_order_acquire)) return;
-  if (!before || !Calls(current)) previous = current;  // known before the first fault can come
-  sigaction(SIGSEGV, &ours, nullptr);
-  installed.store(true, std::memory_order_release);
+  if (before && Same(current, ours)) {
+    first = false;
+  } else if (!before || !Calls(current) || Same(current, previous)) {
+    if (!before || !Calls(current)) previous = current;  // known before the first fault can come
+    first = false;
+    sigaction(SIGSEGV, &ours, nullptr);
+    installed.store(true, std::memory_order_release);
+  } else if (!first && !stepped_aside.load(std::memory_order_relaxed)) {
+    // put on top of Handle, and gone when Handle is back; of one put on top of HandleFirst that would not be known
+    above = current;
+    first = true;
+    sigaction(SIGSEGV, &ours_first, nullptr);
+  }
   installing.clear(std::memory_order_release);
 }
 

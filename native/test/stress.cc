@@ -1,7 +1,8 @@
 // Threads that allocate, wait for memory, stamp, hand over, check and free blocks of one pool at random, while it is
-// trimmed, its limit is met, its callbacks are called and the process forks.  Exit status 1 where a stamp is lost, a block is
-// handed out twice, a block can be freed twice, a forked process cannot go on, or the statistics at rest are not
-// exact.  Usage: symalloc_stress [threads] [operations of each] [seed]
+// trimmed, its limit is met, its callbacks are called and the process forks; then, with a third as many operations, within
+// sessions while pages decay.  Exit status 1 where a stamp is lost, a block is handed out twice, a block can be freed twice,
+// a forked process cannot go on, or the statistics at rest are not exact.
+// Usage: symalloc_stress [threads] [operations of each] [seed]
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
@@ -24,6 +26,11 @@ namespace {
 
 constexpr int kMailboxes = 256;
 constexpr int kKept = 64;  // blocks that a thread holds
+#ifdef __SANITIZE_THREAD__
+constexpr double kDecay = 0;  // a thread after a fork is more than ThreadSanitizer can
+#else
+constexpr double kDecay = 0.002;  // seconds
+#endif
 
 struct Block {
   char* data;
@@ -37,6 +44,9 @@ std::atomic<int64_t> refused{0};
 std::atomic<uint64_t> next_stamp{1};
 std::atomic<int64_t> asked{0};    // callbacks for want of memory
 std::atomic<int64_t> watched{0};  // callbacks at watermarks
+std::atomic<int> working{0};      // threads
+using SessionRef = std::shared_ptr<symalloc::Session>;
+std::vector<SessionRef> sessions;
 
 // The stamp stands at the front and at the end of the block.
 void Stamp(const Block& block) {
@@ -75,11 +85,21 @@ Block* Make(Pool* pool, std::mt19937_64* random) {
   }
 }
 
+// Enters a session, or the next; leaves the last one.
+void Change(Pool* pool, SessionRef* session, uint64_t next) {
+  if (*session != nullptr) pool->LeaveSession(session->get());
+  *session = next < sessions.size() ? sessions[next] : nullptr;
+  if (*session != nullptr) pool->EnterSession(*session);
+}
+
 void Work(Pool* pool, int64_t operations, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Block*> kept;
+  SessionRef session;
   for (int64_t i = 0; i < operations; ++i) {
     if (i % 50'000 == 49'999) pool->Trim();
+    if (i % 50'000 == 24'999) pool->Trim([] { return false; });  // a part
+    if (!sessions.empty() && i % 100 == 0) Change(pool, &session, random() % (2 * sessions.size()));
     if (kept.size() == kKept || (!kept.empty() && random() % 2)) {
       std::swap(kept[random() % kept.size()], kept.back());
       Block* block = kept.back();
@@ -92,6 +112,8 @@ void Work(Pool* pool, int64_t operations, uint64_t seed) {
     }
   }
   for (Block* block : kept) Drop(pool, block);
+  if (session != nullptr) Change(pool, &session, sessions.size());
+  --working;
 }
 
 // Frees the blocks in the mailboxes, for want of memory; false where there were none.
@@ -157,22 +179,22 @@ int64_t Number(int count, char** arguments, int index, int64_t otherwise) {
   return count > index ? std::atoll(arguments[index]) : otherwise;
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  int64_t threads = Number(count, arguments, 1, 8);
-  int64_t operations = Number(count, arguments, 2, 100'000);
-  int64_t seed = Number(count, arguments, 3, 1);
-  Options options;
-  options.separate_escaping = true;
-  options.limit = threads * (int64_t{3} << 20);
+// True where the pool is left as it was.
+bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t seed, bool in_sessions) {
   Pool pool(options);
   FreeTwice(&pool);
   Watermark(&pool, options.limit);
+  if (in_sessions) {
+    sessions.push_back(pool.OpenSession("outer", options.limit / 2));
+    pool.EnterSession(sessions[0]);
+    sessions.push_back(pool.OpenSession("inner", options.limit / 8));
+    pool.LeaveSession(sessions[0].get());
+  }
   std::vector<std::thread> workers;
+  working = static_cast<int>(threads);
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
-  for (int i = 0; i < 10; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (working > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
     Fork(&pool);
   }
   for (std::thread& worker : workers) worker.join();
@@ -182,12 +204,32 @@ int main(int count, char** arguments) {
   }
   pool.Trim();
   symalloc::Statistics s = pool.statistics();
+  bool exact = s.live == 0 && s.used == 0 && s.reserved == 0 && s.allocs == s.frees;
+  for (const SessionRef& session : sessions) {
+    auto counted = pool.ReadSession(session.get());
+    exact = exact && counted.live == 0 && counted.allocs == counted.frees && counted.allocs > 0;
+  }
   std::printf("%lld callbacks for want of memory, %lld at watermarks\n", static_cast<long long>(asked.load()),
               static_cast<long long>(watched.load()));
   std::printf("%lld operations, %lld refused at the limit, %lld faults; live %lld, used %lld, reserved %lld\n",
               static_cast<long long>(s.allocs + s.frees), static_cast<long long>(refused.load()),
               static_cast<long long>(faults.load()), static_cast<long long>(s.live),
               static_cast<long long>(s.used), static_cast<long long>(s.reserved));
-  bool exact = s.live == 0 && s.used == 0 && s.reserved == 0 && s.allocs == s.frees;
+  sessions.clear();
+  return exact;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  int64_t threads = Number(count, arguments, 1, 8);
+  int64_t operations = Number(count, arguments, 2, 100'000);
+  int64_t seed = Number(count, arguments, 3, 1);
+  Options options;
+  options.separate_escaping = true;
+  options.limit = threads * (int64_t{3} << 20);
+  bool exact = Run(options, threads, operations, seed, false);
+  options.decay = kDecay;
+  exact = Run(options, threads, operations / 3, seed + 1, true) && exact;
   return faults.load() == 0 && exact ? 0 : 1;
 }

@@ -116,6 +116,33 @@ def test_a_handler_that_was_taken_away_is_put_back() -> None:
     assert "symalloc: `late` of 64 bytes is overrun" in said
 
 
+def test_a_fault_is_named_in_front_of_a_handler_that_was_installed_later() -> None:
+    def work() -> None:
+        faulthandler.disable()
+        pool = InstrumentedPool(guard=True)
+        faulthandler.enable(2)
+        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
+
+    status, said = died(work)
+    assert status == -signal.SIGSEGV
+    assert said.startswith("symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\nFatal Python")
+    assert said.count("symalloc: ") == 1
+
+
+def test_a_handler_that_comes_and_goes_leaves_faults_named_and_ended() -> None:
+    def work() -> None:
+        pool = InstrumentedPool(guard=True)
+        for _ in range(3):
+            faulthandler.enable(2)
+            pool.alloc(64)
+            faulthandler.disable()
+        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
+
+    status, said = died(work)
+    assert status == -signal.SIGSEGV
+    assert "symalloc: `block` of 64 bytes is overrun" in said
+
+
 def test_a_long_name_is_cut_between_characters() -> None:
     pool = InstrumentedPool(guard=True)
     pointer = pool.pointer(pool.alloc(64, tag="a" + "ä" * 500))
