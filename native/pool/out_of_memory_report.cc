@@ -61,6 +61,11 @@ std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t l
          Bytes(live + nbytes - limit) + ", or free as much, or run at smaller shapes";
 }
 
+std::string SessionText(const std::string& session, int64_t live, int64_t limit) {
+  return "\n  session: `" + session + "` holds " + Bytes(live) +
+         (limit < 0 ? "" : " of the " + std::to_string(limit) + " that it may");
+}
+
 std::string NoAddressSpace(int64_t size, int64_t piece, int64_t capacity) {
   return "no " + Bytes(size) + " of address space are free in one piece: the largest has " + Bytes(piece) + " of " +
          std::to_string(capacity) + "\n  help: a larger capacity would help";

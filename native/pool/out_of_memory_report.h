@@ -33,6 +33,9 @@ std::string HeldText(const std::map<std::string, Holding>& by_tag);
 // Why a block does not fit into a session that holds `live` bytes.
 std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t live);
 
+// "\n  session: …" of one within which something does not fit into the pool.  `limit`: -1: none.
+std::string SessionText(const std::string& session, int64_t live, int64_t limit);
+
 std::string NoAddressSpace(int64_t size, int64_t piece, int64_t capacity);
 
 }  // namespace symalloc

@@ -190,6 +190,7 @@ class Pool {
   void* TryAlloc(const Request& asked);
   void* TryUncharged(const Request& asked);
   void TakeBack(void* block, int64_t nbytes);
+  std::string Discharge(const Request& asked);
   bool IsHeldUp(const Request& asked);
   void WakeLocked();
   void Uncharge(const void* block);

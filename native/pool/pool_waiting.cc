@@ -138,14 +138,23 @@ void* Pool::TryAlloc(const Request& asked) {
     if (block == nullptr) block = TryUncharged(asked);
     std::lock_guard<std::mutex> lock(mutex_);
     sessions_.Add(block, asked.charge, asked.nbytes, asked.tag);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + Discharge(asked));
   } catch (...) {
     if (block != nullptr) TakeBack(block, asked.nbytes);
-    std::lock_guard<std::mutex> lock(mutex_);
-    Sessions::Refund(*asked.charge, asked.nbytes);
-    WakeLocked();
+    Discharge(asked);
     throw;
   }
   return block;
+}
+
+// Charges what is not had to nobody; says what the innermost session holds.
+std::string Pool::Discharge(const Request& asked) {
+  std::shared_ptr<Session> innermost = Sessions::Innermost(id_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Sessions::Refund(*asked.charge, asked.nbytes);
+  WakeLocked();
+  return innermost == nullptr ? "" : SessionText(innermost->name, innermost->live, innermost->limit);
 }
 
 void* Pool::TryUncharged(const Request& asked) {

@@ -42,6 +42,24 @@ def test_a_budget_is_held_although_the_pool_has_room() -> None:
     assert pool.statistics().refused == 1
 
 
+def test_what_does_not_fit_into_the_pool_names_the_session_too() -> None:
+    pool = InstrumentedPool(limit=MIB)
+    pool.alloc(512 * KIB, tag="elsewhere")
+    with pool.session("outer"), pool.session("request 17", limit=2 * MIB) as session:
+        pool.alloc(256 * KIB, tag="cache")
+        for timeout in (None, 0.001):
+            with pytest.raises(OutOfMemoryError) as refused:
+                pool.alloc(512 * KIB, timeout=timeout)
+            first, *others = str(refused.value).splitlines()
+            assert first.startswith("524288 bytes do not fit under the limit of 1048576: 786432 are in use")
+            assert "  session: `request 17` holds 262144 bytes of the 2097152 that it may" in others
+            assert "  held: `elsewhere` 524288 bytes in 1 block, `cache` 262144 bytes in 1 block" in others
+    assert (session.statistics().live, session.statistics().refused) == (256 * KIB, 2)
+    with pytest.raises(OutOfMemoryError) as refused:
+        pool.alloc(512 * KIB)
+    assert "session" not in str(refused.value)
+
+
 def test_blocks_are_charged_until_anybody_frees_them() -> None:
     pool = InstrumentedPool()
     with pool.session("one") as session:
