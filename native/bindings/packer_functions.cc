@@ -5,10 +5,10 @@
 #include <tvm/ffi/string.h>
 
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "bindings/numbers.h"
 #include "bindings/translated.h"
 #include "packer/search.h"
 
@@ -34,19 +34,6 @@ class SearchRef : public ffi::ObjectRef {
 };
 
 constexpr char kWhat[] = "the search";  // that memory is for
-
-template <typename T>
-std::vector<T> Numbers(const ffi::Bytes& bytes) {
-  std::vector<T> numbers(bytes.size() / sizeof(T));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
-  return numbers;
-}
-
-// From the number of lists, where each starts, where the last one ends, and all items.
-Lists ListsOf(const ffi::Bytes& bytes) {
-  std::vector<int32_t> numbers = Numbers<int32_t>(bytes);
-  return Lists(numbers.data() + 1, numbers.data() + numbers[0] + 2, numbers[0]);
-}
 
 SearchRef Create(int64_t capacity, ffi::Bytes sizes, ffi::Bytes alignments, ffi::Bytes highest, ffi::Bytes cliques,
                  ffi::Bytes members, ffi::Bytes neighbours) {
@@ -82,7 +69,7 @@ ffi::Bytes Offsets(SearchRef search) {
   for (int32_t i = 0; i < search->search.state().problem().count(); ++i) {
     offsets.push_back(search->search.state().lowest(i));
   }
-  return ffi::Bytes(reinterpret_cast<const char*>(offsets.data()), offsets.size() * sizeof(int64_t));
+  return BytesOf(offsets);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ class Lists {
     const int32_t* end() const { return end_; }
     int32_t front() const { return *begin_; }
     int32_t back() const { return *(end_ - 1); }
+    int64_t size() const { return end_ - begin_; }
 
    private:
     const int32_t* begin_;

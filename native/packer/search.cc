@@ -2,19 +2,14 @@
 
 #include <algorithm>
 
+#include "packer/split_mix.h"
+
 namespace symalloc::packer {
 
 namespace {
 
 constexpr double kUntried = 0.01;              // the weight of a clique that has never failed
 constexpr size_t kMostRemembered = 1u << 20;
-
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
 
 }  // namespace
 

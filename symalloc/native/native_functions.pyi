@@ -29,6 +29,9 @@ class Module(Protocol):
 class SearchObject:
     """An exact search, `symalloc.packer.Search` of tvm-ffi."""
 
+class GraphObject:
+    """An interference graph of buffers, `symalloc.packer.Graph` of tvm-ffi."""
+
 class BoundAlloc(Protocol):
     """`alloc` of one pool: a handle; raises OutOfMemoryError."""
 
@@ -174,6 +177,24 @@ class _PackerFunctions:
     def go(self, search: SearchObject, steps: int, /) -> int: ...
     def steps(self, search: SearchObject, /) -> int: ...
     def offsets(self, search: SearchObject, /) -> bytes: ...
+    def graph(self, neighbours: bytes, /) -> GraphObject:
+        """Lists of the neighbours of each buffer, as for `create`."""
+
+    def improve(
+        self,
+        graph: GraphObject,
+        order: bytes,
+        columns: bytes,
+        target: float,
+        steps: int,
+        seed: int,
+        once: int,
+        left: float,
+        /,
+    ) -> bytes:
+        """`order` is int32, `columns` a float64 for each buffer at one point after the other; the answer
+        int64: the steps taken, the work, an order.
+        """
 
 pool_functions: _PoolFunctions
 packer_functions: _PackerFunctions

@@ -36,9 +36,9 @@ class NativeSearch:
             _int64(instance.sizes),
             _int64(instance.alignments),
             _int64((capacity - nbytes) // instance.unit for nbytes in instance.nbytes),
-            _lists(instance.cliques),
-            _lists(instance.members),
-            _lists(instance.neighbours),
+            lists_of(instance.cliques),
+            lists_of(instance.members),
+            lists_of(instance.neighbours),
         )
 
     @property
@@ -63,8 +63,8 @@ class NativeSearch:
         return outcome
 
 
-def _lists(lists: Sequence[Sequence[int]]) -> bytes:
-    """The number of `lists`, where each starts, where the last ends, and all items one after the other."""
+def lists_of(lists: Sequence[Sequence[int]]) -> bytes:
+    """Return the number of `lists`, where each starts, where the last ends, and all items in turn."""
     starts = accumulate(map(len, lists), initial=0)
     return _int32(chain((len(lists),), starts, chain.from_iterable(lists)))
 

@@ -4,7 +4,8 @@ Ruin and recreate (Schrimpf et al., Record Breaking Optimization Results Using t
 Principle, 2000).  The height with a buffer put back follows from the longest paths below and above each of
 its neighbours, as in Taillard's search for job shops (1994): all places are judged in one step.
 
-It works at a few points of the grid, in plain lists: at so few, arrays cost more than they save.
+It works at a few points of the grid, in plain lists: at so few, arrays cost more than they save.  Where the
+native library is loaded, `native/packer/local_search.cc` does the same.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from random import Random
+from math import isfinite
 from typing import TypeAlias
 
 from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner.search.native_stacking import improve_natively
 from symalloc.planner.search.search_instance import SearchInstance
+from symalloc.planner.search.split_mix import SplitMix64
 
 Heights: TypeAlias = list[float]  # one for each point, in multiples of the floor there
 
@@ -34,17 +37,24 @@ def improve(
     *,
     target: float,
     steps: int,
-    random: Random,
+    seed: int,
     budget: PlanBudget,
 ) -> tuple[list[int], int]:
     """A stacking at least as good as `order` at these points of the grid, and the steps taken.
 
     Stops when the worst ratio at the points is at most `target`, after `steps`, and once `budget`
-    is exhausted.
+    is exhausted; does nothing where sizes are beyond floats.  `seed` has at most 63 bits.
     """
     columns = [problem.relative(point) for point in points]
-    search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random, budget=budget)
+    if not all(isfinite(sum(column)) for column in columns):
+        return list(order), 0
     once = 2 * problem.pairs + PASSED * len(problem)  # to stack all of them at one point
+    if problem.graph is not None:
+        return improve_natively(
+            problem.graph, order, columns, target=target, steps=steps, seed=seed, once=once, budget=budget
+        )
+    random = SplitMix64(seed)
+    search = _RuinAndRecreate(neighbours=problem.neighbours, columns=columns, random=random, budget=budget)
     current = best = list(order)
     heights = lowest = search.heights(current)
     budget.spend(len(points) * once)
@@ -75,7 +85,10 @@ def tops(order: Iterable[int], sizes: Sequence[float], neighbours: Sequence[Sequ
 
 def _cost(heights: Heights) -> float:
     """Return the quantity to minimise: the worst height, and a little of the mean."""
-    return max(heights) + WEIGHT_OF_MEAN * sum(heights) / len(heights)
+    total = 0.0
+    for height in heights:  # sum() rounds otherwise from Python 3.12 on
+        total += height
+    return max(heights) + WEIGHT_OF_MEAN * total / len(heights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +97,7 @@ class _RuinAndRecreate:
 
     neighbours: Sequence[Sequence[int]]
     columns: Sequence[Sequence[float]]
-    random: Random
+    random: SplitMix64
     budget: PlanBudget
 
     def heights(self, order: Sequence[int]) -> Heights:
@@ -114,16 +127,17 @@ class _RuinAndRecreate:
     def point(self, heights: Heights) -> int:
         """A point, the likelier the higher the stacking is there."""
         weights = [max(height - 1.0, 0.0) + 1e-6 for height in heights]
-        return self.random.choices(range(len(heights)), weights=weights)[0]
+        return self.random.weighted(weights)
 
     def ruin(
         self, sizes: Sequence[float], low: Sequence[float], high: Sequence[float], height: float
     ) -> set[int]:
         """A buffer on a longest path, and some that it meets."""
-        critical = [i for i, size in enumerate(sizes) if low[i] + high[i] - size >= height - CLOSE]
+        least = height - CLOSE * height
+        critical = [i for i, size in enumerate(sizes) if low[i] + high[i] - size >= least]
         first = self.random.choice(critical)
         around = self.neighbours[first]
-        count = min(self.random.randint(0, MOST_REMOVED), len(around))
+        count = min(self.random.below(MOST_REMOVED + 1), len(around))
         return {first, *self.random.sample(around, count)}
 
     def sequence(self, removed: set[int]) -> list[int]:
@@ -159,7 +173,7 @@ class _RuinAndRecreate:
         over: Iterable[int],
     ) -> None:
         """Put `current` on those of its neighbours that are `under` it, and raise what is `over` it."""
-        ends[current] = max((ends[j] for j in under), default=0.0) + sizes[current]
+        ends[current] = max((0.0, *(ends[j] for j in under))) + sizes[current]
         starts = dict.fromkeys(self.neighbours[current], ends[current])
         looks = len(ends) // 4 + len(starts)
         for i in over:

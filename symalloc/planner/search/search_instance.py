@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from symalloc.planner.interference import Changes, changes_of, interference, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import TYPICAL, Grid, Ranges, Values, score_grid
+from symalloc.planner.search.native_stacking import native_graph
 from symalloc.size.expr import Expr
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import GraphObject
 
 MOST_PAIRS = 100_000  # of buffers that are live together
 
@@ -22,7 +27,8 @@ class SearchInstance:
     `changes` are those of their live ranges; `pairs` counts those that are live together; `neighbours` holds
     the indices of the buffers that interfere with each, none where all is `crowded`.  `sizes` holds the
     distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of
-    the grid, `floors[g]` the floor there (at least 1 byte).
+    the grid, `floors[g]` the floor there (at least 1 byte).  `graph` holds `neighbours` for the native
+    library, where that is loaded.
     """
 
     buffers: Sequence[Buffer]
@@ -36,6 +42,7 @@ class SearchInstance:
     grid: Grid
     values: Values
     floors: Values
+    graph: GraphObject | None = field(repr=False)
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], ranges: Ranges) -> SearchInstance:
@@ -46,9 +53,10 @@ class SearchInstance:
         grid = score_grid(sizes, ranges)
         values = np.nan_to_num(grid.values(sizes))
         pairs = pairs_live_together([b.live for b in buffers])
+        neighbours = () if pairs > MOST_PAIRS else interference(buffers)
         return cls(
             buffers=buffers,
-            neighbours=() if pairs > MOST_PAIRS else interference(buffers),
+            neighbours=neighbours,
             changes=changes_of([b.live for b in buffers]),
             pairs=pairs,
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
@@ -58,6 +66,7 @@ class SearchInstance:
             grid=grid,
             values=values,
             floors=_floors(buffers, values, kinds),
+            graph=native_graph(neighbours),
         )
 
     def at(self, points: Iterable[tuple[int, ...]]) -> SearchInstance:

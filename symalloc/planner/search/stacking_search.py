@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from operator import add
-from random import Random
 
 from symalloc.planner.exact.solve import pack_exactly, steps_within
 from symalloc.planner.interference import changes_of, most_at_once
@@ -25,6 +24,7 @@ from symalloc.planner.search.loose_points import Regimes, loose_points
 from symalloc.planner.search.regimes import Split, split
 from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
+from symalloc.planner.search.split_mix import SplitMix64
 from symalloc.planner.search.stacking import Score, Stacking, ratios
 from symalloc.size.expr import constant
 
@@ -204,10 +204,10 @@ class _StackingSearch:
     seen: set[tuple[int, ...]] = field(default_factory=set)
     steps: int = 0
     looked_at: int = 0
-    random: Random = field(init=False)
+    random: SplitMix64 = field(init=False)
 
     def __post_init__(self) -> None:
-        self.random = Random(self.budget.seed)
+        self.random = SplitMix64(self.budget.seed)
 
     def fill(self, points: Sequence[int]) -> None:
         """Fill `candidates`; stop at the first that is perfect."""
@@ -313,7 +313,7 @@ class _StackingSearch:
             points,
             target=PERFECT,
             steps=steps,
-            random=self.random,
+            seed=self.random.next() >> 1,
             budget=self.whole,
         )
         self.steps += taken

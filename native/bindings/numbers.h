@@ -1,0 +1,32 @@
+// Numbers that Python hands over as bytes, and back.
+#pragma once
+
+#include <tvm/ffi/string.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "packer/problem.h"
+
+namespace symalloc::packer {
+
+template <typename T>
+std::vector<T> Numbers(const tvm::ffi::Bytes& bytes) {
+  std::vector<T> numbers(bytes.size() / sizeof(T));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+  return numbers;
+}
+
+template <typename T>
+tvm::ffi::Bytes BytesOf(const std::vector<T>& numbers) {
+  return tvm::ffi::Bytes(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+}
+
+// From the number of lists, where each starts, where the last one ends, and all items.
+inline Lists ListsOf(const tvm::ffi::Bytes& bytes) {
+  std::vector<int32_t> numbers = Numbers<int32_t>(bytes);
+  return Lists(numbers.data() + 1, numbers.data() + numbers[0] + 2, numbers[0]);
+}
+
+}  // namespace symalloc::packer
