@@ -1,7 +1,7 @@
 """Finding and loading libsymalloc.so, which registers its functions with tvm-ffi.
 
 The library is part of an installed package.  It is missing where there was no C++ compiler when symalloc was
-installed; then the exact packer runs in Python, and only the native pool cannot be had.
+installed; then plans are searched for in Python, and only the native pool cannot be had.
 """
 
 from __future__ import annotations
