@@ -70,9 +70,9 @@ def _worst(
     judged = excesses(points)
     if judged is not None:
         grid, values = judged
-        found |= dict(zip(grid.points, np.nan_to_num(values).tolist(), strict=True))
+        found |= {grid.points[i]: float(values[i]) for i in np.flatnonzero(values > 0).tolist()}
     ranked = sorted(found, key=lambda point: (-found[point], point))
-    return {point: found[point] for point in ranked[:KEPT] if found[point] > 0}
+    return {point: found[point] for point in ranked[:KEPT]}
 
 
 @lru_cache(maxsize=256)
