@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check fuzz mutation bench sanitize clean
+.PHONY: help demo test nightly check fuzz mutation bench sanitize browser clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -39,6 +39,10 @@ check: $(STAMP) ## ruff, mypy --strict, the import table
 
 sanitize: $(STAMP) ## the native core under AddressSanitizer, ThreadSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m pytest -n 0 -m sanitize
+
+browser: $(STAMP) ## the memory map in Chromium, which must be installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	$(BIN)/python -m pytest -n 0 -m browser tests/browser
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)

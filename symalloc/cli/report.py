@@ -102,7 +102,7 @@ def _module(planned: Planned, file: Path, function: str | None, form: str) -> by
         return map_page(plan_data(planned.reports, planned.report, title=file.name)).encode()
     report = max(chosen, key=lambda r: len(r.placements))
     binding = report.samples[-1].binding if report.samples else {}
-    return _drawn(plan_scene(report, binding), form)
+    return _drawn(plan_scene(report.plan, binding), form)
 
 
 def _chosen(

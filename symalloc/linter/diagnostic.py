@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.prover.verdict import Proof, Verdict
+from symalloc.shown import counted, rendered
 
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule
@@ -204,6 +205,18 @@ class Report:
     files: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     skipped: int = 0
+
+    def __repr__(self) -> str:
+        counts = Counter(d.severity for d in self)
+        found = ", ".join(counted(counts[s], s.value) for s in Severity if counts[s]) or "nothing found"
+        return f"<Report: {found} in {counted(self.summary.functions, 'function')}>"
+
+    def __str__(self) -> str:
+        """The findings as `symalloc lint` prints them."""
+        return rendered("report_text", self)
+
+    def _repr_html_(self) -> str:
+        return rendered("report_html", self)
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
+from symalloc.shown import counted, rendered
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
@@ -165,6 +166,14 @@ class Plan:
     guards: tuple[Guard, ...] = ()
     representative: Mapping[str, int] = field(default_factory=dict)
     rungs: tuple[Rung, ...] = ()
+
+    def __repr__(self) -> str:
+        tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")
+        left = f", {len(self.unplanned)} unplanned" if self.unplanned else ""
+        return f"<Plan of {self.function}: {tensors} in {counted(len(self.arenas), 'arena')}{left}>"
+
+    def _repr_html_(self) -> str:
+        return rendered("plan_html", self)
 
     @property
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:

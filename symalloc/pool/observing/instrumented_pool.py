@@ -29,6 +29,7 @@ from symalloc.pool.observing.watermarks import (
     watermark_bounds,
 )
 from symalloc.pool.simulating.trace import Trace
+from symalloc.shown import rendered
 
 
 class InstrumentedPool(NativePool):
@@ -40,6 +41,13 @@ class InstrumentedPool(NativePool):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        now, bound = self.statistics(), "no limit" if self.limit is None else f"limit {self.limit} B"
+        return f"<Pool: {now.live} B live, {now.reserved} B reserved, {bound}>"
+
+    def _repr_html_(self) -> str:
+        return rendered("pool_html", self)
 
     @property
     def limit(self) -> int | None:

@@ -25,6 +25,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.passes.device_memory import DeviceMemory, device_memory
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
+from symalloc.shown import rendered
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
 
@@ -42,6 +43,12 @@ class PlannedModule:
     analyses: Mapping[str, FunctionAnalysis]
     flavour: Flavour
     memory: DeviceMemory
+
+    def __repr__(self) -> str:
+        return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
+
+    def _repr_html_(self) -> str:
+        return rendered("planned_html", self)
 
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""

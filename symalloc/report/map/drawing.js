@@ -22,7 +22,12 @@ function humanBytes(count) {
   let unit = 0, value = Number(count);
   while (value >= 1024 && unit < UNITS.length - 1) [unit, value] = [unit + 1, value / 1024];
   if (unit === 0) return `${count} B`;
-  return `${value < 1e6 ? value.toFixed(1) : value.toExponential(1)} ${UNITS[unit]}`;
+  return `${value < 1e6 ? oneDecimal(value) : value.toExponential(1)} ${UNITS[unit]}`;
+}
+// a tie goes to the even digit, as Python has it
+function oneDecimal(value) {
+  const below = Math.floor(value * 10);
+  return value * 10 - below === 0.5 ? ((below + (below % 2)) / 10).toFixed(1) : value.toFixed(1);
 }
 const exactBytes = (count) =>
   count === null ? "not known here" : count < 1024 ? `${count} B` : `${humanBytes(count)} (${grouped(count)} B)`;
@@ -61,7 +66,7 @@ function roundTicks(low, high, count) {
 // scene: { bands: [{ title, size, blocks }], x: [low, high], format, peak, label }
 // block: { key, name, spans: [[begin, end]], offset, size, kind, atPeak, fault, text }
 
-const BAND_TITLE = 20, LEAST_BAND = 18, GAP = 6, MOST_BANDS = 12;
+const BAND_TITLE = 20, LEAST_BAND = 18, GAP = 6, MOST_BANDS = 40;
 
 function bandHeights(sizes, height) {
   const small = new Set();
@@ -107,7 +112,7 @@ function drawMap(target, scene, state) {
   });
   const hidden = scene.bands.length - bands.length;
   if (hidden) {
-    parts.push(svg("text", { class: "note", x: LEFT, y: y + 10 }, `and ${hidden} smaller ones; choose one above`));
+    parts.push(svg("text", { class: "note", x: LEFT, y: y + 10 }, `and ${hidden} smaller ones`));
     y += 16;
   }
   if (scene.peak !== null && scene.peak !== undefined) {

@@ -34,7 +34,9 @@ function explorer(model) {
       const old = map.querySelector('[tabindex="0"]');
       if (old) old.setAttribute("tabindex", -1);
       state.focus = key;
-      const element = [...map.querySelectorAll("[tabindex]")].find((one) => one.dataset.key === key);
+      const drawn = () => [...map.querySelectorAll("[tabindex]")].find((one) => one.dataset.key === key);
+      if (!drawn()) model.reveal(blockOf(key)); // its band is one of those that are left out
+      const element = drawn();
       if (element) {
         element.setAttribute("tabindex", 0);
         element.setAttribute("aria-label", blockOf(key).text());

@@ -100,6 +100,11 @@ function planPage(data) {
         other.offset < block.offset + block.size && block.offset < other.offset + other.size);
     },
     details,
+    reveal(block) {
+      part = String(block.band);
+      choices();
+      draw();
+    },
   };
   const explore = explorer(model);
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from symalloc.planner.memory_plan import Arena, Buffer, Placement
-from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.memory_report.sample_bindings import evaluated
 from symalloc.pool.simulating.pool_timeline import PoolTimeline
 from symalloc.report.quantities import human_bytes
@@ -55,13 +54,13 @@ class Scene:
     peak: int | None
 
 
-def plan_scene(report: FunctionReport, binding: Mapping[str, int]) -> Scene:
+def plan_scene(plan: Plan, binding: Mapping[str, int]) -> Scene:
     """Return the plan of a function at `binding`; buffers and arenas of unknown size there are left out."""
-    sized = [(b.live, evaluated(b.size, binding)) for b in _planned(report.plan.arenas)]
+    sized = [(b.live, evaluated(b.size, binding)) for b in _planned(plan.arenas)]
     live = _live_bytes((spans, size) for spans, size in sized if size is not None)
     peak = _peak(live)
     bands = []
-    for number, arena in enumerate(report.plan.arenas, 1):
+    for number, arena in enumerate(plan.arenas, 1):
         size = evaluated(arena.size, binding)
         if size is not None:
             placed = (_block(p, binding, peak) for p in arena.placements)
@@ -71,7 +70,7 @@ def plan_scene(report: FunctionReport, binding: Mapping[str, int]) -> Scene:
     at = ", ".join(f"{name} = {value}" for name, value in binding.items())
     most = max((count for _, count in live), default=0)
     return Scene(
-        title=report.plan.function,
+        title=plan.function,
         subtitle=f"{f'{at}: ' if at else ''}at most {human_bytes(most)} of planned tensors are live",
         bands=tuple(bands),
         end=max(ends, default=1),

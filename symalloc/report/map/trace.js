@@ -27,7 +27,7 @@ function tracePage(data) {
   const heldAt = (moment) => all.filter(({ spans: [[begin, end]] }) => begin <= moment && moment < end);
 
   const model = {
-    scene: () => scene, blocks: () => drawn, redraw: () => draw(), searched: () => drawHeld(),
+    scene: () => scene, blocks: () => drawn, redraw: () => draw(), searched: () => drawHeld(), reveal: () => {},
     hint: "Point at a block, or reach it with Tab and the arrow keys.",
     sharing: (block) => drawn.filter((o) => o !== block && o.band === block.band && o.offset < block.offset + block.size && block.offset < o.offset + o.size),
     details: (block) => {

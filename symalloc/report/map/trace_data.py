@@ -9,7 +9,7 @@ from symalloc.pool.simulating.pool_timeline import Lifespan, PoolTimeline, Timel
 from symalloc.report.map.formula_table import exact
 
 MOST_BLOCKS = 20_000  # the largest in bytes times their time
-MOST_MOMENTS = 8_000  # of more, each stands for several with the most that they had
+MOST_MOMENTS = 20_000  # of more, each stands for several with the most that they had
 
 
 def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str, Any]:

@@ -14,12 +14,16 @@ NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed; `make browser` runs the page")
 
 
+def scripts_text(names: tuple[str, ...]) -> str:
+    """Return scripts of the page, one behind the other."""
+    folder = resources.files("symalloc.report.map")
+    return "".join((folder / name).read_text("utf-8") for name in names)
+
+
 def run_scripts(names: tuple[str, ...], code: str, given: Any) -> Any:
     """Return the JSON value of the expression `code`, in which `given` is the argument."""
-    folder = resources.files("symalloc.report.map")
-    scripts = "".join((folder / name).read_text("utf-8") for name in names)
     text = (
-        f"'use strict';\n{scripts}\n"
+        f"'use strict';\n{scripts_text(names)}\n"
         "const given = JSON.parse(require('fs').readFileSync(0, 'utf-8'));\n"
         "const plain = (_, value) => (typeof value === 'bigint' ? String(value) : value);\n"
         f"process.stdout.write(JSON.stringify({code}, plain));\n"

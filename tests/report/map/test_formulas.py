@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ VALUES = (0, 1, 2, 3, 7, 63, 64, 65, -1, -5, 2**31, 2**53 + 1, 2**63 - 1)
 CODE = """given.bindings.map((binding) => {
   const whole = Object.fromEntries(binding.map(([name, value]) => [name, BigInt(value)]));
   const values = evaluated(given.nodes, whole);
-  return given.formulas.map(([, node]) => values[node]);
+  return given.numbers.map((number) => values[given.formulas[number][1]]);
 })"""
 
 
@@ -62,26 +63,30 @@ def _python(formula: Expr | Condition, binding: Mapping[str, int]) -> object:
     return value if isinstance(value, bool) else str(value)
 
 
-@needs_node
-def test_javascript_agrees_with_python_on_random_formulas() -> None:
+def random_formulas(count: int) -> tuple[dict[str, Any], list[list[object]]]:
+    """Return what `CODE` takes, and the values of each formula at each binding, as it should give them."""
     rng = random.Random(None if NIGHTLY else 12)
-    formulas: list[Expr | Condition] = [_expr(rng, 4) for _ in range(3000 if NIGHTLY else 300)]
+    formulas: list[Expr | Condition] = [_expr(rng, 4) for _ in range(count)]
     formulas += [_condition(rng, 3) for _ in range(100)]
     bindings = [{name: rng.choice(VALUES) for name in NAMES} for _ in range(12)]
     table = FormulaTable()
-    numbers = [table.add(formula) for formula in formulas]
     given = {
+        "numbers": [table.add(formula) for formula in formulas],
         "nodes": table.nodes,
         "formulas": table.formulas,
         "bindings": [[[name, exact(value)] for name, value in one.items()] for one in bindings],
     }
-    found = run_scripts(("formulas.js",), CODE, given)
-    expected = [[_python(formula, binding) for formula in formulas] for binding in bindings]
-    assert [[values[number] for number in numbers] for values in found] == expected
+    return given, [[_python(formula, binding) for formula in formulas] for binding in bindings]
+
+
+@needs_node
+def test_javascript_agrees_with_python_on_random_formulas() -> None:
+    given, expected = random_formulas(3000 if NIGHTLY else 300)
+    assert run_scripts(("formulas.js",), CODE, given) == expected
     flat = [value for values in expected for value in values]
     assert None in flat and True in flat and False in flat
     assert any(isinstance(value, str) and abs(int(value)) > 2**64 for value in flat)
-    assert {node[0] for node in table.nodes} == {
+    assert {node[0] for node in given["nodes"]} == {
         *("s", "+", "//", "%", "min", "max", "if", "0", "<=", "==", "!=", "and", "or")
     }
 

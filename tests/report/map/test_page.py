@@ -14,9 +14,11 @@ import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.report.map.formula_table import exact
 from symalloc.report.map.page import map_page
 from symalloc.report.map.plan_data import plan_data
 from symalloc.report.plan_json import plans_as_json
+from symalloc.report.quantities import human_bytes
 from tests.report import plan_samples
 from tests.report.map.scripts import needs_node, run_scripts
 
@@ -53,7 +55,7 @@ def _data(page: str) -> Any:
     return json.loads(found[1])
 
 
-def _hostile() -> FunctionReport:
+def hostile_report() -> FunctionReport:
     """A report in which every name that can be is hostile."""
     report = plan_samples.everything()
     arenas = tuple(
@@ -98,6 +100,15 @@ def test_numbers_are_those_of_the_plans_json_at_every_binding(name: str) -> None
                 assert numbers[key] == expected, (key, sample["binding"])
 
 
+@needs_node
+def test_bytes_are_written_as_in_the_text_report() -> None:
+    counts = [0, 1, 1023, 1024, 1075, 1076, 1077, 160000, 2**20 - 1, 2**20 * 5 // 4, 2**53 + 1, 2**62, 10**30]
+    counts += [1024 * i + 1024 * j // 20 for i in range(1, 40) for j in range(20)]
+    code = "given.map((count) => humanBytes(BigInt(count)))"
+    found = run_scripts(("drawing.js",), code, [exact(count) for count in counts])
+    assert found == [human_bytes(count) for count in counts]
+
+
 def test_the_page_is_one_file_that_loads_nothing() -> None:
     page = map_page(plan_data([plan_samples.everything()], CLEAN, title="model.py"))
     elements = _Elements(page)
@@ -117,7 +128,7 @@ def test_the_policy_permits_this_script_and_this_style_alone() -> None:
 
 
 def test_hostile_names_stay_names() -> None:
-    report = _hostile()
+    report = hostile_report()
     lint = Report(diagnostics=(_finding(HOSTILE, HOSTILE),), summary=LintSummary())
     page = map_page(plan_data([report], lint, title=HOSTILE))
     tags = [tag for tag, _ in _Elements(page).found]

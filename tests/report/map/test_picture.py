@@ -33,7 +33,7 @@ def _blocks(text: str) -> list[tuple[str, Box]]:
 
 
 def _scene(n: int) -> Scene:
-    return plan_scene(plan_samples.everything(), {"n": n, "k": 3})
+    return plan_scene(plan_samples.everything().plan, {"n": n, "k": 3})
 
 
 @pytest.mark.parametrize("n", [1, 16, 64, 1000])
@@ -77,7 +77,7 @@ def test_hostile_names_stay_names() -> None:
 
 
 def test_nothing_planned_is_drawn_too() -> None:
-    scene = plan_scene(plan_samples.static(), {})
+    scene = plan_scene(plan_samples.static().plan, {})
     assert scene.peak is None
     assert _blocks(picture(scene)) == []
 

@@ -1,0 +1,111 @@
+"""Plans, reports of the linter and pools in a notebook: small pieces of HTML that load nothing."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Protocol
+
+from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.planner.memory_plan import Plan
+from symalloc.report.map.picture import picture
+from symalloc.report.map.scene import plan_scene
+from symalloc.report.quantities import human_bytes
+from symalloc.report.text import render_text
+
+if TYPE_CHECKING:
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+
+MOST_ROWS = 40
+MOST_PLANS = 4
+
+
+class _Planned(Protocol):
+    """A module with plans by function."""
+
+    @property
+    def plans(self) -> Mapping[str, Plan]: ...
+
+
+def report_text(report: Report) -> str:
+    """Return the findings as `symalloc lint` prints them."""
+    return render_text(report).rstrip("\n")
+
+
+def plan_html(plan: Plan) -> str:
+    """Return the arenas of a plan with their formulas, and its map at the binding it was stacked at."""
+    rows = [
+        (str(number), str(len(arena.placements)), f"{arena.size} B")
+        for number, arena in enumerate(plan.arenas, 1)
+    ]
+    checks = "; ".join(str(guard.condition) for guard in plan.guards)
+    image = _image(plan) if rows else ""
+    return "".join(
+        (
+            f"<div>{escape(repr(plan))}",
+            _table(("arena", "tensors", "size"), rows),
+            f"<div>checked: {escape(checks)}</div>" if checks else "",
+            image,
+            "</div>",
+        )
+    )
+
+
+def planned_html(planned: _Planned) -> str:
+    """Return the plans of a module's first functions."""
+    plans = list(planned.plans.values())
+    more = f"<div>and {len(plans) - MOST_PLANS} more</div>" if len(plans) > MOST_PLANS else ""
+    return "".join(map(plan_html, plans[:MOST_PLANS])) + more
+
+
+def report_html(report: Report) -> str:
+    """Return the findings as a table."""
+    rows = [(d.severity.value, d.rule, d.one_line, _where(d, report), _example(d)) for d in report]
+    heads = ("severity", "rule", "finding", "where", "counterexample")
+    return f"<div>{escape(repr(report))}{_table(heads, rows)}</div>"
+
+
+def pool_html(pool: InstrumentedPool) -> str:
+    """Return the bytes of a pool, and who holds them."""
+    now = pool.statistics()
+    amounts = [
+        ("live", human_bytes(now.live), ""),
+        ("used", human_bytes(now.used), human_bytes(now.peak_used)),
+        ("reserved", human_bytes(now.reserved), human_bytes(now.peak_reserved)),
+    ]
+    held = [(h.tag or "(no tag)", human_bytes(h.nbytes), str(h.blocks)) for h in pool.leaks()]
+    return (
+        f"<div>{escape(repr(pool))}{_table(('bytes', 'now', 'at most'), amounts)}"
+        f"{_table(('held by', 'bytes', 'blocks'), held)}</div>"
+    )
+
+
+def _image(plan: Plan) -> str:
+    """Return the map as an image, so that no style of it reaches the notebook."""
+    scene = plan_scene(plan, plan.representative)
+    data = b64encode(picture(scene).encode()).decode()
+    said = escape(f"memory map of {plan.function}: {scene.subtitle}")
+    return f'<img alt="{said}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; of many rows the first."""
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows[:MOST_ROWS]
+    )
+    more = f"<div>and {len(rows) - MOST_ROWS} more</div>" if len(rows) > MOST_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _where(found: Diagnostic, report: Report) -> str:
+    span = report.file_span(found)
+    return found.function if span is None else f"{span.file}:{span.line}:{span.column}"
+
+
+def _example(found: Diagnostic) -> str:
+    at = found.counterexample
+    return "" if at is None else ", ".join(f"{name} = {value}" for name, value in at.items())

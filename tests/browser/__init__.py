@@ -1,0 +1,1 @@
+"""Pages in a real browser: Chromium without a window, driven by Playwright.  `make browser` runs these."""

@@ -1,0 +1,86 @@
+"""Chromium, as it is installed; pages that note their errors and requests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium_path() -> str | None:
+    """Return where Chromium is, or None; CHROMIUM names another one."""
+    found = (shutil.which(name) for name in (os.environ.get("CHROMIUM", ""), *NAMES) if name)
+    return next((path for path in found if path is not None), None)
+
+
+@contextmanager
+def running_chromium() -> Iterator[Browser]:
+    """A browser; root needs it without its sandbox."""
+    from playwright.sync_api import sync_playwright
+
+    path = chromium_path()
+    assert path is not None
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Opened:
+    """A page that was opened, with the errors it made and what it asked for."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        file: Path,
+        *,
+        size: tuple[int, int] = (1280, 900),
+        scheme: Literal["dark", "light"] = "light",
+    ) -> None:
+        self.page: Page = browser.new_page(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+        )
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.errors.append(f"dialog: {dialog.message}"))
+        self.page.on("console", self._said)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(file.as_uri())
+        self.settle()
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def settle(self) -> None:
+        """Wait until what was asked for is drawn: pages draw in the next frame."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+    def set(self, **values: int) -> None:
+        """Type values of symbols into their fields."""
+        for name, value in values.items():
+            field = self.page.locator(f'[data-entry="{name}"]')
+            field.fill(str(value))
+            field.press("Tab")
+        self.settle()
+
+    def numbers(self) -> dict[str, int | None]:
+        """Return the bytes beside the bars, by name; None for what is not known."""
+        found: dict[str, str] = self.page.eval_on_selector_all(
+            "[data-bytes]", "(all) => Object.fromEntries(all.map((e) => [e.dataset.key, e.dataset.bytes]))"
+        )
+        return {name: int(text) if text else None for name, text in found.items()}

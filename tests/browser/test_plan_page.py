@@ -1,0 +1,255 @@
+"""The page of a plan: its numbers are Python's at every size; pointer and keyboard reach everything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from symalloc.planner.memory_plan import Buffer
+from symalloc.report.map.page import map_page
+from symalloc.report.map.plan_data import plan_data
+from symalloc.report.plan_json import function_document
+from symalloc.report.quantities import human_bytes
+from tests.browser.chromium import Opened
+from tests.browser.conftest import Model, Open
+from tests.report.map.scripts import scripts_text
+from tests.report.map.test_formulas import CODE, random_formulas
+from tests.report.map.test_page import CLEAN, HOSTILE, LEFT_OUT, hostile_report
+
+pytestmark = pytest.mark.browser
+
+BOXES = """(selector) => [...document.querySelectorAll(selector)].map((e) => {
+  const { left, top, right, bottom } = e.getBoundingClientRect();
+  return [left, top, right, bottom, e.textContent];
+})"""
+# label, lower edge, height
+PLACES = """(selector) => [...document.querySelectorAll(selector)].map((e) => {
+  const height = e.height.baseVal.value;
+  return [e.getAttribute("aria-label"), e.y.baseVal.value + height, height];
+})"""
+# the contrast of the text in a rectangle to the rectangle, after WCAG 2
+CONTRASTS = """() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/\\d+/g).map((v) => v / 255)
+      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const text = light(getComputedStyle(document.querySelector("#map text")).fill);
+  const fills = ["tint0", "tint1", "tint2", "peak tint0", "peak tint1", "peak tint2", "callee", "result"];
+  return fills.map((name) => {
+    const block = document.querySelector("#map .block").cloneNode();
+    block.setAttribute("class", `block ${name}`);
+    document.querySelector("#map").append(block);
+    const [a, b] = [text, light(getComputedStyle(block).fill)].sort((x, y) => y - x);
+    block.remove();
+    return (a + 0.05) / (b + 0.05);
+  });
+}"""
+
+
+def _buffers(model: Model) -> dict[str, tuple[Buffer, Any]]:
+    return {p.buffer.name: (p.buffer, p.offset) for a in model.report.plan.arenas for p in a.placements}
+
+
+def _rows(opened: Opened) -> list[list[str]]:
+    """The rows of the table of tensors, all of them."""
+    more = opened.page.locator("#tables > button")
+    if more.count():
+        more.click()
+    rows: list[list[str]] = opened.page.eval_on_selector_all(
+        "#tensors tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    return rows
+
+
+def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    document = function_document(model.report)
+    buffers = _buffers(model)
+    assert len(document["samples"]) >= 3
+    for sample in document["samples"]:
+        opened.set(**sample["binding"])
+        numbers = opened.numbers()
+        compared = numbers.keys() - LEFT_OUT
+        assert {"arena", "floor", "unshared", "call", "call_unplanned", "call_tvm_unbounded"} <= compared
+        assert {key: numbers[key] for key in compared} == {key: sample[key] for key in compared}
+        rows = _rows(opened)
+        assert {row[0] for row in rows} == buffers.keys()
+        for name, size, formula, _, offset, _ in rows:
+            buffer, at = buffers[name]
+            assert size == human_bytes(buffer.size.evaluate(sample["binding"]))
+            assert (formula, offset) == (str(buffer.size), human_bytes(at.evaluate(sample["binding"])))
+
+
+def test_a_slider_computes_everything_again(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    before = opened.numbers()
+    symbol = sorted(model.report.samples[0].binding)[0]
+    slider = opened.page.locator(f'[data-symbol="{symbol}"]')
+    slider.focus()
+    for _ in range(60):
+        slider.press("ArrowLeft")
+    opened.settle()
+    moved = int(opened.page.locator(f'[data-entry="{symbol}"]').input_value())
+    start = {
+        name: int(opened.page.locator(f'[data-entry="{name}"]').input_value())
+        for name in model.report.samples[0].binding
+    }
+    assert start[symbol] == moved
+    after = opened.numbers()
+    assert after != before
+    buffers = (p.buffer for a in model.report.plan.arenas for p in a.placements)
+    assert after["unshared"] == sum(b.size.evaluate(start) for b in buffers if not b.returned)
+
+
+def test_rectangles_are_where_the_formulas_put_them(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    page, buffers = opened.page, _buffers(model)
+    sample = model.report.samples[-1].binding
+    opened.set(**sample)
+    for number, arena in enumerate(model.report.plan.arenas):
+        if page.locator("#part select").is_visible():
+            page.locator("#part select").select_option(str(number))
+            opened.settle()
+        ((_, bottom, size),) = page.evaluate(PLACES, "#map .band")
+        unit = size / arena.size.evaluate(sample)
+        drawn = page.evaluate(PLACES, "#map .block[tabindex]")
+        assert len(drawn) == len(arena.placements)
+        for label, below, height in drawn:
+            buffer, offset = buffers[label.partition(":")[0]]
+            assert bottom - below == pytest.approx(offset.evaluate(sample) * unit, abs=0.01)
+            assert height == pytest.approx(max(buffer.size.evaluate(sample) * unit, 0.75), abs=0.01)
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (420, 800)], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_can_be_read(
+    model: Model, open_page: Open, size: tuple[int, int], scheme: Literal["dark", "light"]
+) -> None:
+    opened = open_page(model.page, size=size, scheme=scheme)
+    for sample in model.report.samples[1:]:
+        opened.set(**sample.binding)
+        for chart in ("#map", "#profile", "#call svg"):
+            boxes = opened.page.evaluate(BOXES, f"{chart} text")
+            assert boxes
+            for i, a in enumerate(boxes):
+                assert a[0] >= -1 and a[2] <= size[0] + 1, a
+                for b in boxes[:i]:
+                    apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 3 or b[3] <= a[1] + 3
+                    assert apart, (chart, a, b)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert min(opened.page.evaluate(CONTRASTS)) >= 4.5
+
+
+def test_the_tip_stays_on_the_screen_and_tells_the_tensor(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page, size=(700, 600))
+    page = opened.page
+    blocks = page.locator("#map .block[tabindex]")
+    for i in range(0, blocks.count(), 9):
+        block = blocks.nth(i)
+        block.scroll_into_view_if_needed()
+        box = block.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 0.2, box["y"] + box["height"] / 2)
+        if page.locator("#tip").is_hidden():  # under the pointer is a neighbour, or nothing
+            continue
+        (left, top, right, bottom, text) = page.evaluate(BOXES, "#tip")[0]
+        assert 0 <= left <= right <= 700 and 0 <= top <= bottom <= 600
+        name = text.partition(":")[0]
+        assert page.locator("#details h2").inner_text() == name
+        assert re.search(r"\d B", page.locator("#details dl").inner_text())
+    page.mouse.move(5, 5)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_search_finds_tensors_by_name_and_formula(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    page, buffers = opened.page, _buffers(model)
+    name, (buffer, _) = sorted(buffers.items())[len(buffers) // 2]
+    page.keyboard.press("/")
+    page.keyboard.type(name)
+    found = sum(name in f"{other}\n{b.size}\n{offset}" for other, (b, offset) in buffers.items())
+    assert page.locator("#found").inner_text() == f"{found} of {len(buffers)}"
+    assert page.locator("#map .block[tabindex]:not(.dim)").count() == found
+    page.keyboard.press("Enter")
+    assert name in (page.locator("#map .block:focus").get_attribute("aria-label") or "")
+    page.locator("#search").fill(str(buffer.size))
+    same = sum(str(buffer.size) in f"{b.size}\n{offset}" for b, offset in buffers.values())
+    assert page.locator("#found").inner_text() == f"{same} of {len(buffers)}"
+    page.keyboard.press("Escape")
+    assert page.locator("#found").inner_text() == ""
+    assert page.locator("#map .dim").count() == 0
+
+
+def test_the_keyboard_reaches_every_tensor(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    page = opened.page
+    first = page.locator('#map .block[tabindex="0"]')
+    assert first.count() == 1
+    first.focus()
+    page.keyboard.press("Home")
+    seen = set()
+    for _ in range(len(_buffers(model)) + 1):
+        seen.add(page.locator("#map .block:focus").get_attribute("data-key"))
+        page.keyboard.press("ArrowRight")
+    assert len(seen) == page.locator("#map .block[tabindex]").count()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    held = page.locator("#details h2").inner_text()
+    page.keyboard.press("End")
+    assert page.locator("#details h2").inner_text() == held  # kept until Esc
+    links = page.locator("#details .link")
+    if links.count():
+        wanted = links.first.inner_text()
+        links.first.press("Enter")
+        assert page.locator("#details h2").inner_text() == wanted
+    page.keyboard.press("Escape")
+    assert page.locator("#details h2").count() == 0
+
+
+def test_other_plans_are_shown_beside_ours(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    page = opened.page
+    ours = page.locator("#map").inner_html()
+    for label in ("Without a plan", "TVM, no bounds"):
+        page.get_by_role("button", name=label, exact=True).click()
+        opened.settle()
+        assert page.locator("#map .block").count() > 0
+        assert page.locator("#map").inner_html() != ours
+    page.get_by_role("button", name="Our plan", exact=True).click()
+    opened.settle()
+    assert page.locator("#map .block[tabindex]").count() == len(_buffers(model))
+
+
+def test_it_prints_in_light_colours(model: Model, open_page: Open, tmp_path: Path) -> None:
+    opened = open_page(model.page, scheme="dark")
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not opened.page.locator("#search").is_visible()
+    assert len(opened.page.pdf()) > 10_000
+
+
+def test_hostile_names_are_shown_as_they_are(open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.html"
+    data = plan_data([hostile_report()], CLEAN, title=HOSTILE)
+    file.write_text(map_page(data), encoding="utf-8")
+    opened = open_page(file)
+    page = opened.page
+    assert page.locator("script").count() == 2
+    page.locator("#map .block").first.hover(force=True)
+    assert HOSTILE in (page.locator("#tip").text_content() or "")
+    assert page.locator("#details h2").text_content() == HOSTILE
+    assert HOSTILE in (page.locator("h1").text_content() or "")
+
+
+def test_the_browser_evaluates_formulas_as_python_does(open_page: Open, model: Model) -> None:
+    given, expected = random_formulas(300)
+    page = open_page(model.page).page
+    plain = "JSON.parse(JSON.stringify(found, (_, v) => (typeof v === 'bigint' ? String(v) : v)))"
+    body = f"{scripts_text(('formulas.js',))}\nconst found = {CODE};\nreturn {plain};"
+    assert page.evaluate(f"(given) => {{{body}}}", given) == expected

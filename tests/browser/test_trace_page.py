@@ -1,0 +1,70 @@
+"""The page of a trace: who holds what at a moment is what the events say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.simulating.pool_timeline import PoolTimeline, timeline_of
+from symalloc.report.map.page import map_page
+from symalloc.report.map.trace_data import trace_data
+from symalloc.report.quantities import human_bytes
+from tests.browser.conftest import Open
+from tests.pool.workloads import make_trace
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def timeline() -> PoolTimeline:
+    return timeline_of(make_trace("mixed", 3), PoolOptions())
+
+
+@pytest.fixture(scope="module")
+def page(timeline: PoolTimeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("pages") / "trace.html"
+    data = trace_data(timeline, title="trace.json", capacity=PoolOptions().range_capacity)
+    file.write_text(map_page(data), encoding="utf-8")
+    return file
+
+
+def test_a_moment_shows_what_is_live_and_who_holds_it(
+    timeline: PoolTimeline, page: Path, open_page: Open
+) -> None:
+    opened = open_page(page)
+    moments = timeline.moments
+    peak = max(range(len(moments)), key=lambda i: moments[i].live)
+    slider = opened.page.locator('#controls input[type="range"]')
+    assert int(slider.input_value()) == peak
+    for index in (peak, 0, len(moments) // 3, len(moments) - 1):
+        slider.fill(str(index))
+        moment, numbers = moments[index], opened.numbers()
+        assert (numbers["live"], numbers["used"], numbers["reserved"]) == (
+            moment.live,
+            moment.used,
+            moment.reserved,
+        )
+        held: Counter[str] = Counter()
+        for block in timeline.blocks.values():
+            if block.begin <= moment.time and (block.end is None or moment.time < block.end):
+                held[timeline.name(block.number)] += block.nbytes
+        rows = opened.page.eval_on_selector_all(
+            "#held tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+        )
+        largest = dict(held.most_common(100))
+        assert len(rows) == len(largest)
+        assert [row[1] for row in rows] == [human_bytes(size) for size in largest.values()]
+    assert numbers["peak_live"] == timeline.trace.peak_live
+    assert numbers["peak_reserved"] == timeline.statistics.peak_reserved
+
+
+def test_blocks_are_found_and_kept(page: Path, open_page: Open, timeline: PoolTimeline) -> None:
+    opened = open_page(page, scheme="dark")
+    name = timeline.name(timeline.moments[0].block)
+    opened.page.locator("#search").fill(name)
+    opened.page.locator("#search").press("Enter")
+    opened.page.keyboard.press("Enter")
+    assert name in opened.page.locator("#details h2").inner_text()
