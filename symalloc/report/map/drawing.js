@@ -41,7 +41,7 @@ function fitted(text, width) {
 
 // as much of a name as fits: names that end with a number differ at their end
 function shortened(name, width) {
-  const most = Math.floor(width / 6.4);
+  const most = Math.floor(width / 6.8);
   if (name.length <= most || !/\d$/.test(name)) return fitted(name, width);
   return most < 3 ? "" : `…${name.slice(1 - most)}`;
 }

@@ -5,9 +5,9 @@
 function explorer(model) {
   const map = at("map"), tip = at("tip"), search = at("search"), found = at("found");
   const state = { focus: null, hover: null, pinned: null, query: "", classes };
-  let marked = new Set();
+  let marked = new Set(), byKey = new Map(), plain = true;
 
-  const blockOf = (key) => model.blocks().find((block) => block.key === key) ?? null;
+  const blockOf = (key) => byKey.get(key) ?? null;
   const current = () => blockOf(state.pinned) ?? blockOf(state.hover);
   const matches = (block) => block.search.includes(state.query);
 
@@ -20,7 +20,9 @@ function explorer(model) {
   function refresh() {
     const block = current();
     marked = new Set(block ? model.sharing(block).map((other) => other.key) : []);
-    for (const element of map.querySelectorAll(".block")) {
+    const before = plain;
+    plain = block === null && !state.query;
+    for (const element of before && plain ? [] : map.querySelectorAll(".block")) {
       const of = classes(blockOf(element.dataset.key));
       for (const name of ["picked", "shares", "dim"]) element.classList.toggle(name, of.includes(name));
     }
@@ -136,13 +138,13 @@ function explorer(model) {
 
   function draw() {
     const held = map.contains(document.activeElement) ? state.focus : null;
-    const known = new Set(model.blocks().map((block) => block.key));
-    if (!known.has(state.pinned)) state.pinned = null;
-    if (!known.has(state.hover)) state.hover = null;
-    if (!known.has(state.focus)) state.focus = model.blocks()[0]?.key ?? null;
+    byKey = new Map(model.blocks().map((block) => [block.key, block]));
+    if (!byKey.has(state.pinned)) state.pinned = null;
+    if (!byKey.has(state.hover)) state.hover = null;
+    if (!byKey.has(state.focus)) state.focus = model.blocks()[0]?.key ?? null;
     drawMap(map, model.scene(), state);
-    if (held !== null && known.has(held)) pick(held, { focus: true });
-    else refresh();
+    if (held !== null && byKey.has(held)) pick(held, { focus: true });
+    find();
   }
   return { draw, pick, find, state };
 }

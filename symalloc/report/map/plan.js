@@ -257,12 +257,10 @@ function planPage(data) {
     scene = { ...whole, bands, format: String, xTitle: stepped, label: `Map of ${fn.function}: ${bands.length} stretches of memory, bytes against time` };
     blocks = bands.flatMap((band) => band.blocks);
     explore.draw();
-    explore.find();
     drawNotice();
     drawNumbers();
     drawProfile(whole);
     drawCall();
-    drawTable();
   }
 
   function drawNotice() {
@@ -279,7 +277,7 @@ function planPage(data) {
     const call = [["Our plan", "ours", numbers.call, "call"], ["Without a plan", "unplanned", numbers.call_unplanned, "call_unplanned"]];
     if (fn.calls.tvm_bounded) call.push(["TVM, its bounds", "bounded", numbers.call_tvm_bounded, "call_tvm_bounded", over ? "overruns" : undefined]);
     if (fn.calls.tvm_unbounded) call.push(["TVM, no bounds", "free", numbers.call_tvm_unbounded, "call_tvm_unbounded"]);
-    const other = [["Results", "returned"], ["In donated inputs", "carried"], ["Made by calls", "made"], ["Unplanned", "unplanned"], ["Workspace of a kernel", "workspace"]]
+    const other = [["Results", "returned"], ["In donated inputs", "carried"], ["Made by calls", "made"], ["Unplanned", "unplanned"], ["Workspace", "workspace"]]
       .filter(([, key]) => numbers[key] !== 0n).map(([label, key]) => [label, "unplanned", numbers[key], key]);
     at("numbers").replaceChildren(bars("Planned tensors", planned), bars("Whole call, with results", call), ...(other.length ? [bars("Outside the arenas", other)] : []));
     const less = numbers.floor !== null && numbers.arena !== null && numbers.arena < numbers.floor;

@@ -84,7 +84,6 @@ function tracePage(data) {
     const left = data.all_blocks > drawn.length ? `; the map shows the ${drawn.length} largest` : "";
     const failed = data.failed ? ` It ends there: ${data.failed}` : "";
     at("summary").textContent = `${data.name}: ${data.all_blocks} blocks${left}, at most ${humanBytes(BigInt(peak.live))} live${ratio}; ${humanBytes(BigInt(data.given_back))} given back in ${data.decommits} operations.${failed}`;
-    drawHeld();
   }
 
   function drawHeld() {
