@@ -39,5 +39,6 @@ from symalloc.relax.passes.verify_pass import VerificationWarning as Verificatio
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report
+from symalloc.testing import assert_memory_safe as assert_memory_safe
 
 __version__: str

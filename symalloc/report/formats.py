@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Report
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule
 
-FORMATS = ("text", "concise", "json", "sarif", "github")
+FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 
 
 def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
@@ -28,6 +28,10 @@ def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_opti
             from symalloc.report.sarif import render_sarif
 
             return render_sarif(report, rules=rules)
+        case "junit":
+            from symalloc.report.junit import render_junit
+
+            return render_junit(report)
         case "concise" | "github":
             from symalloc.report.lines import render_concise, render_github
 
