@@ -1,5 +1,5 @@
-// One measurement of one allocator.  Prints nanoseconds of an alloc and a free together, or seconds; malloc is
-// whichever was preloaded.
+// One measurement of one allocator.  Prints nanoseconds of an alloc and a free together, or seconds of the
+// process; malloc is whichever was preloaded.
 //   symalloc_bench pairs ALLOCATOR LIBTVM_RUNTIME tiny|small|large [threads]
 //   symalloc_bench random|checkerboard ALLOCATOR LIBTVM_RUNTIME BLOCKS [touch]    (and reserved to live at most)
 //   symalloc_bench pools ALLOCATOR LIBTVM_RUNTIME POOLS                           (of malloc there is one)
@@ -163,7 +163,7 @@ double Replay(Allocator* allocator) {
   const std::vector<Event> events = Read(&count);
   std::vector<char*> data(count);
   std::vector<int64_t> sizes(count);
-  auto begin = Clock::now();
+  double begin = ProcessSeconds();
   for (const Event& e : events) {
     if (!e.alloc) {
       allocator->Free(data[e.block], sizes[e.block]);
@@ -173,7 +173,7 @@ double Replay(Allocator* allocator) {
     data[e.block] = static_cast<char*>(allocator->Alloc(e.nbytes));
     for (int64_t at = 0; at < e.nbytes; at += 4096) data[e.block][at] = 1;
   }
-  return Seconds(begin);
+  return ProcessSeconds() - begin;
 }
 
 // How a block is used: nothing, its first byte, or every page.

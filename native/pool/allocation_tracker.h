@@ -53,6 +53,9 @@ struct Tagged {
 // Thread-safe.
 class AllocationTracker {
  public:
+  // `on` outlives this: 0 while nothing is noted, and nobody is charged.
+  explicit AllocationTracker(std::atomic<uint8_t>* on) : on_(*on) {}
+
   // True where blocks are not to come and go unseen.
   bool on() const { return on_.load(std::memory_order_relaxed) != 0; }
 
@@ -105,17 +108,17 @@ class AllocationTracker {
   void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes);
   void SetTag(Block* block, std::string_view tag);
 
-  static constexpr uint32_t kTracking = 1, kCharging = 2;
+  static constexpr uint8_t kTracking = 1, kCharging = 2;
 
-  void SetFlag(uint32_t flag, bool on) {
+  void SetFlag(uint8_t flag, bool on) {
     if (on) {
       on_.fetch_or(flag, std::memory_order_relaxed);
     } else {
-      on_.fetch_and(~flag, std::memory_order_relaxed);
+      on_.fetch_and(static_cast<uint8_t>(~flag), std::memory_order_relaxed);
     }
   }
 
-  std::atomic<uint32_t> on_{0};
+  std::atomic<uint8_t>& on_;
   std::mutex mutex_;
   bool recording_ = false;
   size_t most_ = 0;  // events, and tags

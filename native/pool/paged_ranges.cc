@@ -54,6 +54,7 @@ void PagedRanges::Range::Back(const Place& place, int64_t size, PageRecycler* re
 
 // Notes that [from, to) has become free in page `at`, if it holds a page of the system.
 void PagedRanges::Range::NoteFragments(int64_t from, int64_t to, int64_t at) {
+  if (fragments.Has(at)) return;
   from = std::max(from, at * page);
   to = std::min(to, (at + 1) * page);
   if (RoundUp(from, pages.unit()) + pages.unit() <= to) fragments.Insert(at, at + 1);

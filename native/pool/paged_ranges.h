@@ -29,6 +29,7 @@ class PagedRanges {
   PagedRanges& operator=(const PagedRanges&) = delete;
 
   int64_t capacity() const { return capacity_; }
+  const char* base(int which) const { return bases_[which]; }
   int64_t most_aligned() const { return most_aligned_; }
 
   // The range that `block` lies in, or -1.

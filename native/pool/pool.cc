@@ -15,28 +15,35 @@ constexpr int64_t kPart = 2 << 20;  // bytes that are given back at a time: a fr
 }  // namespace
 
 Pool::Pool(const Options& options, std::mutex* held_too)
-    : id_(PoolRegistry::Global().NewId()),
-      separate_escaping_(options.separate_escaping),
-      bin_largest_(std::min(options.bin_largest, options.bin_capacity)),
+    : bin_largest_(std::min(options.bin_largest, options.bin_capacity)),
       bin_capacity_(options.bin_capacity),
       large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),
       wait_(options.wait),
       check_interrupts_(options.check_interrupts),
-      cached_below_(options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
+      tracker_(&quick_.tracked),
       held_at_fork_{tracker_.mutex(), &mutex_},
       ranges_(options),
-      decay_(options.guard ? 0 : options.decay) {
+      decay_(options.guard ? 0 : options.decay),
+      caches_(&quick_.closed),
+      watermarks_(&quick_.due) {
+  quick_.id = PoolRegistry::Global().NewId();
+  quick_.cached_below = options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62;
+  quick_.separate_escaping = options.separate_escaping;
+  quick_.capacity = static_cast<uint64_t>(ranges_.capacity());
+  quick_.bases[0] = reinterpret_cast<uint64_t>(ranges_.base(0));
+  // no address lies in a range that is not there
+  quick_.bases[1] = options.separate_escaping ? reinterpret_cast<uint64_t>(ranges_.base(1)) : uint64_t{1} << 63;
   if (held_too != nullptr) held_at_fork_.push_back(held_too);
   if (guard_ != nullptr) held_at_fork_.push_back(guard_->mutex());
-  PoolRegistry::Global().Add(id_, this);
-  if (decay_.on()) DecayThread::Global().Add(id_, this, decay_.seconds());
+  PoolRegistry::Global().Add(quick_.id, this);
+  if (decay_.on()) DecayThread::Global().Add(quick_.id, this, decay_.seconds());
 }
 
 Pool::~Pool() {
-  if (decay_.on()) DecayThread::Global().Remove(id_);
-  PoolRegistry::Global().Remove(id_);
+  if (decay_.on()) DecayThread::Global().Remove(quick_.id);
+  PoolRegistry::Global().Remove(quick_.id);
 }
 
 void* Pool::AllocUncached(Request asked) {
@@ -74,27 +81,6 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     AwaitDepartures(&lock);
   }
   if (decay_.on()) DecayThread::Global().Ensure();
-}
-
-// Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
-// largest programs free last serves next, and no more than one such piece is idle.
-void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) {
-  bool choosy = ranges_.Crowded(which);
-  int64_t most = large_block_capacity_;
-  if (size > most && (most_holder_ == nullptr || most_holder_ == cache)) {
-    most_holder_ = cache;
-    most = std::max(most, ranges_.peak_used);
-  }
-  LargeBlockCache& large = cache->large_blocks[which];
-  large.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
-  ranges_.CheckAllocated(block, size);
-  large.Allow(most, choosy);
-  if (!large.Join(block, size)) ReleaseLocked(block, size);
-}
-
-// The thread's large pieces have gone back.
-void Pool::LetGoLocked(const ThreadCache* cache) {
-  if (most_holder_ == cache) most_holder_ = nullptr;
 }
 
 void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
@@ -326,17 +312,6 @@ char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size
 void Pool::ReleaseLocked(void* block, int64_t size) {
   ranges_.Free(block, size);
   NoteUsed(-size);
-}
-
-void Pool::FlushLocked(ThreadCache* cache) {
-  if (cache == nullptr) return;
-  cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
-  LetGoLocked(cache);
-}
-
-bool Pool::FlushOthersLocked(const ThreadCache* mine) {
-  if (most_holder_ != mine) most_holder_ = nullptr;
-  return caches_.FlushOthers(mine, [this](void* block, int64_t size) { ReleaseLocked(block, size); });
 }
 
 Statistics Pool::statistics() {

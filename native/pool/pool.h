@@ -27,12 +27,17 @@
 
 namespace symalloc {
 
+// A thread, never twice in a process; 0: it has used no pool yet, or is ending.
+using ThreadId = uint64_t;
+constexpr ThreadId kNoThread = ~ThreadId{0};
+extern __attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;  // not thread_local: that costs a call
+
 // The pool that a thread has used last.
 struct Recent {
   uint64_t pool_id;
   ThreadCache* cache;
 };
-extern __attribute__((tls_model("initial-exec"))) __thread Recent recent;  // not thread_local: that costs a call
+extern __attribute__((tls_model("initial-exec"))) __thread Recent recent;
 
 // Thread-safe.  Blocks may be freed by another thread than allocated them.
 class Pool {
@@ -114,7 +119,7 @@ class Pool {
   std::vector<int64_t> Layout();
 
   // True where `block` lies in the address space of this pool.
-  bool owns(const void* block) const { return ranges_.RangeOf(block) >= 0; }
+  bool owns(const void* block) const { return RangeOf(block) >= 0; }
 
   // range * capacity + offset: an address of the reference.
   int64_t Address(const void* block) const { return ranges_.Address(block); }
@@ -122,7 +127,7 @@ class Pool {
   // Bytes of address space of a range.
   int64_t capacity() const { return ranges_.capacity(); }
 
-  int64_t ranges() const { return separate_escaping_ ? 2 : 1; }
+  int64_t ranges() const { return quick_.separate_escaping ? 2 : 1; }
 
   int64_t page() const { return page_; }
 
@@ -156,16 +161,31 @@ class Pool {
   bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   // True where a thread may cache such a block.
   bool Cacheable(int64_t nbytes, int64_t align) const {
-    return static_cast<uint64_t>(nbytes) < cached_below_ && align <= kGrain;
+    return static_cast<uint64_t>(nbytes) < quick_.cached_below && align <= kGrain;
   }
   // Out of line and called last, so that the quick way saves no registers.
+  [[gnu::noinline]] void* AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
+  [[gnu::noinline]] void FreeCached(void* block, int64_t nbytes);
   [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
   [[gnu::noinline]] void FreeSlowly(void* block, int64_t nbytes);
   void* AllocUncached(Request asked);
   void FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   ThreadCache* cache() {
-    if (__builtin_expect(recent.pool_id == id_, 1)) return recent.cache;
-    return FindCache();
+    ThreadCache* found = QuickCache();
+    return __builtin_expect(found != nullptr, 1) ? found : FindCache();
+  }
+  ThreadCache* HomeCache() const { return quick_.home_cache.load(std::memory_order_relaxed); }
+  // nullptr where it takes longer.
+  ThreadCache* QuickCache() const {
+    if (__builtin_expect(quick_.home.load(std::memory_order_relaxed) == this_thread, 1)) return HomeCache();
+    return recent.pool_id == quick_.id ? recent.cache : nullptr;
+  }
+  // The range that `block` lies in, or -1.
+  int RangeOf(const void* block) const {
+    for (int i : {0, 1}) {
+      if (reinterpret_cast<uint64_t>(block) - quick_.bases[i] < quick_.capacity) return i;
+    }
+    return -1;
   }
   ThreadCache* FindCache();
   ThreadCache* AddCache();
@@ -217,14 +237,27 @@ class Pool {
   void KeepLocked(ThreadCache* cache, int which, void* block, int64_t size);
   void LetGoLocked(const ThreadCache* cache);
 
-  const uint64_t id_;  // never used twice in a process
-  const bool separate_escaping_;
+  // What every small block looks at, in one cache line.
+  struct alignas(64) Quick {
+    uint64_t id;                            // never used twice in a process
+    std::atomic<ThreadId> home{kNoThread};  // the first thread that used the pool, while there is one
+    std::atomic<ThreadCache*> home_cache{nullptr};  // for that thread alone
+    uint64_t cached_below;                  // bytes of a block; 0 in guard mode, and without caches
+    uint64_t bases[2], capacity;            // of the ranges
+    std::atomic<uint8_t> tracked{0};        // see AllocationTracker
+    std::atomic<bool> closed{false};        // see ThreadCaches
+    std::atomic<bool> due{false};           // see Watermarks
+    bool separate_escaping;
+  };
+
+  static_assert(sizeof(Quick) == 64);
+
+  Quick quick_;
   const int64_t bin_largest_, bin_capacity_;  // bytes
   const int64_t large_block_capacity_;        // bytes; one thread at a time may hold more
   const int64_t page_;
   const int64_t wait_;                        // ns
   void (*const check_interrupts_)();
-  const uint64_t cached_below_;  // bytes of a block; 0 in guard mode, and without caches
 
   std::unique_ptr<Guard> guard_;
   AllocationTracker tracker_;
@@ -249,9 +282,9 @@ class Pool {
 };
 
 [[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
-  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return nullptr;
+  if (cache == nullptr || !cache->section.Enter(quick_.closed)) return nullptr;
   int64_t size = Rounded(nbytes);
-  void* block = size > bin_largest_ ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
+  void* block = size > cache->bin_largest ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
   if (block != nullptr) cache->CountAlloc(nbytes);
   cache->section.Leave();
   return block;

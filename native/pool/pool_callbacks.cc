@@ -130,7 +130,7 @@ bool Pool::AskForMemory(const Request& asked, int64_t tries, const OutOfMemory& 
   }
   if (on_oom == nullptr) return false;
   try {
-    Asking here(id_);
+    Asking here(quick_.id);
     return (*on_oom)(asked.nbytes, tries, error.what());
   } catch (const std::runtime_error& failed) {
     CountRefused(asked);
@@ -141,7 +141,7 @@ bool Pool::AskForMemory(const Request& asked, int64_t tries, const OutOfMemory& 
   }
 }
 
-bool Pool::IsAsking() const { return Asking::Runs(id_); }
+bool Pool::IsAsking() const { return Asking::Runs(quick_.id); }
 
 void Pool::CountRefused(const Request& asked) {
   std::lock_guard<std::mutex> lock(mutex_);

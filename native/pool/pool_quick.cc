@@ -4,23 +4,41 @@
 namespace symalloc {
 
 [[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
-  if (cache == nullptr || !cache->section.Enter(caches_.closed())) return false;
+  if (cache == nullptr || !cache->section.Enter(quick_.closed)) return false;
   int64_t size = Rounded(nbytes);
   bool kept;
-  if (size > bin_largest_) {
+  if (size > cache->bin_largest) {
     kept = cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
-    kept = bins.held() + size <= bin_capacity_ && bins.Put(block, size);
+    kept = bins.held() + size <= cache->bin_capacity && bins.Put(block, size);
   }
   if (kept) cache->CountFree(nbytes);
   cache->section.Leave();
   return kept;
 }
 
+// Small blocks of which one was freed last; it saves no registers, and looks at three cache lines.
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  if (__builtin_expect(Cacheable(nbytes, align) && recent.pool_id == id_ && !tracker_.on(), 1)) {
-    void* block = TakeCached(recent.cache, nbytes, escapes && separate_escaping_);
+  ThreadCache* cache = HomeCache();
+  bool quick = Cacheable(nbytes, align) && quick_.home.load(std::memory_order_relaxed) == this_thread &&
+               quick_.tracked.load(std::memory_order_relaxed) == 0 && !(escapes && quick_.separate_escaping);
+  int64_t size = quick ? Rounded(nbytes) : 0;
+  if (__builtin_expect(quick && size <= cache->bin_largest && cache->section.Enter(quick_.closed), 1)) {
+    void* block = cache->bins[0].TakeLast(size);
+    if (__builtin_expect(block != nullptr, 1)) {
+      cache->CountAlloc(nbytes);
+      cache->section.Leave();
+      return block;
+    }
+    cache->section.Leave();
+  }
+  return AllocCached(nbytes, align, escapes, tag);
+}
+
+void* Pool::AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
+  if (__builtin_expect(Cacheable(nbytes, align) && quick_.tracked.load(std::memory_order_relaxed) == 0, 1)) {
+    void* block = TakeCached(QuickCache(), nbytes, escapes && quick_.separate_escaping);
     if (__builtin_expect(block != nullptr, 1)) return block;
   }
   return AllocSlowly(nbytes, align, escapes, tag);
@@ -31,8 +49,8 @@ void* Pool::AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string
 }
 
 void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, Patience patience) {
-  Request asked{nbytes, align, escapes && separate_escaping_, tag, patience, nullptr};
-  if (tracker_.charging()) asked.charge = Sessions::Current(id_);
+  Request asked{nbytes, align, escapes && quick_.separate_escaping, tag, patience, nullptr};
+  if (tracker_.charging()) asked.charge = Sessions::Current(quick_.id);
   bool cacheable = asked.charge == nullptr && Cacheable(nbytes, align);
   void* block = cacheable ? TakeCached(cache(), nbytes, asked.which) : nullptr;
   if (block == nullptr) block = AllocUncached(asked);
@@ -40,12 +58,31 @@ void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::strin
   return block;
 }
 
+// As `Alloc`.
 void Pool::Free(void* block, int64_t nbytes) {
-  if (__builtin_expect(Cacheable(nbytes, kGrain) && recent.pool_id == id_ && !tracker_.on(), 1)) {
-    int which = ranges_.RangeOf(block);
+  ThreadCache* cache = HomeCache();
+  uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
+  bool quick = Cacheable(nbytes, kGrain) && quick_.home.load(std::memory_order_relaxed) == this_thread &&
+               quick_.tracked.load(std::memory_order_relaxed) == 0 && offset < quick_.capacity &&
+               offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed);
+  int64_t size = quick ? Rounded(nbytes) : 0;
+  if (__builtin_expect(quick && size <= cache->bin_largest && cache->section.Enter(quick_.closed), 1)) {
+    if (__builtin_expect(cache->bins[0].PutLast(block, size, cache->bin_capacity), 1)) {
+      cache->CountFree(nbytes);
+      cache->section.Leave();
+      return;
+    }
+    cache->section.Leave();
+  }
+  FreeCached(block, nbytes);
+}
+
+void Pool::FreeCached(void* block, int64_t nbytes) {
+  if (__builtin_expect(Cacheable(nbytes, kGrain) && quick_.tracked.load(std::memory_order_relaxed) == 0, 1)) {
+    int which = RangeOf(block);
     bool sound = which >= 0 && reinterpret_cast<int64_t>(block) % kGrain == 0;
-    if (__builtin_expect(sound && PutCached(recent.cache, block, nbytes, which), 1)) {
-      if (__builtin_expect(watermarks_.due(), 0)) CallWatermarks();
+    if (__builtin_expect(sound && PutCached(QuickCache(), block, nbytes, which), 1)) {
+      if (__builtin_expect(quick_.due.load(std::memory_order_relaxed), 0)) CallWatermarks();
       return;
     }
   }
@@ -54,7 +91,7 @@ void Pool::Free(void* block, int64_t nbytes) {
 
 void Pool::FreeSlowly(void* block, int64_t nbytes) {
   if (guard_ != nullptr) return FreeGuarded(block, nbytes);
-  int which = ranges_.RangeOf(block);
+  int which = RangeOf(block);
   if (which < 0 || reinterpret_cast<int64_t>(block) % kGrain != 0 || nbytes < 0 || nbytes > ranges_.capacity()) {
     throw BadFree("what is freed is no block of this pool");
   }

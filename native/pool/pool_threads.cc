@@ -56,16 +56,19 @@ struct ThreadDirectory {
 namespace {
 
 thread_local bool ended = false;
+std::atomic<ThreadId> next_thread{1};
 thread_local ThreadDirectory directory;
 
 }  // namespace
 
 // Entries of destroyed pools are never used: ids are unique.
 __attribute__((tls_model("initial-exec"))) __thread Recent recent;
+__attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;
 
 ThreadDirectory::~ThreadDirectory() {
   ended = true;
   recent = Recent{};
+  this_thread = 0;
   for (auto& [id, cache] : slots) {
     ThreadCache* mine = cache;
     PoolRegistry::Global().With(id, [mine](Pool* pool) { pool->Retire(mine); });
@@ -75,17 +78,22 @@ ThreadDirectory::~ThreadDirectory() {
 // The cache of the calling thread; nullptr once the thread is ending.
 ThreadCache* Pool::FindCache() {
   if (ended) return nullptr;
-  ThreadCache* found = directory.Find(id_);
-  recent = Recent{id_, found == nullptr ? AddCache() : found};
+  ThreadCache* found = directory.Find(quick_.id);
+  recent = Recent{quick_.id, found == nullptr ? AddCache() : found};
   return recent.cache;
 }
 
 ThreadCache* Pool::AddCache() {
   directory.Grow();  // what follows fails before anything is changed, or not at all
-  auto fresh = std::make_unique<ThreadCache>();
+  auto fresh = std::make_unique<ThreadCache>(bin_largest_, bin_capacity_);
+  if (this_thread == 0) this_thread = next_thread.fetch_add(1);
   std::lock_guard<std::mutex> lock(mutex_);
   ThreadCache* added = caches_.Add(std::move(fresh));
-  directory.Add({id_, added});
+  directory.Add({quick_.id, added});
+  if (quick_.home.load(std::memory_order_relaxed) == kNoThread) {
+    quick_.home_cache.store(added, std::memory_order_relaxed);
+    quick_.home.store(this_thread, std::memory_order_release);
+  }
   return added;
 }
 
@@ -93,7 +101,40 @@ void Pool::Retire(ThreadCache* cache) {
   std::lock_guard<std::mutex> lock(mutex_);
   FlushLocked(cache);
   WakeLocked();
+  if (HomeCache() == cache) quick_.home.store(kNoThread, std::memory_order_relaxed);
   caches_.Remove(cache);
+}
+
+// Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
+// largest programs free last serves next, and no more than one such piece is idle.
+void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) {
+  bool choosy = ranges_.Crowded(which);
+  int64_t most = large_block_capacity_;
+  if (size > most && (most_holder_ == nullptr || most_holder_ == cache)) {
+    most_holder_ = cache;
+    most = std::max(most, ranges_.peak_used);
+  }
+  LargeBlockCache& large = cache->large_blocks[which];
+  large.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+  ranges_.CheckAllocated(block, size);
+  large.Allow(most, choosy);
+  if (!large.Join(block, size)) ReleaseLocked(block, size);
+}
+
+// The thread's large pieces have gone back.
+void Pool::LetGoLocked(const ThreadCache* cache) {
+  if (most_holder_ == cache) most_holder_ = nullptr;
+}
+
+void Pool::FlushLocked(ThreadCache* cache) {
+  if (cache == nullptr) return;
+  cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
+  LetGoLocked(cache);
+}
+
+bool Pool::FlushOthersLocked(const ThreadCache* mine) {
+  if (most_holder_ != mine) most_holder_ = nullptr;
+  return caches_.FlushOthers(mine, [this](void* block, int64_t size) { ReleaseLocked(block, size); });
 }
 
 // For a fork: no thread is in the middle of anything.

@@ -192,18 +192,18 @@ void Pool::Uncharge(const void* block) {
 }
 
 std::shared_ptr<Session> Pool::OpenSession(std::string name, int64_t limit) {
-  return std::shared_ptr<Session>(new Session{std::move(name), limit, Sessions::Innermost(id_)});
+  return std::shared_ptr<Session>(new Session{std::move(name), limit, Sessions::Innermost(quick_.id)});
 }
 
 void Pool::EnterSession(std::shared_ptr<Session> session) {
-  Sessions::Enter(id_, std::move(session));
+  Sessions::Enter(quick_.id, std::move(session));
   std::lock_guard<std::mutex> lock(mutex_);
   sessions_.CountEntered(1);
   tracker_.SetCharging(true);
 }
 
 void Pool::LeaveSession(const Session* session) {
-  if (!Sessions::Leave(id_, session)) throw PoolUsage("this thread is not in the session `" + session->name + "`");
+  if (!Sessions::Leave(quick_.id, session)) throw PoolUsage("this thread is not in the session `" + session->name + "`");
   std::lock_guard<std::mutex> lock(mutex_);
   sessions_.CountEntered(-1);
   tracker_.SetCharging(sessions_.any());

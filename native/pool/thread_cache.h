@@ -68,6 +68,25 @@ class SizeBins {
     return block;
   }
 
+  // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
+  void* TakeLast(int64_t nbytes) {
+    Bin& bin = bins_[nbytes / kGrain];
+    void* block = bin.last;
+    if (block == nullptr) return nullptr;
+    bin.last = nullptr;
+    held_.Remove(nbytes);
+    return block;
+  }
+
+  // False where `Put` is needed, or it would hold more than `most` bytes.
+  bool PutLast(void* block, int64_t nbytes, int64_t most) {
+    Bin& bin = bins_[nbytes / kGrain];
+    if (bin.last != nullptr || held() + nbytes > most) return false;
+    bin.last = block;
+    held_.Add(nbytes);
+    return true;
+  }
+
   // False where it must `Grow` before.
   bool Put(void* block, int64_t nbytes) {
     Bin& bin = bins_[nbytes / kGrain];
@@ -197,13 +216,19 @@ class LargeBlockCache {
 
 // Bins and large blocks belong to their thread while it is inside `section`, else to whoever holds the pool's
 // mutex: others than that thread close the door first.  The counts are written by their thread alone, and read by any.
-struct ThreadCache {
+// What every small block changes lies in one cache line, up to what the first bins hold.
+struct alignas(64) ThreadCache {
+  ThreadCache(int64_t bin_largest, int64_t bin_capacity)
+      : bin_largest(static_cast<int32_t>(bin_largest)), bin_capacity(bin_capacity) {}
+
   Section section;
+  const int32_t bin_largest;   // bytes
+  const int64_t bin_capacity;  // bytes
+  std::atomic<int64_t> allocs{0}, frees{0};
+  SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
   SizeBins bins[2];
   LargeBlockCache large_blocks[2];
-  std::atomic<int64_t> allocs{0}, frees{0};
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
-  SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
 
   // Bytes that wait in the bins and large-block caches.
   int64_t held() const { return bins[0].held() + bins[1].held() + large_blocks[0].size() + large_blocks[1].size(); }

@@ -27,6 +27,9 @@ class ThreadCaches {
     }
   };
 
+  // `closed` outlives this: true while the holder of the mutex is at the caches of others.
+  explicit ThreadCaches(std::atomic<bool>* closed) : closed_(*closed) {}
+
   ThreadCache* Add(std::unique_ptr<ThreadCache> cache) {
     caches_.push_back(std::move(cache));
     return caches_.back().get();
@@ -64,9 +67,6 @@ class ThreadCaches {
     for (auto& each : caches_) held += each->held();
     return held;
   }
-
-  // True while the holder of the mutex is at the caches of others.
-  const std::atomic<bool>& closed() const { return closed_; }
 
   // Once this returns, and until `Open`, no other thread is at any cache.
   void Close() {
@@ -126,7 +126,7 @@ class ThreadCaches {
     return true;
   }
 
-  std::atomic<bool> closed_{false};
+  std::atomic<bool>& closed_;
   bool sealed_ = false, kept_ = false;
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   Counts others_;  // of threads that have ended, or have no cache

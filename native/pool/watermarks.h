@@ -29,6 +29,9 @@ class Watermarks {
  public:
   using List = std::vector<std::shared_ptr<Watermark>>;
 
+  // `due` outlives this: true while some watermark is due.
+  explicit Watermarks(std::atomic<bool>* due) : due_(*due) {}
+
   // The number of the new watermark; it is armed unless `in_use` is beyond it already.
   int64_t Add(Watermark watermark, int64_t in_use);
 
@@ -61,7 +64,7 @@ class Watermarks {
   int64_t below_ = -1;
   int64_t next_id_ = 1;
   List watermarks_;  // in the order that they were added in
-  std::atomic<bool> due_{false};
+  std::atomic<bool>& due_;
 };
 
 }  // namespace symalloc
