@@ -28,7 +28,9 @@ SAYS = {
     "overrun": "is overrun: byte",
     "underrun": "is underrun: byte -",
     "use after free": "after it was freed: byte",
-    "free of a protected block": "(while its pages are protected|is overrun|is underrun|after it was freed): byte",
+    "free of a protected block": (
+        "(while its pages are protected|is overrun|is underrun|after it was freed): byte"
+    ),
 }
 
 
