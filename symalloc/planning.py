@@ -36,12 +36,14 @@ class Planned:
     """A file's module, planned: a report for each function, and the linter's report of the result.
 
     `text` is the planned module in the form that was asked for, or empty; `certificate` holds the proofs as
-    files, where they were asked for.
+    files, where they were asked for.  `report` tells findings of the original from those that planning
+    brought; `plan_report` has them all by the names of the plan.
     """
 
     text: str
     reports: tuple[FunctionReport, ...]
     report: Report
+    plan_report: Report
     certificate: Mapping[str, str] | None = None
 
     def write(self, output: Path | None, certificate: Path | None = None) -> None:
@@ -82,8 +84,14 @@ def planned_file(
         samples=tuple(samples),
         comparison=comparison,
     )
-    report = _linted(found, request.path)
-    return Planned(text=found.text, reports=found.reports, report=report, certificate=found.certificate)
+    report, plan_report = _linted(found, request.path)
+    return Planned(
+        text=found.text,
+        reports=found.reports,
+        report=report,
+        plan_report=plan_report,
+        certificate=found.certificate,
+    )
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
@@ -133,8 +141,8 @@ def _require_folder(folder: Path | None) -> None:
         raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
 
 
-def _linted(found: PlannedFile, path: Path) -> Report:
-    """Lint the planned module; tell findings of the original from those that planning brought."""
+def _linted(found: PlannedFile, path: Path) -> tuple[Report, Report]:
+    """Lint the planned module: with the original, to tell what planning brought, and alone."""
     rules = Linter(LintOptions(stage="as-is"))
 
     def report(*programs: Program) -> Report:
@@ -143,7 +151,7 @@ def _linted(found: PlannedFile, path: Path) -> Report:
         return linter.report()
 
     planned = report(found.program)
-    return planned if planned.ok else report(found.original, found.program)
+    return planned if planned.ok else report(found.original, found.program), planned
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def report_command(
         compare=compare == "tvm" and output.suffix == ".html",
     )
     show_bytes(_module(planned, file, function, output.suffix), output)
-    return int(any(d.severity is Severity.ERROR for d in planned.report))
+    return int(any(d.severity is Severity.ERROR for d in planned.plan_report))
 
 
 def _check_output(output: Path) -> None:
@@ -99,7 +99,7 @@ def _module(planned: Planned, file: Path, function: str | None, form: str) -> by
 
     chosen = _chosen(planned.reports, function, file)
     if form == ".html":
-        return map_page(plan_data(planned.reports, planned.report, title=file.name)).encode()
+        return map_page(plan_data(planned.reports, planned.plan_report, title=file.name)).encode()
     report = max(chosen, key=lambda r: len(r.placements))
     binding = report.samples[-1].binding if report.samples else {}
     return _drawn(plan_scene(report.plan, binding), form)

@@ -72,7 +72,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     plan = PlanRequest(path=IMPORTED / f"{name}.json.gz")
     planned = planned_file(plan, options=PlanOptions(), compare=True, samples=SIZES[name])
     page = tmp_path_factory.mktemp("pages") / f"{name}.html"
-    page.write_text(map_page(plan_data(planned.reports, planned.report, title=name)), encoding="utf-8")
+    page.write_text(map_page(plan_data(planned.reports, planned.plan_report, title=name)), encoding="utf-8")
     return Model(name=name, page=page, report=planned.reports[0])
 
 

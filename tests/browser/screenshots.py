@@ -34,7 +34,7 @@ def main() -> None:
             file = ROOT / "tests" / "models" / "imported" / f"{model}.json.gz"
             planned = planned_file(PlanRequest(path=file), options=PlanOptions(), compare=True)
             page = Path(folder) / f"{model}.html"
-            data = plan_data(planned.reports, planned.report, title=file.name)
+            data = plan_data(planned.reports, planned.plan_report, title=file.name)
             page.write_text(map_page(data), encoding="utf-8")
             schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
             for value, scheme in zip(values, schemes, strict=True):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from symalloc.linter.diagnostic import LintSummary, Report
 from symalloc.planner.memory_plan import Buffer
 from symalloc.report.map.page import map_page
 from symalloc.report.map.plan_data import plan_data
@@ -15,9 +16,10 @@ from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import human_bytes
 from tests.browser.chromium import Opened
 from tests.browser.conftest import Model, Open
+from tests.report import plan_samples
 from tests.report.map.scripts import scripts_text
 from tests.report.map.test_formulas import CODE, random_formulas
-from tests.report.map.test_page import CLEAN, HOSTILE, LEFT_OUT, hostile_report
+from tests.report.map.test_page import CLEAN, HOSTILE, LEFT_OUT, finding, hostile_report
 
 pytestmark = pytest.mark.browser
 
@@ -245,6 +247,22 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, tmp_path: Path) ->
     assert HOSTILE in (page.locator("#tip").text_content() or "")
     assert page.locator("#details h2").text_content() == HOSTILE
     assert HOSTILE in (page.locator("h1").text_content() or "")
+
+
+def test_findings_lead_to_their_rectangles(open_page: Open, tmp_path: Path) -> None:
+    found = (finding("main", "", "`k` reads `alloc1`"), finding("main", "alloc3"), finding("other", "alloc0"))
+    lint = Report(diagnostics=found, summary=LintSummary())
+    file = tmp_path / "findings.html"
+    file.write_text(map_page(plan_data([plan_samples.everything()], lint, title="x")), encoding="utf-8")
+    page = open_page(file).page
+    faulty = page.locator("#map .fault[tabindex]")
+    labels = [faulty.nth(i).get_attribute("aria-label") or "" for i in range(faulty.count())]
+    assert [label.partition(":")[0] for label in labels] == ["alloc1", "alloc3"]
+    assert page.locator("#findings li").count() == 3
+    assert page.locator("#findings .link").count() == 2
+    page.locator("#findings .link").first.click()
+    assert page.locator("#details h2").inner_text() == "alloc1"
+    assert "SYM101: `k` reads `alloc1`" in page.locator("#details").inner_text()
 
 
 def test_the_browser_evaluates_formulas_as_python_does(open_page: Open, model: Model) -> None:

@@ -16,11 +16,21 @@ pytestmark = pytest.mark.usefixtures("warm_workers")
 
 Run = Callable[..., tuple[int, str, str]]
 MODULE = """\
-from tvm.script import ir as I, relax as R
+from tvm.script import ir as I, relax as R, tirx as T
 
 
 @I.ir_module
 class Module:
+    @T.prim_func(private=True)
+    def half(x: T.handle, y: T.handle):
+        m = T.int64()
+        X = T.match_buffer(x, (m,), "float32")
+        Y = T.match_buffer(y, (m,), "float32")
+        for i in range(m // 2):
+            with T.sblock("half"):
+                k = T.axis.spatial(m // 2, i)
+                Y[k] = X[k]
+
     @R.function
     def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
         a = R.exp(x)
@@ -29,7 +39,8 @@ class Module:
 
     @R.function
     def other(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        c = R.sin(x)
+        m = T.int64()
+        c = R.call_tir(Module.half, (x,), out_ty=R.Tensor((m,), "float32"))
         return R.add(c, x)
 """
 
@@ -54,15 +65,19 @@ def _data(page: Path) -> dict[str, object]:
     return found
 
 
-def test_a_page_of_a_module_holds_every_function_and_tvms_plan(
+def test_a_page_of_a_module_holds_every_function_tvms_plan_and_findings(
     run: Run, module: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "map.html"
-    assert run("report", str(module), "-o", str(page)) == (0, "", "")
+    assert run("report", str(module), "-o", str(page)) == (1, "", "")  # `other` reads what is not written
     data = _data(page)
     functions = data["functions"]
     assert isinstance(functions, list)
-    assert (data["kind"], data["title"], data["findings"]) == ("plan", "model.py", [])
+    assert (data["kind"], data["title"]) == ("plan", "model.py")
+    (finding,) = data["findings"]  # type: ignore[misc]
+    assert (finding["rule"], finding["function"]) == ("SYM208", "other")
+    other = next(f for f in functions if f["function"] == "other")
+    assert any(f"`{b['name']}`" in finding["message"] for arena in other["arenas"] for b in arena["buffers"])
     assert {f["function"] for f in functions} == {"main", "other"}
     assert all(
         f["calls"][who] is not None for f in functions for who in ("ours", "unplanned", "tvm_unbounded")
@@ -72,7 +87,7 @@ def test_a_page_of_a_module_holds_every_function_and_tvms_plan(
 def test_a_picture_shows_the_function_at_the_sizes_asked_for(run: Run, module: Path, tmp_path: Path) -> None:
     file = tmp_path / "map.svg"
     status, out, err = run("report", str(module), "-o", str(file), "--bind", "m=100", "--function", "other")
-    assert (status, out, err) == (0, "", "")
+    assert (status, out, err) == (1, "", "")
     texts = [element.text or "" for element in ElementTree.parse(file).iter()]
     assert "other" in texts and any("m = 100" in text for text in texts)
 

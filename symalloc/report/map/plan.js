@@ -86,7 +86,8 @@ function planPage(data) {
   const binding = () => bindings.get(fn.function);
   const value = (size) => (size === null ? null : values[data.formulas[size.f][1]]);
   const text = (size) => (size === null ? "not known" : data.formulas[size.f][0]);
-  const faults = (name) => data.findings.filter((f) => f.function === fn.function && f.binds !== "" && f.binds === name);
+  const names = (f, name) => f.function === fn.function && (f.binds === name || f.message.includes(`\`${name}\``));
+  const faults = (name) => data.findings.filter((f) => names(f, name));
 
   function mapped(start) {
     return Object.fromEntries(Object.entries(start).map(([name, number]) => [name, BigInt(number)]));

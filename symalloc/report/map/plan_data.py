@@ -126,12 +126,12 @@ def _replaced(size: Expr | None, values: Values | None) -> Expr | None:
 
 
 def _finding(found: Diagnostic) -> dict[str, Any]:
-    """Return a finding of the linter; `binds` is the variable of the instruction at fault, or empty."""
+    """Return a finding; `binds` is the variable of the instruction at fault, or empty."""
     at = found.counterexample
     return {
         "rule": found.rule,
         "severity": found.severity.value,
-        "message": found.one_line,
+        "message": " ".join(found.message.split()),
         "function": found.function,
         "binds": found.binds,
         "at": "" if at is None else ", ".join(f"{name} = {value}" for name, value in at.items()),

@@ -68,13 +68,13 @@ def hostile_report() -> FunctionReport:
     return replace(report, plan=replace(report.plan, function=HOSTILE, arenas=arenas))
 
 
-def _finding(function: str, binds: str) -> Diagnostic:
+def finding(function: str, binds: str, message: str = HOSTILE) -> Diagnostic:
     return Diagnostic(
         rule="SYM101",
         name="overflow",
         severity=Severity.ERROR,
         verdict=None,
-        message=HOSTILE,
+        message=message,
         function=function,
         binds=binds,
         counterexample={"n": 5},
@@ -129,7 +129,7 @@ def test_the_policy_permits_this_script_and_this_style_alone() -> None:
 
 def test_hostile_names_stay_names() -> None:
     report = hostile_report()
-    lint = Report(diagnostics=(_finding(HOSTILE, HOSTILE),), summary=LintSummary())
+    lint = Report(diagnostics=(finding(HOSTILE, HOSTILE),), summary=LintSummary())
     page = map_page(plan_data([report], lint, title=HOSTILE))
     tags = [tag for tag, _ in _Elements(page).found]
     assert tags == [
