@@ -20,6 +20,7 @@ MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them
 MOST_SUMS = 24  # of the floor
 WIDEST = 72  # characters of a formula that is no answer
 WIDEST_CELL = 32
+NOTICED = 1.001  # of what a call holds without a plan
 WIDTH = 110  # of lines, where no terminal is narrower
 LABEL, COLUMN = 23, 12  # cells of the table of bytes
 
@@ -56,6 +57,7 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         why = ", as the function declares" if guard.declared else ""
         yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
     yield from _samples(report, width)
+    yield from (line for told in _above_unplanned(report) for line in _broken(told, width))
     yield from _buffers(report)
     yield from _outside(report)
     for line in target_lines(report):
@@ -192,6 +194,20 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
         ("with the pool", lambda s: human_bytes(s.whole), called and bool(outside.kernels)),
     ]
+
+
+def _above_unplanned(report: FunctionReport) -> Iterator[str]:
+    """Yield by how much a call holds more than without a plan, at the worst of the samples, if it does."""
+    called = [s for s in report.samples if s.call_ratio is not None and not s.refused]
+    worst = max(called, key=lambda s: s.call_ratio or 0.0, default=None)
+    if worst is None or (worst.call_ratio or 0.0) < NOTICED:
+        return
+    at = ", ".join(f"{name} = {value}" for name, value in worst.binding.items())
+    where = f", at {at}" if at else ""
+    constant = all(arena.size.as_constant is not None for arena in report.plan.arenas)
+    bounded = constant and any(guard.declared for guard in report.plan.guards)
+    why = ": memory for the declared bounds is reserved" if bounded else ""
+    yield f"  a call holds up to {times(worst.call_ratio)} times what it holds without a plan{where}{why}"
 
 
 def _bounded(sample: MemorySample) -> str:

@@ -80,3 +80,13 @@ def test_what_is_not_known_is_not_made_up() -> None:
         assert (sample.made, sample.unplanned, sample.workspace, sample.pool, sample.whole) == (None,) * 5
         assert sample.returned == 4 * sample.binding["n"] ** 2
         assert sample.bounded == 65536 + 4096 + 64 * sample.binding["n"] and sample.unbounded is None
+
+
+def test_a_call_that_holds_more_than_without_a_plan_is_told() -> None:
+    report = plan_samples.small()
+    same = replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
+    assert "times what it holds without a plan" not in plans_as_text([replace(report, samples=(same,))])
+    above = replace(same, call=300)
+    text = plans_as_text([replace(report, samples=(above, replace(above, call=900, refused=True)))])
+    at = ", ".join(f"{name} = {value}" for name, value in above.binding.items())
+    assert f"a call holds up to 1.500 times what it holds without a plan, at {at}\n" in text
