@@ -54,6 +54,8 @@ from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import round_up
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
+MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made
+TOLERABLE_AT_LAST = 0.02  # beyond the limit: the last choice of many tensors
 MOST_LENT = 32  # arenas that are tried one by one
 
 
@@ -223,7 +225,8 @@ class ArenaAssignment:
         """Return the chosen arenas, and how many times their floor they take together at worst.
 
         They are judged at sample bindings.  Others at which they exceed the limit are looked for; where there
-        are some, they are added to `more`, and the choice is made again.
+        are some, they are added to `more`, and the choice is made again.  Many tensors lie each by itself
+        where the last choice exceeds it, too.
         """
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
@@ -239,7 +242,8 @@ class ArenaAssignment:
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
             return simple, 1.0
         hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
-        for left in reversed(range(MOST_CHOICES)):
+        many = len(members) > MANY
+        for left in reversed(range(CHOICES_OF_MANY if many else MOST_CHOICES)):
             attempts = self.attempts(columns, planned, results, hosts, more)
             timeline, numbers = attempts.timeline, attempts.chosen(given_up.passed)
             numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
@@ -247,6 +251,8 @@ class ArenaAssignment:
             if not found.shapes or not left:
                 break
             more += found.shapes
+        if many and found.over > TOLERABLE_AT_LAST:
+            return [*lone, *([i] for i in planned)], 1.0
         return numbers, found.spread
 
     @property

@@ -109,7 +109,7 @@ def by_definition(columns: CallColumns, planned: Sequence[int]) -> list[list[int
         return [list(planned)] if planned else []
     groups: list[list[int]] = []
     for i in sorted(planned, key=lambda i: (columns.tenants[i].made, i)):
-        fitting = (g for g in groups if columns.possible([*g, i]))
+        fitting = (g for g in groups if columns.may_join(g, i))
         group = next(fitting, None)
         if group is None:
             groups.append([i])

@@ -114,7 +114,8 @@ class CallColumns:
             self._set_apart(paths[0])
         kinds = {t.fixed for t in tenants if not t.kept}
         self.alike = len(kinds) < 2 and not any(t.grounded for t in tenants)
-        self.all_known = self.alike and not self.loose and all(t.known < 0 for t in tenants)
+        self._late = any(t.known >= 0 for t in tenants)
+        self.all_known = self.alike and not self.loose and not self._late
         self.calls = list(self._calls(paths, known))
         self.spans = [
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
@@ -239,6 +240,42 @@ class CallColumns:
             return True
         if not self.loose.isdisjoint(members) or not (self.alike or self._of_one_kind(members)):
             return False
+        return self._known_in_time(members)
+
+    def may_join(self, members: Sequence[int], i: int) -> bool:
+        """The same for one more beside `members`, for which it is so, and which are looked at no more than
+        they must be.
+        """
+        if self.all_known:
+            return True
+        if i in self.loose or members[0] in self.loose:
+            return False
+        one, other = self.tenants[i], self.tenants[members[0]]
+        if not self.alike:
+            if (one.grounded, one.fixed) != (other.grounded, other.fixed):
+                return False
+            if one.grounded and self._any_meets(one.live, members):
+                return False
+        if not self._late:
+            return True
+        if not self.nesting.cfg.joins:
+            others = (self.tenants[m] for m in members)
+            return all(one.known < other.made and other.known < one.made for other in others)
+        return self._known_in_time([*members, i])
+
+    def _any_meets(self, live: Intervals, members: Sequence[int]) -> bool:
+        """Return whether one of `members` is live at some point of `live`; the last are the likeliest."""
+        if not live:
+            return False
+        first, last = live[0][0], live[-1][1]
+        for m in reversed(members):
+            other = self.tenants[m].live
+            if other and other[0][0] < last and first < other[-1][1] and _meet(live, other):
+                return True
+        return False
+
+    def _known_in_time(self, members: Sequence[int]) -> bool:
+        """Return whether all sizes are known where an arena of the given tenants is reserved."""
         known = max(self.tenants[i].known for i in members)
         return known < 0 or known < self.nesting.reservation(self.tenants[i].made for i in members)[1]
 
@@ -251,6 +288,11 @@ class CallColumns:
             return False
         intervals = sorted(one for t in tenants if t.grounded for one in t.live)
         return all(before[1] <= after[0] for before, after in pairwise(intervals))
+
+
+def _meet(left: Intervals, right: Intervals) -> bool:
+    """Return whether some interval of one meets some interval of the other."""
+    return any(max(a, c) < min(b, d) for a, b in left for c, d in right)
 
 
 def bounds_of(spans: Iterable[Held]) -> tuple[int, int]:

@@ -49,7 +49,8 @@ class CallTimeline:
         self.tenants, self.held, self.made = columns.tenants, columns.held, columns.made
         self.paths, self.offsets = columns.paths, columns.offsets
         self.straight, self.all_known = columns.straight, columns.all_known
-        self.reserved, self.extended, self.possible = columns.reserved, columns.extended, columns.possible
+        self.reserved, self.extended = columns.reserved, columns.extended
+        self.possible, self.may_join = columns.possible, columns.may_join
         self._heights: dict[tuple[int, ...], Values] = {}
         self.bytes = table.bytes_of([t.size for t in columns.tenants])
         self.beside = self._of(columns.beside, table)

@@ -146,7 +146,7 @@ class _FirstFit:
         if group.kept and np.maximum.reduce(grown, initial=0.0) > 0.5:
             return None
         growth = float(np.add.reduce(grown / self.scale))
-        if growth >= less or not memory.possible([*group.members, i]):
+        if growth >= less or not memory.may_join(group.members, i):
             return None
         spans = memory.extended(group.spans, group.members, i)
         for (begin, end), more in self.changed(group, i, height, spans):

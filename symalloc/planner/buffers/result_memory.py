@@ -134,7 +134,7 @@ class _Relief:
             fitting += (i for i, one in zip(some, full.tolist(), strict=True) if not one)
         if memory.all_known:
             return fitting
-        return [i for i in fitting if memory.possible([result, *self.guests[host], i])]
+        return [i for i in fitting if memory.may_join([result, *self.guests[host]], i)]
 
     def gains(self, members: Sequence[int], surplus: Values) -> list[float]:
         """The shares of `surplus` that each of some members takes off it, over columns and bindings."""
@@ -205,7 +205,7 @@ class _Relief:
             return False
         apart = {path: begin for path, begin, _ in reversed(memory.held[result])}
         before = all(end <= apart.get(path, end) for path, _, end in memory.held[i])
-        return before and memory.possible([result, *self.guests[host], i])
+        return before and memory.may_join([result, *self.guests[host]], i)
 
     def move(self, i: int, host: int) -> None:
         """Move a member into a host's memory."""

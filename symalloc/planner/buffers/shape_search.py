@@ -26,12 +26,13 @@ FEWEST_SHAPES = 16
 
 
 class WorstShapes(NamedTuple):
-    """Shapes at which noticeably too much is taken, the worst first, and how many times the floor arenas take
-    at the worst shape that was looked at.
+    """Shapes at which noticeably too much is taken, the worst first; and how many times the floor arenas
+    take, and by which share a call exceeds its limit, at the worst shape that was looked at.
     """
 
     shapes: Sequence[Mapping[str, int]]
     spread: float
+    over: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class ShapeSearch:
         """Return where an assignment is worst; its arenas `lent`, by index, are held all the while, which
         counts in the limit alone.
         """
-        spreads = [timeline.spread(groups)]
+        spreads, overs = [timeline.spread(groups)], [0.0]
         own = sum(not timeline.tenants[group[0]].kept for group in groups)
         alone = len(groups) < 2 and not timeline.beside.any() and not lent
         keeps = alone or bound.keeps(groups, lent)
@@ -64,7 +65,9 @@ class ShapeSearch:
             there = CallTimeline(timeline.columns, table, self.profiles)
             found = np.zeros(len(table.grid))
             if not keeps:
-                found = _over(there, groups, lent) / TOLERABLE
+                over = _over(there, groups, lent)
+                overs.append(float(over.max()))
+                found = over / TOLERABLE
             if not tight:
                 ratios = there.spreads(groups)
                 spreads.append(float(ratios.max()))
@@ -74,7 +77,7 @@ class ShapeSearch:
         cells = len(timeline.limit) * (len(groups) + 4)
         most = max(MOST_CELLS // cells, FEWEST_SHAPES)
         shapes = worst_shapes(names, excesses, most, enough=1.0, signed=self.bounds.signed)
-        return WorstShapes(shapes, max(spreads))
+        return WorstShapes(shapes, max(spreads), max(overs))
 
 
 def _over(there: CallTimeline, groups: Groups, lent: Collection[int]) -> Values:

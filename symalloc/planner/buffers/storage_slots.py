@@ -20,31 +20,27 @@ def storage_slots(memory: CallTimeline, tensors: Sequence[int]) -> list[list[int
         return []
     sizes: Values = memory.bytes[list(tensors)]
     shares = dict(zip(tensors, sizes / np.maximum(sizes.max(axis=0), 1.0), strict=True))
-    found: list[_StorageSlot] = []
+    found: list[list[int]] = []
+    table = np.zeros_like(sizes)  # how large each storage is, as a share of the largest tensor
     for i in sorted(tensors, key=lambda i: (-float(shares[i].sum()), memory.tenants[i].made, i)):
-        slot = _best(memory, found, i, shares[i])
-        if slot is None:
-            found.append(_StorageSlot(i, shares[i]))
-        else:
-            slot.members.append(i)
-            slot.share = np.maximum(slot.share, shares[i])
-    return sorted(sorted(slot.members) for slot in found)
+        number = _best(memory, found, table[: len(found)], i, shares[i])
+        if number is None:
+            number = len(found)
+            found.append([])
+        found[number].append(i)
+        np.maximum(table[number], shares[i], out=table[number])
+    return sorted(map(sorted, found))
 
 
-class _StorageSlot:
-    """The tensors in one storage, and its size at each binding, as a share of the largest tensor there."""
-
-    def __init__(self, first: int, share: Values) -> None:
-        self.members, self.share = [first], share
-
-
-def _best(memory: CallTimeline, slots: Sequence[_StorageSlot], i: int, share: Values) -> _StorageSlot | None:
-    """The storage that grows least where `i` joins; None where one of its own costs no more."""
-    best, least = None, float(share.sum())
-    for slot in slots:
-        growth = float(np.maximum(share - slot.share, 0.0).sum())
-        if (growth < least or least == 0) and memory.possible([*slot.members, i]):
-            best, least = slot, growth
-            if not growth:
-                break
-    return best
+def _best(
+    memory: CallTimeline, slots: Sequence[Sequence[int]], table: Values, i: int, share: Values
+) -> int | None:
+    """The storage that grows least where `i` joins, by number; None where one of its own costs no more."""
+    own = float(share.sum())
+    growths = np.maximum(share - table, 0.0).sum(axis=1)
+    for number in growths.argsort(kind="stable").tolist():
+        if own and growths[number] >= own:
+            return None
+        if memory.may_join(slots[number], i):
+            return int(number)
+    return None
