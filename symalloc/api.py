@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
 from symalloc.analysis.donation import parse_donation
-from symalloc.errors import UsageError, require_choice, require_whole
+from symalloc.errors import RunError, UsageError, require_choice, require_whole
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
 from symalloc.planner.memory_report.runs import PlanKind, RunResult
 from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName
+from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName, UnreadableError
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
@@ -21,18 +21,22 @@ from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
     from sympy.logic.boolalg import Boolean
+    from torch.export import ExportedProgram
     from tvm.ir import IRModule
+    from tvm.relax.frontend.nn import Module as NnModule
 
     from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 
 Claim: TypeAlias = Union[str, "Boolean"]
-LintTarget: TypeAlias = Union["IRModule", str, Path]
+Model: TypeAlias = Union["IRModule", "ModelProto", "ExportedProgram", tuple["NnModule", Any], str, Path]
+"""What is linted, planned or run: a model in memory, a pair of an nn.Module and its spec, or a path."""
 
 
 def lint(
-    target: LintTarget | Sequence[LintTarget],
+    target: Model | Sequence[Model],
     *,
     assume: str | Sequence[str] = (),
     select: str | Sequence[str] = (),
@@ -44,9 +48,11 @@ def lint(
     strict: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Lint IRModules, and files, directories or glob patterns given as str or Path.
+    """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
-    A module is checked in this process, files are read in worker processes.  `assume` holds conditions on
+    A model in memory is an IRModule, an onnx.ModelProto, a torch ExportedProgram, or a pair of a
+    tvm.relax.frontend.nn.Module and its spec; it is checked in this process, files are read in worker
+    processes.  `assume` holds conditions on
     symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
     further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
     `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
@@ -88,7 +94,7 @@ def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
 
 
 def plan(
-    module: IRModule,
+    module: Model,
     *,
     target: str = "llvm",
     pipeline: PipelineName = "default",
@@ -99,20 +105,23 @@ def plan(
     seed: int = 0,
     certificate: str | Path | None = None,
     alias: str | Sequence[str] = (),
+    trust: bool = False,
+    module_name: str | None = None,
 ) -> PlannedModule:
     """Lower `module` to the point where memory is planned, and plan it; `.module` builds with any pipeline.
 
-    `.plans` holds the plan of each function.  `pipeline`: "default" is what `relax.build` runs, "target" the
-    target's own; `flavour`: tensors at offsets of one "arena", "storages" that they share whole, or "auto",
+    `module` is a model as `lint` takes it, or the path of one.  `.plans` holds the plan of each
+    function.  `pipeline`: "default" is what `relax.build` runs, "target" the target's own; `flavour`:
+    tensors at offsets of one "arena", "storages" that they share whole, or "auto",
     the arena where the target can run it; `guards`: what checks the shapes at entry; `bounds`: those that
     functions declare: "ignore" them, "enforce" them by a check at entry, or "reserve" memory for them, at
     constant offsets; `effort` and `seed` are those of the search; `certificate`: a folder for the proof;
     `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
-    memory.  Raises SymallocError.
+    memory.  A path is read in a process of its own: `trust` lets the file run whatever it holds,
+    `module_name` chooses one of its modules.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import plan_module
 
-    _require_module(module, "plan")
     require_choice("pipeline", pipeline, get_args(PipelineName))
     if not isinstance(certificate, str | Path | None):
         raise UsageError(f"certificate is {certificate!r}; it must be the path of a folder")
@@ -125,11 +134,12 @@ def plan(
         certificate=None if certificate is None else Path(certificate),
         alias=tuple(map(parse_donation, _texts(alias))),
     )
-    return plan_module(module, target=target, pipeline=pipeline, options=options)
+    loaded = _loaded(module, "plan", trust=trust, module_name=module_name)
+    return plan_module(loaded, target=target, pipeline=pipeline, options=options)
 
 
 def run(
-    module: IRModule,
+    module: Model,
     binding: Mapping[str, int],
     *,
     function: str | None = None,
@@ -145,16 +155,18 @@ def run(
     plan: PlanKind = "symalloc",
     pool: InstrumentedPool | None = None,
     alias: str | Sequence[str] = (),
+    trust: bool = False,
+    module_name: str | None = None,
 ) -> RunResult:
     """Run a function of `module`, planned, on random arguments at `binding`, in this process.
 
-    `plan` says who plans, as `symalloc run --plan` does; what is allocated comes from `pool`, where one is
-    given.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the module in which
+    `module` is a model as `plan` takes it.  `plan` says who plans, as `symalloc run --plan` does; what is
+    allocated comes from `pool`, where one is given.  `seed` is that of the arguments.  With `check` it is
+    compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
     from symalloc.relax.run.runner import Runner
 
-    _require_module(module, "run")
     _require_binding(binding)
     require_choice("pipeline", pipeline, get_args(PipelineName))
     require_choice("plan", plan, get_args(PlanKind))
@@ -167,8 +179,9 @@ def run(
         bounds=bounds,
         alias=tuple(map(parse_donation, _texts(alias))),
     )
+    loaded = _loaded(module, "run", trust=trust, module_name=module_name)
     runner = Runner(
-        module, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
+        loaded, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
     )
     return runner.run(binding, check=check, seed=seed, repeat=repeat)
 
@@ -200,9 +213,28 @@ def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _require_module(value: object, verb: str) -> None:
-    if not hasattr(value, "functions_items"):
-        raise UsageError(f"cannot {verb} a {type(value).__name__}: give an IRModule")
+def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -> IRModule:
+    """The module that `model` is, describes, or names; raises SymallocError."""
+    if isinstance(model, str | Path):
+        from symalloc.planning import load_file
+        from symalloc.relax.files.requests import PlanRequest
+
+        return load_file(PlanRequest(path=Path(model), trust=trust, module=module_name))
+    _require_model(model, verb)
+    from symalloc.relax.read.python_object import module_from
+
+    try:
+        found: IRModule = module_from(model)
+    except UnreadableError as error:
+        raise RunError(f"the model {error.sentence}") from None
+    return found
+
+
+def _require_model(value: object, verb: str) -> None:
+    from symalloc.relax.read.python_object import KINDS, is_model
+
+    if not is_model(value):
+        raise UsageError(f"cannot {verb} a {type(value).__name__}: give {KINDS}, or a path")
 
 
 def _require_binding(value: object) -> None:
@@ -213,16 +245,24 @@ def _require_binding(value: object) -> None:
 
 
 def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
-    """The paths and the (named) modules among the targets; raises UsageError for anything else."""
-    targets = list(target) if isinstance(target, list | tuple) else [target]
+    """The paths and the (named) models among the targets; raises UsageError for anything else."""
+    targets = list(target) if _is_several(target) else [target]
     if not targets:
-        raise UsageError("nothing to lint: give an IRModule, a path, or a list of these")
+        raise UsageError("nothing to lint: give a model, a path, or a list of these")
     paths = [str(t) for t in targets if isinstance(t, str | Path)]
-    modules = [t for t in targets if not isinstance(t, str | Path)]
-    for module in modules:
-        if not hasattr(module, "functions_items"):
-            raise UsageError(
-                f"cannot lint a {type(module).__name__}: give an IRModule, a path, or a list of these"
-            )
-    names = ["module"] if len(modules) == 1 else [f"module{i}" for i in range(1, len(modules) + 1)]
-    return paths, list(zip(names, modules, strict=True))
+    models = [t for t in targets if not isinstance(t, str | Path)]
+    for model in models:
+        _require_model(model, "lint")
+    names = ["module"] if len(models) == 1 else [f"module{i}" for i in range(1, len(models) + 1)]
+    return paths, list(zip(names, models, strict=True))
+
+
+def _is_several(target: object) -> bool:
+    """Return whether `target` is a list of models, and not the pair that is one."""
+    if not isinstance(target, tuple):
+        return isinstance(target, list)
+    if all(isinstance(each, str | Path) for each in target):
+        return True
+    from symalloc.relax.read.python_object import is_model
+
+    return not is_model(target)

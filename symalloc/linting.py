@@ -24,6 +24,7 @@ from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.find_files import FoundFiles, find
+from symalloc.relax.read.model_file import STDIN
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.size.condition import FALSE
 
@@ -59,10 +60,12 @@ class LintSession:
 
     def find(self, paths: Sequence[str]) -> FoundFiles:
         """Find the files that `paths` name, less those excluded; raises UsageError where nothing is left."""
-        found = find(paths)
+        found = find(paths, trust=self.options.trust, strict=self.options.strict)
         kept = tuple(file for file in found.files if not self.options.excludes(str(file)))
-        if not kept:
-            raise UsageError(_none_left(found, self.options.exclude))
+        if found.files and not kept:
+            raise UsageError(
+                f"all {len(found.files)} files are excluded by {', '.join(self.options.exclude)}"
+            )
         return replace(found, files=kept)
 
     def lint_files(self, found: FoundFiles, progress: Watch | None = None, *, fixes: bool = True) -> Report:
@@ -71,11 +74,11 @@ class LintSession:
         With `fixes` those that help are found, which means to read and lint the changed files again.
         """
         relint = partial(self._relint, watch=progress) if fixes else None
-        report = self._lint(self._read(found.files, progress), relint)
+        report = self._lint(self._read(found.files, progress, found.standard_input), relint)
         return replace(report, skipped=found.skipped)
 
-    def lint_module(self, module: IRModule, name: str) -> Report:
-        """Lint one module in memory; its script is printed only where there are findings to show."""
+    def lint_module(self, module: object, name: str) -> Report:
+        """Lint one model in memory; its script is printed only where there are findings to show."""
         from symalloc.relax.workers.programs import read_module
 
         with no_collections():
@@ -104,14 +107,17 @@ class LintSession:
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
         for reading in results:
             found = linter.add(reading)
-            if reading.source is not None and any(d.candidates for d in found):
+            is_file = reading.file != str(STDIN)
+            if is_file and reading.source is not None and any(d.candidates for d in found):
                 fixable.append((reading.source, found))
         report = linter.report()
         self._check_assumptions(linter, report)
         return linter.report(tried_fixes(fixable, relint)) if relint else report
 
-    def _read(self, files: Sequence[Path], watch: Watch | None = None) -> Iterator[FileResult]:
-        return self._pool.read(files, self.options, watch)
+    def _read(
+        self, files: Sequence[Path], watch: Watch | None = None, standard_input: bytes | None = None
+    ) -> Iterator[FileResult]:
+        return self._pool.read(files, self.options, watch, standard_input)
 
     def _relint(
         self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
@@ -199,12 +205,6 @@ def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFaul
         for d in found
         if d.severity is not Severity.NOTE
     ]
-
-
-def _none_left(found: FoundFiles, exclude: Sequence[str]) -> str:
-    if not found.files:
-        return "none of the files that match is TVMScript (.py) or JSON (.json, .json.gz)"
-    return f"all {len(found.files)} files are excluded by {', '.join(exclude)}"
 
 
 def _written(folder: Path, file: str, text: str) -> Path:

@@ -20,13 +20,17 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
+from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
 
 if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
     from symalloc.planner.memory_report.call_memory import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
+LOAD_JOB = "symalloc.relax.files.load:load_as_json"
 RUN_JOB = "symalloc.relax.run.sweep:run_file"
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
@@ -59,6 +63,16 @@ class Planned:
                 write_certificate(certificate, self.certificate)
 
 
+def load_file(request: PlanRequest) -> IRModule:
+    """Return the module that is asked for, read in a child process.  Raises UsageError and RunError."""
+    _require_file(request)
+    text: str = call_in_child(LOAD_JOB, request, what=f"reading {request.path}")
+    from symalloc.relax.read.json import load_module
+
+    module: IRModule = load_module(text.encode(), trust=True)
+    return module
+
+
 def planned_file(
     request: PlanRequest,
     *,
@@ -72,7 +86,7 @@ def planned_file(
     `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
     """
-    _require_file(request.path)
+    _require_file(request)
     _require_folder(options.certificate)
     comparison = _comparison(request) if compare else None
     found: PlannedFile = call_in_child(
@@ -99,7 +113,7 @@ def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **want
 
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
-    _require_file(request.path)
+    _require_file(request)
     try:
         found: RunReport = call_in_child(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
     except CrashError as error:
@@ -121,10 +135,13 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
     return found
 
 
-def _require_file(path: Path) -> None:
-    """Raise UsageError where `path` is no file; a process that imports TVM need not be started for that."""
+def _require_file(request: PlanRequest) -> None:
+    """Raise UsageError where there is nothing to read, before a process is started that imports TVM."""
+    path = request.path
+    if request.data is not None or require_function(path, trust=request.trust):
+        return
     if path.is_dir():
-        raise UsageError(f"{path} is a directory; give one file, TVMScript (.py) or JSON")
+        raise UsageError(f"{path} is a directory; give one file")
     if not path.exists():
         raise UsageError(f"no such file: {path}")
     if not path.is_file():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symalloc.api import LintTarget, lint
+from symalloc.api import Model, lint
 from symalloc.linter.diagnostic import Report
 
 
-def assert_memory_safe(target: LintTarget | Sequence[LintTarget], **options: Any) -> Report:
+def assert_memory_safe(target: Model | Sequence[Model], **options: Any) -> Report:
     """Fail, showing the findings, where `symalloc.lint(target, **options)` has errors or warnings.
 
         symalloc.assert_memory_safe(module, assume=["n <= 2048"])

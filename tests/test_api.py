@@ -168,7 +168,7 @@ def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
         ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
         ({"alias": 3}, "neither a text nor a list of texts: 3"),
         ({"module": None}, "cannot (plan|run) a NoneType: give an IRModule"),
-        ({"module": "model.py"}, "cannot (plan|run) a str"),
+        ({"module": "missing.py"}, "no such file: missing.py"),
     ],
     ids=str,
 )

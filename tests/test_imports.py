@@ -78,6 +78,8 @@ FOR_ALL = {"symalloc.errors", "symalloc.shown"}
 ONLY_IN = {
     "tvm": {"relax"},
     "tvm_ffi": {"native", "pool", "relax"},
+    "onnx": {"relax"},
+    "torch": {"relax"},
     "z3": {"prover"},
     "sympy": {"size"},
     "click": {"cli"},

@@ -109,7 +109,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "operators.  On a GPU they are the same.",
 )
 @click.option(
-    "--trust", is_flag=True, help="Run all code of the scripts. Never use it for code that you have not read."
+    "--trust", is_flag=True, help="Run all code of the files. Never use it for code that you have not read."
 )
 @click.option(
     "--target", default="llvm", show_default=True, help="The TVM target to lower for: a name, or JSON."
@@ -163,7 +163,8 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **given: Any) -> int:
     """Verify the memory of Relax modules.
 
-    PATHS are TVMScript files (.py), JSON files, directories, or glob patterns.
+    PATHS are directories, glob patterns, or models: TVMScript (.py), JSON of TVM (.json, .json.gz), ONNX
+    (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
     if not paths:
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")

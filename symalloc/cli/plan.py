@@ -62,7 +62,11 @@ def plan_command(
     compare: str | None,
     **options: Any,
 ) -> int:
-    """Plan the memory of the Relax module in FILE (TVMScript or JSON), prove the plan, and show it."""
+    """Plan the memory of the model in FILE, prove the plan, and show it.
+
+    FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
+    (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
+    """
     from symalloc.planning import planned_file
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text

@@ -35,7 +35,7 @@ def module_options(command: Command) -> Command:
         click.option(
             "--trust",
             is_flag=True,
-            help="Run all code of the script. Never use it for code that you have not read.",
+            help="Run all code of the file. Never use it for code that you have not read.",
         ),
     )
 
@@ -89,11 +89,16 @@ def planner_options(command: Command) -> Command:
 
 
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
-    """Takes the values of `module_options` out of `options`."""
+    """Takes the values of `module_options` out of `options`; reads standard input where `file` is `-`."""
     from symalloc.relax.files.requests import PlanRequest
+    from symalloc.relax.read.find_files import read_standard_input
+    from symalloc.relax.read.model_file import STDIN, STDIN_ARGUMENT
 
     names = ("module", "target", "pipeline", "trust")
-    return PlanRequest(path=file, **{name: options.pop(name) for name in names})
+    wanted = {name: options.pop(name) for name in names}
+    if str(file) == STDIN_ARGUMENT:
+        return PlanRequest(path=STDIN, data=read_standard_input(), **wanted)
+    return PlanRequest(path=file, **wanted)
 
 
 def _donations(

@@ -84,7 +84,11 @@ read, planned, built or run.
 @planner_options
 @module_options
 def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
-    """Run the Relax module in FILE on the CPU on random arguments; show the memory and time it takes."""
+    """Run the model in FILE on the CPU on random arguments; show the memory and time it takes.
+
+    FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
+    (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
+    """
     from symalloc.planning import run_file
     from symalloc.report.run_json import run_as_json
     from symalloc.report.run_text import run_as_text

@@ -22,6 +22,8 @@ from symalloc.rulebook.book import load_rules
 
 NOT_UNDERSTOOD = "SYM904"
 
+_CANNOT_BE = "cannot be "
+
 
 class Linter:
     """Checks readings one by one and adds up the report.
@@ -117,7 +119,8 @@ class Linter:
 
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)
-        what = problem.message.removeprefix("cannot be read: ")
+        known = problem.message.startswith(_CANNOT_BE)
+        what = problem.message.removeprefix(_CANNOT_BE) if known else f"read: {problem.message}"
         message = rule.render_message({"file": problem.file, "problem": what})
         return Diagnostic.of_rule(
             rule,

@@ -30,10 +30,30 @@ class InputError(UsageError):
 class UnreadableError(Exception):
     """A file holds nothing that can be read; `span` says where, where that is known, `hint` what to do."""
 
+    said = "cannot be read: "
+    """How a sentence begins that ends with the message."""
+
     def __init__(self, message: str, span: Span | None = None, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.span = span
         self.hint = hint
+
+    @property
+    def sentence(self) -> str:
+        """The message as a sentence without its subject."""
+        return f"{self.said}{self}"
+
+
+class ImportRefusedError(UnreadableError):
+    """TVM's importer cannot make a module of a model; the message names the operator and its place."""
+
+    said = "cannot be imported: "
+
+
+class MissingExtraError(UnreadableError):
+    """Reading a file needs a library that is not installed; the message says it all."""
+
+    said = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

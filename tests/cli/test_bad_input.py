@@ -46,6 +46,7 @@ FILES = {
     "binary.json": b"\x89PNG\x00\x01",
     "syntax.py": b"x = 1\ndef f(:\n",
     "plain.py": b'print("hello")\n',
+    "notes.txt": b"def",
     "other.json": b'{"a": [1, 2]}',
     "cut.json": b'{"root_index": 1, "nodes": [{"type": "ir.I',
     "root.json": b'{"root_index": 9, "nodes": []}',
@@ -82,13 +83,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 # -- files that cannot be read: findings of lint, errors of plan and run
 
 UNREADABLE = [
-    ("empty.py", "holds no Relax module"),
     ("empty.json", "the file is empty"),
     ("binary.py", "it is a binary file, not Python source"),
     ("binary.json", "it is a binary file, not JSON text"),
     ("syntax.py", "syntax error: invalid syntax"),
-    ("plain.py", "holds no Relax module"),
-    ("other.json", "it is JSON, but not a graph written by tvm.ir.save_json"),
     ("cut.json", "the JSON ends too early: the file is truncated (line 1, column"),
     ("root.json", "the graph is damaged: its root is node 9 of 0"),
     ("cut.json.gz", "the gzip file is truncated"),
@@ -104,6 +102,27 @@ def test_lint_reports_what_it_cannot_read(run: Run, file: str, words: str) -> No
     assert f"--> {file}" in out
     assert out.endswith("\nnothing verified: 1 file could not be read.\n")
     assert "Traceback" not in out
+
+
+NO_MODELS = [
+    ("empty.py", "it holds no Relax module"),
+    ("plain.py", "it holds no Relax module"),
+    ("other.json", "it is JSON, but not a graph written by tvm.ir.save_json"),
+    ("notes.txt", "it holds no Relax module"),
+]
+
+
+def test_named_files_that_hold_no_model_are_skipped_with_a_count(run: Run) -> None:
+    status, out, err = run("lint", *(file for file, _ in NO_MODELS))
+    assert (status, err) == (0, "")
+    assert out.endswith(" 4 files without Relax modules skipped\n")
+
+
+def test_they_are_unreadable_where_lint_is_strict(run: Run) -> None:
+    status, out, err = run("lint", "--strict", *(file for file, _ in NO_MODELS))
+    assert (status, err) == (2, "")
+    for file, words in NO_MODELS:
+        assert f"--> {file}" in out and words in out
 
 
 def test_a_syntax_error_is_shown(run: Run) -> None:

@@ -100,7 +100,7 @@ def test_json_holds_formulas_and_samples(
         (["module.py", "-o", "nowhere/planned.py"], "there is no directory nowhere"),
         (["module.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
         (["empty.json"], "the module in empty.json holds no Relax function"),
-        (["empty.json", "--module", "Module"], "empty.json is JSON, in which modules have no names"),
+        (["empty.json", "--module", "Module"], "empty.json is one module, which has no name"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_one_line(

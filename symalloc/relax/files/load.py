@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
@@ -13,27 +14,35 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName, UnreadableError
 from symalloc.program.span import Span
 from symalloc.prover.prover import Prover
+from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.json import load_module
-from symalloc.relax.read.script import ScriptReader
-from symalloc.relax.read.script_file import Script, ScriptModule, parse_script, read_bytes
+from symalloc.relax.read.open_model import ModelFile, ScriptModel, open_model
 from symalloc.relax.tvm_error import run_error
 
 
-def load_one(path: Path, *, trust: bool = False, module: str | None = None) -> Node:
-    """The IRModule in the file `path`: the one called `module` where there are several.  Raises RunError."""
+def load_requested(request: PlanRequest) -> Node:
+    """The IRModule that is asked for.  Raises RunError."""
+    return load_one(request.path, trust=request.trust, module=request.module, data=request.data)
+
+
+def load_as_json(request: PlanRequest) -> str:
+    """The IRModule that is asked for, as TVM's JSON, to be sent to another process.  Raises RunError."""
+    return str(tvm.ir.save_json(load_requested(request)))
+
+
+def load_one(
+    path: Path, *, trust: bool = False, module: str | None = None, data: bytes | None = None
+) -> Node:
+    """The IRModule in what `path` names: the one called `module` where there are several.
+
+    `data` is the content, where that is not in a file.  Raises RunError.
+    """
     try:
-        data = read_bytes(path)
-        if path.suffix == ".py":
-            found = from_script(str(path), data, trust=trust, module=module)
-        elif module is None:
-            found = load_module(data, trust=trust)
-        else:
-            raise RunError(f"{path} is JSON, in which modules have no names: leave out --module {module}")
+        found = _chosen_module(str(path), open_model(path, trust=trust, data=data), module)
     except UnreadableError as error:
-        raise RunError(f"{path}{_at(error.span)} cannot be read: {error}{_hint(error.hint)}") from None
+        raise RunError(_sentence(path, error)) from None
     with run_error(f"the module in {path} is ill-formed", most=2):
         relax.analysis.well_formed(found)
     if not any(isinstance(each, relax.Function) for each in found.functions.values()):
@@ -46,12 +55,24 @@ def from_script(file: str, data: bytes, *, trust: bool = False, module: str | No
 
     Raises RunError and UnreadableError.
     """
-    script = parse_script(file, data)
-    read = ScriptReader(script, trust=trust).read(_chosen(script, module))
+    return _chosen_module(file, ScriptModel(file, data, trust=trust), module)
+
+
+def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
+    if opened.source is None and module is not None:
+        raise RunError(f"{file} is one module, which has no name: leave out --module {module}")
+    read = opened.read(_chosen(file, [entry.name for entry in opened.entries], module))
     if read.mod is not None:
         return read.mod
     problem = read.problems[0]
     raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
+
+
+def _sentence(path: Path, error: UnreadableError) -> str:
+    """The problem with `path` as a sentence; a missing library is said without it."""
+    place = f"{error.span.file}{_at(error.span)}" if error.span else f"{path}"
+    subject = f"{place} " if error.said else ""
+    return f"{subject}{error.sentence}{_hint(error.hint)}"
 
 
 def _at(span: Span | None) -> str:
@@ -62,16 +83,13 @@ def _hint(text: str | None) -> str:
     return f"; {text}" if text else ""
 
 
-def _chosen(script: Script, name: str | None) -> ScriptModule:
-    found = {module.name: module for module in script.modules}
-    names = ", ".join(found)
-    if not found:
-        raise RunError(f"{script.file} holds no Relax module")
-    if name is None and len(found) > 1:
-        raise RunError(f"{script.file} holds {len(found)} modules; choose one with --module: {names}")
-    if name is not None and name not in found:
-        raise RunError(f"{script.file} holds no module `{name}`; it holds {names}")
-    return found[name] if name is not None else next(iter(found.values()))
+def _chosen(file: str, names: Sequence[str], name: str | None) -> int:
+    listed = ", ".join(names)
+    if name is None and len(names) > 1:
+        raise RunError(f"{file} holds {len(names)} modules; choose one with --module: {listed}")
+    if name is not None and name not in names:
+        raise RunError(f"{file} holds no module `{name}`; it holds {listed}")
+    return 0 if name is None else names.index(name)
 
 
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:

@@ -33,7 +33,7 @@ from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
 from symalloc.relax.files.kernel_scratch import kernel_scratch
-from symalloc.relax.files.load import from_script, load_one, lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.load import from_script, load_requested, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.files.target_facts import target_report
 from symalloc.relax.files.tvm_plans import compare_with_tvm
@@ -168,7 +168,7 @@ def _compared(
 
 def _lowered(request: PlanRequest) -> tuple[tvm.IRModule, tvm.IRModule]:
     """The module as it is in the file, and behind CallTIRRewrite."""
-    loaded = load_one(request.path, trust=request.trust, module=request.module)
+    loaded = load_requested(request)
     return loaded, lower_or_refuse(loaded, request.target, request.pipeline)
 
 

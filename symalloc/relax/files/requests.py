@@ -14,13 +14,14 @@ from symalloc.program.reading import PipelineName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """A module in the file `path`: the one called `module` where there are several.
+    """A module in what `path` names: the one called `module` where there are several.
 
-    `trust`: a script may run whatever it holds.  `pipeline`: the "default" one, which `relax.build`
-    runs, or the target's own.
+    `data` is the content of `path` where that is not in a file.  `trust`: the file may run whatever it
+    holds.  `pipeline`: the "default" one, which `relax.build` runs, or the target's own.
     """
 
     path: Path
+    data: bytes | None = None
     trust: bool = False
     module: str | None = None
     target: str = "llvm"

@@ -11,7 +11,7 @@ from symalloc.planner.memory_report.runs import Peer, PlanKind, RunReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.pool.simulating.trace import trace_as_json
-from symalloc.relax.files.load import load_one
+from symalloc.relax.files.load import load_requested
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.run.inputs import Argument
 from symalloc.relax.run.machine import call
@@ -120,7 +120,7 @@ def run_file(
     repeat: int,
 ) -> RunReport:
     """Loads the module and runs it; raises RunError."""
-    loaded = load_one(request.path, trust=request.trust, module=request.module)
+    loaded = load_requested(request)
     runner = Runner(
         loaded,
         function=function,

@@ -34,9 +34,8 @@ from symalloc.relax.passes.stages import (
     lower,
     wanted_stages,
 )
-from symalloc.relax.read.json import load_module
-from symalloc.relax.read.script import ScriptReader
-from symalloc.relax.read.script_file import decode, parse_text, read_bytes
+from symalloc.relax.read.open_model import ModelFile, open_model
+from symalloc.relax.read.python_object import module_from
 from symalloc.relax.tvm_error import error_text
 
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
@@ -63,64 +62,43 @@ class _ReadModule:
         self.tell(ReadProblem(file=self.file, message=message, hint=hint, module=self.name, stage=stage))
 
 
-def read_path(path: Path, options: ReadOptions, skip: int = 0, *, tell: Tell) -> None:
-    """Read the file `path`, leaving out its first `skip` modules, and `tell` what is found."""
+def read_path(
+    path: Path, options: ReadOptions, skip: int = 0, data: bytes | None = None, *, tell: Tell
+) -> None:
+    """Read what `path` names, leaving out its first `skip` modules, and `tell` what is found.
+
+    `data` is the content, where that is not in a file.
+    """
     file = str(path)
-    try:
-        data = read_bytes(path)
-        if path.suffix == ".py":
-            _read_script(Source(file=file, text=decode(data)), options, tell, skip)
-        else:
-            _read_json(file, data, options, tell, skip)
-    except UnreadableError as error:
-        message = f"cannot be read: {error}"
-        tell(ReadProblem(file=file, message=message, hint=error.hint, span=error.span))
-
-
-def _read_script(source: Source, options: ReadOptions, tell: Tell, skip: int) -> None:
-    tell(source)
-    script = parse_text(source.file, source.text)
-    if not script.modules:
-        raise UnreadableError(
-            "it holds no Relax module",
-            hint="a module is a class decorated with @I.ir_module, or a function decorated with @R.function",
-        )
     tell(ReadingStep("reading"))
-    reader = ScriptReader(script, trust=options.trust)
-    for number, module in enumerate(script.modules[skip:], skip):
-        tell(ModuleBegun(module.name, number, len(script.modules)))
+    try:
+        opened = open_model(path, trust=options.trust, data=data)
+        if opened.source is not None:
+            tell(opened.source)
+        _read_modules(file, opened, options, tell, skip)
+    except UnreadableError as error:
+        tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
+
+
+def _read_modules(file: str, opened: ModelFile, options: ReadOptions, tell: Tell, skip: int) -> None:
+    entries = opened.entries
+    for number, entry in enumerate(entries[skip:], skip):
+        tell(ModuleBegun(entry.name, number, len(entries)))
         tell(ReadingStep("reading"))
-        read = reader.read(module)
+        read = opened.read(number)
         for problem in read.problems:
             tell(problem)
         if read.mod is not None:
             taken = _ReadModule(
                 mod=read.mod,
-                name=module.name,
-                file=source.file,
-                source=source,
+                name=entry.name,
+                file=file,
+                source=opened.source,
                 options=options,
                 tell=tell,
-                line=module.line,
+                line=entry.line,
             )
-            _take_checked(taken, checked=module.wants_check)
-
-
-def _read_json(file: str, data: bytes, options: ReadOptions, tell: Tell, skip: int) -> None:
-    if skip:
-        return
-    name = Path(file).name.removesuffix(".gz").removesuffix(".json")
-    tell(ModuleBegun(name, 0, 1))
-    tell(ReadingStep("reading"))
-    module = _ReadModule(
-        mod=load_module(data, trust=options.trust),
-        name=name,
-        file=file,
-        source=None,
-        options=options,
-        tell=tell,
-    )
-    _take_checked(module, checked=True)
+            _take_checked(taken, checked=entry.checked)
 
 
 def _take_checked(module: _ReadModule, *, checked: bool) -> None:
@@ -147,13 +125,19 @@ def _ill_formed(mod: IRModule) -> str | None:
     return None
 
 
-def read_module(mod: IRModule, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
-    """Read an IRModule in this process.  A module on which TVM crashes takes the process with it.
+def read_module(model: object, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
+    """Read a model in memory, an IRModule or what one is imported from, in this process.
 
-    The result's file is `<name>`; its programs hold the module, to print what is to be shown of it.
+    A model on which TVM crashes takes the process with it.  The result's file is `<name>`; its programs hold
+    the module, to print what is to be shown of it.
     """
     told: list[Message] = []
     file = f"<{name}>"
+    try:
+        mod = module_from(model)
+    except UnreadableError as error:
+        told.append(ReadProblem(file=file, message=error.sentence, hint=error.hint, module=name))
+        return result_of(file, told)
     module = _ReadModule(
         mod=mod, name=name, file=file, source=None, options=options, tell=told.append, in_memory=True
     )

@@ -25,6 +25,7 @@ from symalloc.program.reading import (
     ReadProblem,
     result_of,
 )
+from symalloc.relax.read.model_file import STDIN
 from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, how_it_ended, last_lines
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
@@ -42,9 +43,13 @@ _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
 @dataclass(slots=True, eq=False)
 class FileReading:
-    """The state of reading one file: what was told of it, and how often a worker died of it."""
+    """The state of reading one file: what was told of it, and how often a worker died of it.
+
+    `data` is its content, where that is not in a file.
+    """
 
     file: str
+    data: bytes | None = None
     told: list[Message] = field(default_factory=list)
     done: bool = False
     deaths: int = 0
@@ -90,7 +95,7 @@ class Worker(ChildProcess):
         if self.ready:
             self.step = "reading"
         self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
-        arguments = (Path(reading.file), options, reading.begun)
+        arguments = (Path(reading.file), options, reading.begun, reading.data)
         self.pipe.send(Job(_READ_JOB, arguments, tells=True, folder=_folder()))
 
     def enters(self, step: str, options: ReadOptions) -> None:
@@ -151,14 +156,22 @@ class WorkerPool:
             self._workers.append(Worker())
 
     def read(
-        self, files: Sequence[Path], options: ReadOptions, watch: Watch | None = None
+        self,
+        files: Sequence[Path],
+        options: ReadOptions,
+        watch: Watch | None = None,
+        standard_input: bytes | None = None,
     ) -> Iterator[FileResult]:
         """Read `files`, each once; results come in their order, each as soon as it can.
 
         When the iterator is closed or left by an exception, what is still being read is given up.  `watch`
         is told how many of how many files are read and what is done now, at least twice a second.
+        `standard_input` is the content of the file STDIN.
         """
-        batch = _Batch(self._workers, self._size, list(dict.fromkeys(files)), options, watch)
+        readings = [
+            FileReading(str(file), standard_input if file == STDIN else None) for file in dict.fromkeys(files)
+        ]
+        batch = _Batch(self._workers, self._size, readings, options, watch)
         try:
             yield from batch.results()
         finally:
@@ -177,16 +190,16 @@ class _Batch:
         self,
         workers: list[Worker],
         size: int,
-        files: Sequence[Path],
+        readings: Sequence[FileReading],
         options: ReadOptions,
         watch: Watch | None,
     ) -> None:
         self._workers = workers  # shared with the pool; Invariant: those of `_busy` are among them
         self._busy: list[Worker] = []
-        self._size = max(1, min(size, len(files)))
+        self._size = max(1, min(size, len(readings)))
         self._options = options
         self._watch = watch
-        self._readings = [FileReading(str(file)) for file in files]
+        self._readings = readings
         self._waiting = deque(self._readings)
         self._begun = time.monotonic()
 

@@ -37,8 +37,51 @@ def test_a_directory_gives_what_may_hold_modules(tree: Path) -> None:
     assert names(find([str(tree / "models")]).files) == ["a.json", "b.py", "c.json.gz"]
 
 
-def test_a_named_file_is_taken_whatever_it_holds(tree: Path) -> None:
-    assert names(find([str(tree / "models/plain.py")]).files) == ["plain.py"]
+def test_a_named_file_that_holds_no_model_is_passed_over_unless_strict(tree: Path) -> None:
+    plain = str(tree / "models/plain.py")
+    assert find([plain]) == FoundFiles(files=(), skipped=1)
+    assert names(find([plain], strict=True).files) == ["plain.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.json", b""),
+        ("binary.json", b"\x89PNG\x00\x01"),
+        ("binary.py", b"\x89PNG\x00\x01"),
+        ("syntax.py", b"def f(:\n"),
+        ("cut.json.gz", b"\x1f\x8b\x08\x00"),
+        ("model.onnx", b""),
+        ("model.pt2", b"PK"),
+        ("named.by.its.content", SCRIPT.encode()),
+    ],
+)
+def test_a_named_file_that_may_be_a_model_or_is_damaged_is_taken(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert names(find([str(tmp_path / name)]).files) == [name]
+
+
+def test_a_directory_gives_models_of_onnx_and_torch(tree: Path) -> None:
+    for name in ("m.onnx", "m.pt2", "m.pt"):
+        (tree / "models/inner" / name).write_bytes(b"\x08")
+    assert names(find([str(tree / "models/inner")]).files) == ["c.json.gz", "m.onnx", "m.pt2"]
+
+
+def test_a_function_is_taken_with_trust_only(tree: Path) -> None:
+    named = str(tree / "models/b.py") + ":make"
+    with pytest.raises(InputError, match=r"b.py:make runs the code of .*b.py; add --trust"):
+        find([named])
+    assert find([named], trust=True).files == (Path(named),)
+    with pytest.raises(InputError, match=r"no such file: .*missing\.py"):
+        find([str(tree / "missing.py:make")], trust=True)
+
+
+def test_a_path_with_a_colon_is_a_path(tree: Path) -> None:
+    odd = tree / "b.py:make"
+    odd.write_text(SCRIPT)
+    assert find([str(odd)]).files == (odd,)
 
 
 def test_a_pattern(tree: Path) -> None:
@@ -49,10 +92,11 @@ def test_a_pattern(tree: Path) -> None:
 def test_what_is_passed_over_is_counted(tree: Path) -> None:
     models = str(tree / "models")
     assert find([models]).skipped == 2  # config.json and plain.py
-    assert find([models, models + "/config.json", models + "/*/*"]).skipped == 1
+    assert find([models, models + "/config.json", models + "/*/*"]).skipped == 2
     (tree / "models/notes.txt").write_text("not for us")
     assert find([models]).skipped == 2
-    assert find([models + "/*.txt"]) == FoundFiles(files=(), skipped=1)
+    with pytest.raises(InputError, match=r"none of the files that match .*\*.txt is TVMScript"):
+        find([models + "/*.txt"])
 
 
 def test_each_file_comes_once(tree: Path) -> None:

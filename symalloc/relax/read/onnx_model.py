@@ -1,0 +1,198 @@
+"""ONNX models to IRModules, by TVM's importer; dimensions keep the names that their author gave them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from tvm import tirx
+
+from symalloc.program.reading import ImportRefusedError, UnreadableError
+from symalloc.relax.ir_types import Node
+from symalloc.relax.read.dimension_names import DimensionNames, is_plain, names_in, size_of
+from symalloc.relax.read.extras import require_extra
+from symalloc.relax.read.importing import quietly, refusal
+from symalloc.relax.tvm_error import error_text
+
+if TYPE_CHECKING:
+    import onnx
+
+_UNKNOWN = frozenset({"", "?", "None", "-1"})
+# the domains whose operators TVM's importer knows by name
+_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
+_LEAST_IR = 3
+_NAMED = 3  # operators that one message names
+
+
+def load_onnx(path: Path, data: bytes) -> Node:
+    """The IRModule of the ONNX model in `data`, the bytes of `path`.
+
+    Weights become constants; those in files of their own lie beside `path`.  Raises UnreadableError.
+    """
+    require_extra("onnx", reading=path)
+    import onnx
+
+    if not data.strip():
+        raise UnreadableError("the file is empty")
+    try:
+        model = onnx.load_model_from_string(data)
+        onnx.external_data_helper.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:  # protobuf, external data: each raises what it raises
+        raise UnreadableError(f"it is no ONNX model that can be loaded: {error_text(error)}") from error
+    return import_onnx(model)
+
+
+def import_onnx(model: onnx.ModelProto) -> Node:
+    """The IRModule of an ONNX model in memory.  Raises UnreadableError."""
+    if not model.graph.node and not model.graph.output:
+        raise UnreadableError("it is no ONNX model: its graph is empty")
+    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
+    _require_version(model.ir_version, opset)
+    with quietly(), refusal("the graph"):
+        graph = _inlined(model).graph
+        _require_one_maker(graph)
+        return _importer(graph).from_onnx(graph, opset)
+
+
+def _require_version(ir_version: int, opset: int) -> None:
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    if opset > newest:
+        known = f"onnx {onnx.__version__} knows {newest} and older"
+        raise ImportRefusedError(f"its operators are of opset {opset}, and {known}")
+    if ir_version < _LEAST_IR:
+        raise ImportRefusedError(f"its IR version {ir_version} is too old: TVM reads 3 and later")
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model` with the bodies of its own functions in the place of their calls."""
+    from onnx import inliner
+
+    return inliner.inline_local_functions(model) if model.functions else model
+
+
+def _require_one_maker(graph: onnx.GraphProto) -> None:
+    """Raise ImportRefusedError where two nodes make a value of one name: TVM would take the last."""
+    made = Counter(name for node in graph.node for name in node.output if name)
+    twice = [name for name, count in made.items() if count > 1]
+    if twice:
+        raise ImportRefusedError(f"it is no valid ONNX model: more than one node makes `{twice[0]}`")
+
+
+def _importer(graph: onnx.GraphProto) -> Any:
+    """TVM's importer, which tells where it fails."""
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
+
+    class OnnxImporter(ONNXGraphImporter):  # type: ignore[misc]
+        def _parse_graph_input(self, graph: Any) -> None:
+            super()._parse_graph_input(SimpleNamespace(input=[_without_names(each) for each in graph.input]))
+
+        def _construct_nodes(self, graph: Any) -> None:
+            for node in graph.node:
+                with refusal(_described(node.op_type, node)):
+                    _require_inputs(node, self._nodes)
+                    super()._construct_nodes(SimpleNamespace(node=[node]))
+
+        def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Node:
+            with refusal(_operator(op_name, attrs["tvm_custom"]["name"])):
+                return super()._convert_operator(op_name, inputs, attrs, opset)
+
+        def _check_for_unsupported_ops(self, graph: Any) -> None:
+            _require_known(graph, frozenset({*_get_convert_map(), "If", "Constant"}))
+
+    constants = {each.name for each in graph.initializer}
+    return OnnxImporter(_shapes([each for each in graph.input if each.name not in constants]), "float32")
+
+
+def _require_inputs(node: onnx.NodeProto, known: Mapping[str, Node]) -> None:
+    missing = next((name for name in node.input if name and name not in known), None)
+    if missing is not None:
+        raise ValueError(f"nothing defines its input `{missing}` before it")
+
+
+def _described(operator: str, node: onnx.NodeProto) -> str:
+    name = node.name or next((f"that makes {output}" for output in node.output if output), "")
+    return _operator(operator, name)
+
+
+def _operator(operator: str, name: str) -> str:
+    quoted = name if name.startswith("that makes") else f"`{name}`"
+    return f"operator {operator} (node {quoted})" if name else f"operator {operator}"
+
+
+def _require_known(graph: onnx.GraphProto, known: frozenset[str]) -> None:
+    """Raise ImportRefusedError for operators that TVM's importer has no converter for."""
+    unknown: dict[str, str] = {}
+    for node in _nodes(graph):
+        if node.op_type not in known or node.domain not in _DOMAINS:
+            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            unknown.setdefault(name, _described(name, node))
+    if unknown:
+        named = ", ".join(list(unknown.values())[:_NAMED])
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        raise ImportRefusedError(f"TVM's ONNX importer does not know {named}{more}")
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of those below it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+# -- dimensions ----------------------------------------------------------------------------------------------
+
+
+def _shapes(inputs: Sequence[onnx.ValueInfoProto]) -> Mapping[str, Sequence[Node]]:
+    """The shape of each input whose rank is known, in TVM's variables with the author's names.
+
+    Dimensions of one name are one variable; arithmetic on names that are dimensions themselves is arithmetic;
+    each dimension without a name is a variable of its own, called after its input.
+    """
+    tensors = {each.name: each.type.tensor_type for each in inputs if _is_shaped(each)}
+    written = {
+        (name, axis): dim.dim_param.strip() for name, t in tensors.items() for axis, dim in _axes(t.shape)
+    }
+    names, variables = DimensionNames(), dict[str, Node]()
+    for text in written.values():
+        if is_plain(text) and text not in _UNKNOWN and text not in variables:
+            variables[text] = tirx.Var(names.name(text), "int64")
+
+    def dimension(name: str, axis: int, dim: Any) -> Node:
+        text = written[name, axis]
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            return tirx.IntImm("int64", dim.dim_value)
+        if text in _UNKNOWN:
+            return tirx.Var(names.name(f"{name}_dim{axis}", f"{name} {axis}"), "int64")
+        used = names_in(text)
+        if used and used <= variables.keys():
+            return size_of(text, variables)
+        return variables.setdefault(text, tirx.Var(names.name(text), "int64"))
+
+    return {name: [dimension(name, axis, dim) for axis, dim in _axes(t.shape)] for name, t in tensors.items()}
+
+
+def _is_shaped(value: onnx.ValueInfoProto) -> bool:
+    if not value.type.HasField("tensor_type"):
+        kind = value.type.WhichOneof("value") or "a value without a type"
+        raise ImportRefusedError(f"the input `{value.name}` is no tensor but {kind.replace('_type', '')}")
+    return bool(value.type.tensor_type.HasField("shape"))
+
+
+def _without_names(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """A copy of `value` with all extents 1: TVM would take names of dimensions for arithmetic."""
+    copy = type(value)()
+    copy.CopyFrom(value)
+    for dim in copy.type.tensor_type.shape.dim:
+        dim.dim_value = 1
+    return copy
+
+
+def _axes(shape: Any) -> Iterator[tuple[int, Any]]:
+    return enumerate(shape.dim)

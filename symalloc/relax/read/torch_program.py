@@ -1,0 +1,241 @@
+"""Programs of torch.export to IRModules, by TVM's importer; dimensions keep their author's names."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm import relax, tirx
+
+from symalloc.program.reading import ImportRefusedError, UnreadableError
+from symalloc.relax.ir_types import Node
+from symalloc.relax.read.dimension_names import DimensionNames, names_in, size_of
+from symalloc.relax.read.extras import require_extra
+from symalloc.relax.read.importing import quietly, refusal
+from symalloc.relax.read.torch_archive import guarded
+from symalloc.relax.tvm_error import error_text
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_NAMED = 3  # operators that one message names
+
+
+def load_torch(path: Path, data: bytes, *, trust: bool = False) -> Node:
+    """The IRModule of the exported program in `data`, the bytes of `path`.
+
+    Weights become constants.  What torch's loader would run as code is refused unless `trust`.  Raises
+    UnreadableError.
+    """
+    require_extra("torch", reading=path)
+    import torch
+
+    with quietly(), guarded(data, trust=trust):
+        try:
+            program = torch.export.load(io.BytesIO(data))
+        except UnreadableError:
+            raise
+        except Exception as error:  # zip, JSON, versions, operators: each raises what it raises
+            raise UnreadableError(f"torch cannot load it: {error_text(error)}") from error
+        _forget_guards(program)
+        return import_torch(program)
+
+
+def _forget_guards(program: ExportedProgram) -> None:
+    """Take out of a loaded program what torch would run as code, or stumbles over.
+
+    It runs guards as Python, and TVM's modules check shapes themselves.  Ranges of `2*n` are in the way where
+    torch 2.13 decomposes a program that comes from a file.
+    """
+    if hasattr(program, "_guards_code"):
+        program._guards_code = []
+    ranges = getattr(_environment(program), "var_to_range", {})
+    for derived in [key for key in ranges if not key.is_Symbol]:
+        del ranges[derived]
+
+
+def import_torch(program: ExportedProgram) -> Node:
+    """The IRModule of an exported program.  Raises ImportRefusedError."""
+    names = _author_names(program)
+    with quietly():
+        with refusal("torch cannot decompose it"):
+            decomposed = program if _is_sparse(program) else program.run_decompositions()
+        with refusal("the program"):
+            return _importer(names).from_exported_program(decomposed, False, False, False, None)
+
+
+def _is_sparse(program: ExportedProgram) -> bool:
+    import torch
+
+    tensors = itertools.chain(program.state_dict.values(), program.constants.values())
+    return any(isinstance(each, torch.Tensor) and each.layout != torch.strided for each in tensors)
+
+
+def _importer(names: Mapping[str, str]) -> Any:
+    """TVM's importer, which tells where it fails."""
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.convert_map: dict[str, Callable[..., Node]] = {
+                key: _placed(convert) for key, convert in self.create_convert_map().items()
+            }
+
+        def _check_unsupported_func_type(self, nodes: Sequence[Any]) -> None:
+            _require_known(nodes, self.convert_map)
+
+        def create_input_vars(self, exported_program: ExportedProgram) -> Any:
+            return _Inputs(exported_program, names, self._convert_data_type).variables()
+
+    return TorchImporter()
+
+
+def _placed(convert: Callable[..., Node]) -> Callable[..., Node]:
+    def at_place(node: Any, *rest: Any) -> Node:
+        with refusal(_described(node)):
+            return convert(node, *rest)
+
+    return at_place
+
+
+def _require_known(nodes: Sequence[Any], known: Mapping[str, object]) -> None:
+    """Raise ImportRefusedError for operators that TVM's importer has no converter for."""
+    called = (node for node in nodes if node.op == "call_function")
+    unknown: dict[str, Any] = {}
+    for node in called:
+        if node.target.__name__ not in known:
+            unknown.setdefault(str(node.target), node)
+    if unknown:
+        named = ", ".join(_described(node) for node in list(unknown.values())[:_NAMED])
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        raise ImportRefusedError(f"TVM's importer does not know {named}{more}")
+
+
+def _described(node: Any) -> str:
+    """`operator aten.foo.default (node `foo`, module `layers.0`, model.py:12)`."""
+    places = [f"node `{node.name}`"]
+    inner = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
+    if inner:
+        places.append(f"module `{inner[-1]}`")
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if frames:
+        own = [frame for frame in frames if "/torch/" not in frame[0]]
+        file, line = (own or frames)[-1]
+        places.append(f"{file}:{line}")
+    return f"operator {node.target} ({', '.join(places)})"
+
+
+# -- inputs and their dimensions -----------------------------------------------------------------------------
+
+
+def _author_names(program: ExportedProgram) -> Mapping[str, str]:
+    """The names that `torch.export.Dim` gave to dimensions, by torch's own expression (`s77`, `2*s17`).
+
+    A file does not keep them.
+    """
+    environment = _environment(program)
+    written: Mapping[str, str] = getattr(environment, "source_name_to_debug_name", None) or {}
+    known: Mapping[str, object] = getattr(environment, "source_to_var", None) or {}
+    found: dict[str, str] = {}
+    for source, name in written.items():
+        if source in known and not name.startswith("_"):
+            found.setdefault(str(known[source]), name)
+    return found
+
+
+def _environment(program: ExportedProgram) -> Any:
+    """Torch's record of the symbols of a program; None where it has none."""
+    modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in program.graph.nodes)
+    environments = (mode.shape_env for mode in modes if mode is not None)
+    return next((each for each in environments if each is not None), None)
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """The inputs of a program as variables of Relax, with the ranges of their dimensions."""
+
+    program: ExportedProgram
+    author_names: Mapping[str, str]
+    data_type: Callable[[Any], str]
+    names: DimensionNames = field(default_factory=DimensionNames)
+    symbols: dict[str, Node] = field(default_factory=dict)  # by torch's expression
+
+    def variables(self) -> tuple[dict[str, Node], dict[str, Node], dict[str, tuple[int, int | None]]]:
+        """Weights, inputs, and the (lower, upper) range of each symbol, all by name."""
+        from torch.export.graph_signature import ConstantArgument, InputKind
+
+        weights, inputs = OrderedDict[str, Node](), OrderedDict[str, Node]()
+        specs = self.program.graph_signature.input_specs
+        given = [s for s in specs if s.kind is InputKind.USER_INPUT]
+        tensors = {
+            s.arg.name: self._tensor(s.arg.name) for s in given if not isinstance(s.arg, ConstantArgument)
+        }
+        self._name_symbols(tensors)
+        for name, tensor in tensors.items():
+            inputs[name] = self._variable(name, [self._extent(each) for each in tensor.shape], tensor)
+        for spec in specs:
+            if spec.kind is not InputKind.USER_INPUT:
+                held = self._held(spec)
+                weights[spec.arg.name] = self._variable(spec.arg.name, list(held.shape), held)
+        return weights, inputs, dict(self._ranges())
+
+    def _variable(self, name: str, shape: Sequence[Node | int], tensor: Any) -> Node:
+        return relax.Var(name, relax.TensorType(shape, self.data_type(tensor.dtype)))
+
+    def _tensor(self, name: str) -> Any:
+        import torch
+
+        for node in self.program.graph.find_nodes(op="placeholder"):
+            if node.name == name and isinstance(node.meta.get("val"), torch.Tensor):
+                return node.meta["val"]
+        raise ImportRefusedError(f"the input `{name}` is no tensor; TVM imports tensors only")
+
+    def _held(self, spec: Any) -> Any:
+        target, program = spec.target, self.program
+        for held in (program.state_dict, program.constants, dict(program.named_buffers())):
+            if target in held and hasattr(held[target], "shape"):
+                return held[target]
+        raise ImportRefusedError(f"the input `{spec.arg.name}` is a {spec.kind.name.lower()}, not a tensor")
+
+    def _name_symbols(self, tensors: Mapping[str, Any]) -> None:
+        """Give a variable to each symbol that is a dimension itself, and to each dimension that is made of
+        others.
+        """
+        extents = {
+            (name, axis): str(extent.node.expr)
+            for name, tensor in tensors.items()
+            for axis, extent in enumerate(tensor.shape)
+            if not isinstance(extent, int)
+        }
+        ordered = sorted(extents.items(), key=lambda item: not item[1].isidentifier())
+        for (name, axis), written in ordered:
+            used = names_in(written)
+            if used is None or not used <= self.symbols.keys():
+                called = self.author_names.get(written, f"{name}_dim{axis}")
+                self.symbols.setdefault(written, tirx.Var(self.names.name(called, key=written), "int64"))
+
+    def _extent(self, extent: Any) -> Node | int:
+        if isinstance(extent, int):
+            return extent
+        written = str(extent.node.expr)
+        return self.symbols[written] if written in self.symbols else size_of(written, self.symbols)
+
+    def _ranges(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
+        import math
+
+        for symbol, values in self.program.range_constraints.items():
+            variable = self.symbols.get(str(symbol))
+            if variable is None:
+                continue
+            lower = 0 if math.isinf(float(values.lower)) else int(values.lower)
+            upper = None if math.isinf(float(values.upper)) else int(values.upper)
+            if lower > 0 or upper is not None:
+                yield str(variable.name), (lower, upper)

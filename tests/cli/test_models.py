@@ -1,0 +1,170 @@
+"""Models of other frameworks, functions and standard input, through every verb."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import symalloc
+from symalloc.cli.main import main
+from symalloc.relax.files.load import load_one
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+Run = Callable[..., tuple[int, str, str]]
+
+FUNCTIONS = """\
+import os
+import sys
+
+def make():
+    import onnx
+    return onnx.load(os.path.join(os.path.dirname(__file__), "m.onnx"))
+
+def dies():
+    os.kill(os.getpid(), 11)
+
+def fails():
+    raise ValueError("no weights")
+"""
+
+
+def embedding() -> onnx.ModelProto:
+    """Rows of a table by tokens, and a projection; over the batch and the length."""
+    nodes = [
+        helper.make_node("Gather", ["table", "tokens"], ["rows"], name="lookup"),
+        helper.make_node("MatMul", ["rows", "w"], ["hidden"], name="up"),
+        helper.make_node("Relu", ["hidden"], ["act"], name="act"),
+        helper.make_node("MatMul", ["act", "v"], ["y"], name="down"),
+    ]
+    source = np.random.default_rng(0)
+    shapes = {"table": (50, 8), "w": (8, 32), "v": (32, 8)}
+    weights = [
+        numpy_helper.from_array(source.standard_normal(shape, dtype=np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch size", "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch size", "n", 8])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(embedding(), "m.onnx")
+    Path("model.py").write_text(FUNCTIONS)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+def test_a_model_of_onnx_goes_through_the_verbs(run: Run) -> None:
+    status, out, err = run("lint", "m.onnx", "--assume", "batch_size <= 8")
+    assert (status, err) == (0, "") and " 0 unknown." in out
+    status, out, err = run("plan", "m.onnx", "-o", "planned.json")
+    assert (status, err) == (0, "") and "128*batch_size*n B" in out
+    status, out, err = run("run", "m.onnx", "--bind", "batch_size=3", "--bind", "n=5", "--check")
+    assert (status, err) == (0, "")
+    assert "main(batch_size = 3, n = 5) returns float32[3, 5, 8]" in out
+    assert "the same as the unplanned module, bit for bit" in out
+
+
+def test_standard_input_may_hold_any_kind(run: Run) -> None:
+    data = Path("m.onnx").read_bytes()
+    status, out, err = run("plan", "-", stdin=data)
+    assert (status, err) == (0, "") and "128*batch_size*n B" in out
+    status, out, err = run("lint", "-", "m.onnx", "--format", "json", stdin=data)
+    assert (status, err) == (0, "") and json.loads(out)["summary"]["functions"] == 2
+    script = Path(__file__).parents[2] / "examples" / "issue_17322.py"
+    status, out, err = run("lint", "-", stdin=script.read_bytes())
+    assert (status, err) == (1, "") and "--> <stdin>:18:17" in out
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        (b"", "standard input is empty"),
+        (b" \n", "standard input is empty"),
+    ],
+)
+def test_an_empty_standard_input_is_said(run: Run, stdin: bytes, words: str) -> None:
+    for verb in ("lint", "plan"):
+        assert run(verb, "-", stdin=stdin) == (2, "", f"error: {words}\n")
+
+
+def test_a_binary_standard_input_is_said(run: Run) -> None:
+    status, out, _ = run("lint", "-", stdin=b"\x89PNG\x00\x01")
+    assert status == 2 and "it is binary, but neither an ONNX model nor" in out
+
+
+def test_a_function_is_called_with_trust(run: Run) -> None:
+    status, out, err = run("plan", "model.py:make", "--trust")
+    assert (status, err) == (0, "") and "128*batch_size*n B" in out
+    for verb in ("lint", "plan"):
+        status, out, err = run(verb, "model.py:make")
+        assert (status, out) == (2, "")
+        assert err.startswith("error: model.py:make runs the code of model.py; add --trust")
+
+
+def test_a_function_that_fails_costs_one_finding(run: Run) -> None:
+    status, out, err = run("lint", "model.py:fails", "model.py:dies", "m.onnx", "--trust")
+    assert (status, err) == (2, "") and out.count("SYM902") == 2
+    assert "cannot be read: fails() failed: ValueError: no weights\n  --> model.py:12:1" in out
+    assert "crashed (SIGSEGV) while reading" in out
+    status, _, err = run("plan", "model.py:fails", "--trust")
+    assert (status, err) == (
+        2,
+        "error: model.py:12:1 cannot be read: fails() failed: ValueError: no weights\n",
+    )
+
+
+def test_what_cannot_be_imported_is_a_finding_or_an_error(run: Run) -> None:
+    made = embedding()
+    made.graph.node[2].op_type = "Det"
+    onnx.save(made, "m.onnx")
+    said = "cannot be imported: TVM's ONNX importer does not know operator Det (node `act`)"
+    status, out, _ = run("lint", "m.onnx")
+    assert status == 2 and out.startswith(f"error[SYM902]: {said}\n --> m.onnx\n")
+    assert run("plan", "m.onnx") == (2, "", f"error: m.onnx {said}\n")
+    (finding,) = symalloc.lint(made)
+    assert finding.rule == "SYM902" and finding.message == said
+    with pytest.raises(symalloc.SymallocError, match="the model cannot be imported"):
+        symalloc.plan(made)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symalloc.relax.read.extras.find_spec", lambda name: None)
+    with pytest.raises(symalloc.SymallocError, match=r"^reading m.onnx needs onnx: pip install"):
+        load_one(Path("m.onnx"))
+
+
+def test_python_takes_models_and_paths() -> None:
+    (of_model, of_path) = (symalloc.lint([embedding(), "m.onnx"]), symalloc.lint(Path("m.onnx")))
+    assert of_model.ok and of_path.ok and of_model.summary.functions == 2 * of_path.summary.functions
+    sizes = {str(symalloc.plan(model).plans["main"].arenas) for model in (embedding(), "m.onnx")}
+    assert len(sizes) == 1
+    result = symalloc.run("m.onnx", {"batch_size": 2, "n": 3}, check=True)
+    assert result.checked and result.difference is None and result.outputs[0].shape == (2, 3, 8)

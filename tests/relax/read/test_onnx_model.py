@@ -1,0 +1,179 @@
+"""ONNX models as modules: names of dimensions, weights, and what cannot be read or imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+
+from symalloc.program.reading import ImportRefusedError, MissingExtraError, UnreadableError
+from symalloc.relax.read.onnx_model import import_onnx, load_onnx
+
+Dims = Sequence[int | str | None]
+
+
+def value(name: str, dims: Dims | None, kind: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def model(nodes: Sequence[Any], *inputs: Any, opset: int = 17, **more: Any) -> onnx.ModelProto:
+    graph = helper.make_graph(list(nodes), "g", list(inputs), [value("y", None)], **more)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def relu(*dims: int | str | None) -> onnx.ModelProto:
+    return model([helper.make_node("Relu", ["x"], ["y"])], value("x", dims))
+
+
+def shape(mod: tvm.IRModule, index: int = 0) -> list[str]:
+    return [re.sub(r"T\.int64\((\d+)\)", r"\1", str(e)) for e in mod["main"].params[index].ty.shape.values]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["batch", 4], ["batch", "4"]),
+        (["n", "n"], ["n", "n"]),
+        (["batch size", 4], ["batch_size", "4"]),
+        (["batch size", "batch_size"], ["batch_size_1", "batch_size"]),
+        (["for", "max"], ["for_", "max_"]),
+        (["größe", "日本"], ["gro_e", "dim"]),
+        (["n", "n-1"], ["n", "n - 1"]),
+        (["n", "m", "2 * (n + m)/3"], ["n", "m", "2 * (n + m) // 3"]),
+        (["n-1"], ["n_minus_1"]),
+        (["n", "n/0", "n//m"], ["n", "n_over_0", "n_over_m"]),
+        (["a.b/c", "2n"], ["a_b_over_c", "d2n"]),
+        (["?", "?", None, "", "-1"], ["x_dim0", "x_dim1", "x_dim2", "x_dim3", "x_dim4"]),
+        (["x_dim1", "?"], ["x_dim1", "x_dim1_1"]),
+        ([0, "n" * 200], ["0", "n" * 200]),
+    ],
+    ids=str,
+)
+def test_dimensions_are_called_as_their_author_called_them(written: Dims, read: list[str]) -> None:
+    assert shape(import_onnx(relu(*written))) == read
+
+
+def test_one_name_is_one_dimension_across_inputs() -> None:
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
+    mod = import_onnx(model(nodes, value("x", ["batch size", "n"]), value("z", ["batch size", "n"])))
+    (x, z) = (param.ty.shape.values for param in mod["main"].params)
+    assert all(one.same_as(other) for one, other in zip(x, z, strict=True))
+    assert [param.name for param in mod["main"].params] == ["x", "z"]
+
+
+def test_weights_are_constants_also_where_they_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(np.eye(64, dtype=np.float32), "w")
+    made = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        value("x", ["n", 64]),
+        value("w", [64, 64]),
+        initializer=[weight],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(made, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    mod = load_onnx(path, path.read_bytes())
+    assert [param.name for param in mod["main"].params] == ["x"]
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(UnreadableError, match=r"no ONNX model that can be loaded: .*w\.bin"):
+        load_onnx(path, path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            model([helper.make_node("Loop", ["k", "c", "x"], ["y"], body=relu(2).graph)], value("x", [2])),
+            "does not know operator Loop",
+        ),
+        (
+            model([helper.make_node("Add", ["x", "z"], ["y"], name="add")], value("x", [2])),
+            r"operator Add \(node `add`\): nothing defines its input `z` before it",
+        ),
+        (
+            model([helper.make_node("Relu", ["x"], ["y"])] * 2, value("x", [2])),
+            "more than one node makes `y`",
+        ),
+        (
+            model([helper.make_node("Relu", ["x"], ["z"])], value("x", [2])),
+            "the graph: KeyError 'y'",
+        ),
+        (
+            model([helper.make_node("Relu", ["x"], ["y"])], value("x", [2]), opset=999),
+            "of opset 999, and onnx",
+        ),
+        (
+            model([helper.make_node("Det", ["x"], ["y"], name="det_1")], value("x", ["n", 2, 2])),
+            r"TVM's ONNX importer does not know operator Det \(node `det_1`\)",
+        ),
+        (
+            model([helper.make_node("Det", ["x"], ["y"])], value("x", ["n", 2, 2])),
+            r"does not know operator Det \(node that makes y\)",
+        ),
+        (
+            model([helper.make_node("MatMul", ["x", "x"], ["y"], name="/net/mm")], value("x", [2, 3])),
+            r"operator MatMul \(node `/net/mm`\): ",
+        ),
+    ],
+)
+def test_what_cannot_be_imported_is_said_with_its_place(made: onnx.ModelProto, said: str) -> None:
+    with pytest.raises(UnreadableError, match=said):
+        import_onnx(made)
+
+
+def test_an_operator_of_another_domain_is_not_taken_for_that_of_onnx() -> None:
+    made = model([helper.make_node("Relu", ["x"], ["y"], name="r", domain="ours")], value("x", ["n"]))
+    made.opset_import.append(helper.make_opsetid("ours", 1))
+    with pytest.raises(ImportRefusedError, match=r"does not know operator ours.Relu \(node `r`\)"):
+        import_onnx(made)
+
+
+def test_functions_of_a_model_are_inlined() -> None:
+    twice = helper.make_function(
+        "ours",
+        "Twice",
+        ["a"],
+        ["b"],
+        [helper.make_node("Add", ["a", "a"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )
+    made = model([helper.make_node("Twice", ["x"], ["y"], domain="ours")], value("x", ["n"]))
+    made.opset_import.append(helper.make_opsetid("ours", 1))
+    made.functions.append(twice)
+    assert shape(import_onnx(made)) == ["n"]
+
+
+def test_an_input_that_is_no_tensor_is_named() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, ["n"])
+    nodes = [helper.make_node("SequenceAt", ["s", "i"], ["y"])]
+    with pytest.raises(ImportRefusedError, match="the input `s` is no tensor but sequence"):
+        import_onnx(model(nodes, sequence, value("i", [], TensorProto.INT64)))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"\x89PNG\x00\x01", "it is no ONNX model that can be loaded"),
+        (b"hello", "it is no ONNX model"),
+        (relu("n").SerializeToString()[:-9], "it is no ONNX model"),
+        (b"\x08\x08", "its graph is empty"),
+    ],
+)
+def test_what_is_no_model_is_said(data: bytes, said: str) -> None:
+    with pytest.raises(UnreadableError, match=said):
+        load_onnx(Path("m.onnx"), data)
+
+
+def test_without_onnx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symalloc.relax.read.extras.find_spec", lambda name: None)
+    with pytest.raises(
+        MissingExtraError, match=r"^reading m.onnx needs onnx: pip install 'symalloc\[onnx\]'$"
+    ):
+        load_onnx(Path("m.onnx"), b"")

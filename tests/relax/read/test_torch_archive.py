@@ -1,0 +1,85 @@
+"""Archives of torch.export: what may not pass to torch's loader.  Needs no torch."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+
+import pytest
+
+from symalloc.program.reading import UnreadableError
+from symalloc.relax.read.torch_archive import guarded
+
+SIZE = "Add(Mul(Integer(2), Symbol('s17', positive=True, integer=True)), Integer(1))"
+NODE = {"target": "torch.ops.aten.add.Tensor", "inputs": []}
+
+
+def archive(graph: object, **more: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as made:
+        made.writestr("m/models/model.json", json.dumps(graph))
+        for name, content in more.items():
+            made.writestr(f"m/data/{name.replace('__', '/')}", content)
+    return stream.getvalue()
+
+
+def test_plain_graphs_pass_and_nothing_but_tensors_is_unpickled() -> None:
+    with guarded(archive([{"expr_str": SIZE}, NODE], weights__weight_0=b"\0"), trust=False):
+        assert os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] == "1"
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        "__import__('os').system('touch here')",
+        "eval('1')",
+        "(lambda: 1)()",
+        "Symbol('a b').x",
+        "[n for n in 3]",
+        "Symbol('exit()')",
+        "",
+        "(" * 5000,
+    ],
+)
+def test_a_size_that_is_no_arithmetic_is_refused(size: str) -> None:
+    data = archive({"a": [{"expr_str": size}]})
+    with pytest.raises(UnreadableError, match="is no arithmetic") as caught, guarded(data, trust=False):
+        pytest.fail("it passed")
+    assert "--trust" in str(caught.value.hint)
+    with guarded(data, trust=True):
+        pass
+
+
+@pytest.mark.parametrize("target", ["torch.os.system", "_operator.methodcaller", "torch.ops.load_library"])
+def test_what_is_no_operator_is_refused(target: str) -> None:
+    data = archive({"nodes": [NODE, {**NODE, "target": target}]})
+    with pytest.raises(UnreadableError, match="is no operator of torch"), guarded(data, trust=False):
+        pytest.fail("it passed")
+
+
+@pytest.mark.parametrize(
+    "name", ["aotinductor__m__lib.so", "constants__custom_obj_0", "constants__opaque_obj_0"]
+)
+def test_code_is_refused(name: str) -> None:
+    data = archive({}, **{name: b"\0"})
+    with pytest.raises(UnreadableError, match="which is code"), guarded(data, trust=False):
+        pytest.fail("it passed")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"PK\x03\x04cut", "truncated or damaged"),
+        (archive({})[:-30], "truncated or damaged"),
+        (b"hello", "no archive of torch.export"),
+        (archive({}).replace(b"model.json", b"model.text"), "without an exported program"),
+        (archive({}).replace(b"{}", b"{]"), "m/models/model.json cannot be read"),
+    ],
+)
+def test_damaged_archives_are_said(data: bytes, said: str) -> None:
+    with pytest.raises(UnreadableError, match=said), guarded(data, trust=False):
+        pytest.fail("it passed")
