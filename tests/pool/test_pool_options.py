@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.core.pool_errors import BadFreeError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
 from symalloc.pool.core.reference_pool import ReferencePool
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
@@ -141,3 +141,25 @@ def test_options_of_the_native_pool_alone() -> None:
 @pytest.mark.parametrize("limit", ("2MiB", 2**21, 2.0**21))
 def test_a_limit_alone_makes_a_pool(limit: float | str) -> None:
     assert InstrumentedPool(limit).options.limit == 2**21
+
+
+@pytest.mark.usefixtures("native")
+def test_arguments_of_another_type_are_told() -> None:
+    pool: Any = InstrumentedPool()
+    for tag in (1, b"tag", ["tag"], np.float64(1)):
+        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
+            pool.alloc(64, tag=tag)
+        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
+            pool.alloc(64, tag=tag, timeout=1)
+        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
+            pool.empty((4,), "int8", tag)
+    for shape, dtype in ((4, "float32"), (None, "int8"), ((4,), [])):
+        with pytest.raises(PoolUsageError, match="a tensor has a shape, a dtype and perhaps a tag"):
+            pool.empty(shape, dtype)
+    for use in (pool.free, pool.pointer, pool.address):
+        for handle in (None, "1", 2.5, 2**64, [1]):
+            with pytest.raises(BadFreeError, match=r"names a block; .* does not"):
+                use(handle)
+    with pytest.raises(PoolUsageError, match="`limit` is a whole number of bytes"):
+        pool.limit = np.array([1, 2])
+    assert pool.statistics().allocs == pool.statistics().live == 0

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from weakref import WeakSet
 
 import tvm_ffi
@@ -126,18 +126,23 @@ class NativePool:
         # keyword-only parameters would cost more than the allocation
         if timeout is not None:
             ns = int(read_seconds(timeout, "timeout") * 10**9)
+            _require_tag(tag)
             self._require_open()
             handle = BlockHandle(pool_functions.alloc_waiting(self.object, ns, nbytes, align, escapes, tag))
         elif align == ALIGNMENT and not escapes and not tag:
             handle = BlockHandle(self._alloc(nbytes))
         else:
+            _require_tag(tag)
             handle = BlockHandle(self._alloc(nbytes, align, escapes, tag))
         handle.pool = self
         return handle
 
     def free(self, handle: int) -> None:
         """Let go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
-        self._free(handle)
+        try:
+            self._free(handle)
+        except TypeError:
+            raise _no_handle(handle) from None
 
     def retain(self, handle: int) -> None:
         """Hold `handle` once more; raises BadFreeError."""
@@ -145,13 +150,19 @@ class NativePool:
 
     def pointer(self, handle: int) -> int:
         """The machine address of the block; raises BadFreeError."""
-        return pool_functions.pointer(self.object, handle)
+        try:
+            return pool_functions.pointer(self.object, handle)
+        except TypeError:
+            raise _no_handle(handle) from None
 
     def address(self, handle: int) -> int:
         """The address that `ReferencePool.alloc` would have returned: range * capacity + offset; raises
         BadFreeError.
         """
-        return pool_functions.address(self.object, handle)
+        try:
+            return pool_functions.address(self.object, handle)
+        except TypeError:
+            raise _no_handle(handle) from None
 
     def empty(
         self, shape: tuple[int, ...], dtype: str, tag: str = "", timeout: float | None = None
@@ -161,13 +172,20 @@ class NativePool:
         `tag` names it in errors and reports; `timeout` is as for `alloc`.  Raises OutOfMemoryError,
         BoundsError for an impossible shape, PoolUsageError for what is no shape or dtype.
         """
-        if timeout is not None:
+        try:
+            if timeout is None and not tag:
+                if type(shape) is tuple:  # unpacking behind another argument makes a list first
+                    arguments: tuple[Any, ...] = (_DTYPES[dtype],)
+                    return self._empty(*(arguments + shape))
+                return self._empty(_DTYPES[dtype], *shape)
+            _require_tag(tag)  # an integer would be an extent
+            if timeout is None:
+                return self._empty(_DTYPES[dtype], *shape, tag)
             ns = int(read_seconds(timeout, "timeout") * 10**9)
             self._require_open()
             return pool_functions.empty_waiting(self.object, ns, _DTYPES[dtype], *shape, tag)
-        if tag:
-            return self._empty(_DTYPES[dtype], *shape, tag)
-        return self._empty(_DTYPES[dtype], *shape)
+        except TypeError as error:
+            raise PoolUsageError(f"a tensor has a shape, a dtype and perhaps a tag: {error}") from None
 
     def check(self) -> None:
         """Raise OverrunError where memory beside a block was written, with a line for each such block.
@@ -218,6 +236,15 @@ def living_pools() -> tuple[NativePool, ...]:
     """All native pools of this process that are referred to, in no order."""
     with _lock:
         return tuple(_living)
+
+
+def _require_tag(tag: object) -> None:
+    if not isinstance(tag, str):
+        raise PoolUsageError(f"a tag is a text, not {tag!r}")
+
+
+def _no_handle(handle: object) -> BadFreeError:
+    return BadFreeError(f"what `alloc` answers with names a block; {handle!r} does not")
 
 
 class _Dtypes(dict[str, "NativeDtype"]):

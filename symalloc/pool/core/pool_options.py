@@ -100,9 +100,12 @@ def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) ->
     amount: object = parse_bytes(value) if isinstance(value, str) else value
     if isinstance(amount, float) and amount.is_integer():
         amount = int(amount)
-    if isinstance(amount, bool) or not hasattr(amount, "__index__"):
+    try:
+        nbytes = index(amount)  # type: ignore[arg-type]
+    except TypeError:
+        nbytes = None
+    if isinstance(amount, bool) or nbytes is None:
         raise PoolUsageError(f"`{name}` is a whole number of bytes, not {value!r}")
-    nbytes = index(amount)
     if not least <= nbytes <= most:
         raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {value!r}")
     return nbytes

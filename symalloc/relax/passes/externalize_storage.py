@@ -15,6 +15,7 @@ from tvm.ir import Call, StringImm
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
+from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
 from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages
 
@@ -28,8 +29,13 @@ def register_pool(pool: NativePool, name: str = TAKE) -> None:
     """Registers `pool` as what programs behind `ExternalizeStorage(name)` take their memory from.
 
     It replaces the pool that was registered under `name` before; machines that were made then keep that one.
-    The pool lives as long as it is registered.
+    The pool lives as long as it is registered.  Raises PoolUsageError for what is no pool, or no name.
     """
+    given: tuple[object, object] = (pool, name)
+    if not isinstance(given[0], NativePool):
+        raise PoolUsageError(f"register_pool takes a pool, not {pool!r}")
+    if not isinstance(given[1], str) or not name:
+        raise PoolUsageError(f"the name of a global function is a text, not {name!r}")
     pool_functions.serve(pool.object, name)
     _registered[name] = pool
 
