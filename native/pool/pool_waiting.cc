@@ -150,7 +150,7 @@ void* Pool::TryAlloc(const Request& asked) {
 
 // Charges what is not had to nobody; says what the innermost session holds.
 std::string Pool::Discharge(const Request& asked) {
-  std::shared_ptr<Session> innermost = Sessions::Innermost(id_);
+  std::shared_ptr<Session> innermost = Sessions::Innermost(quick_.id);
   std::lock_guard<std::mutex> lock(mutex_);
   Sessions::Refund(*asked.charge, asked.nbytes);
   WakeLocked();
