@@ -1,4 +1,5 @@
 // The search for stackings' functions for tvm-ffi: symalloc/native/native_functions.pyi has their types.
+#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/object.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -11,6 +12,7 @@
 #include "bindings/numbers.h"
 #include "bindings/translated.h"
 #include "packer/local_search.h"
+#include "packer/stackings.h"
 
 namespace symalloc::packer {
 
@@ -20,9 +22,10 @@ namespace {
 
 class GraphObj : public ffi::Object {
  public:
-  explicit GraphObj(Lists lists) : neighbours(std::move(lists)) {}
+  GraphObj(Lists lists, Changes lives) : neighbours(std::move(lists)), changes(std::move(lives)) {}
 
   const Lists neighbours;
+  const Changes changes;
 
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.packer.Graph", GraphObj, ffi::Object);
 };
@@ -34,8 +37,34 @@ class GraphRef : public ffi::ObjectRef {
 
 constexpr char kWhat[] = "the search";  // that memory is for
 
-GraphRef MakeGraph(ffi::Bytes neighbours) {
-  return Translated([&] { return GraphRef(ffi::make_object<GraphObj>(ListsOf(neighbours))); }, kWhat);
+GraphRef MakeGraph(ffi::Bytes neighbours, ffi::Bytes begins, ffi::Bytes ends) {
+  const auto make = [&] {
+    return GraphRef(ffi::make_object<GraphObj>(ListsOf(neighbours), Changes{ListsOf(begins), ListsOf(ends)}));
+  };
+  return Translated(make, kWhat);
+}
+
+ffi::Bytes Place(GraphRef graph, ffi::Bytes order, ffi::Bytes sizes, bool best_fit) {
+  const auto place = [&] {
+    return BytesOf(PlaceInOrder(Numbers<int32_t>(order), Numbers<int64_t>(sizes), graph->neighbours, best_fit));
+  };
+  return Translated(place, kWhat);
+}
+
+// How many buffers each lies on directly, and these; then the heights.
+ffi::Array<ffi::Bytes> Pile(GraphRef graph, ffi::Bytes order, ffi::Bytes kinds, ffi::Bytes values, int64_t points) {
+  const auto pile = [&] {
+    const Order all = Numbers<int32_t>(order);
+    const std::vector<Order> below = RestingOn(all, graph->changes);
+    Order counts, items;
+    for (const Order& list : below) {
+      counts.push_back(static_cast<int32_t>(list.size()));
+      items.insert(items.end(), list.begin(), list.end());
+    }
+    const Heights heights = HeightsOf(all, below, Numbers<int32_t>(kinds), Numbers<double>(values), points);
+    return ffi::Array<ffi::Bytes>{BytesOf(counts), BytesOf(items), BytesOf(heights)};
+  };
+  return Translated(pile, kWhat);
 }
 
 // The steps taken, the work, and an order at least as good as `order`.
@@ -61,7 +90,11 @@ ffi::Bytes Improve(GraphRef graph, ffi::Bytes order, ffi::Bytes columns, double 
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::ObjectDef<GraphObj>();
-  ffi::reflection::GlobalDef().def("symalloc.packer.graph", MakeGraph).def("symalloc.packer.improve", Improve);
+  ffi::reflection::GlobalDef()
+      .def("symalloc.packer.graph", MakeGraph)
+      .def("symalloc.packer.place", Place)
+      .def("symalloc.packer.pile", Pile)
+      .def("symalloc.packer.improve", Improve);
 }
 
 }  // namespace symalloc::packer

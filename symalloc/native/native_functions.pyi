@@ -177,8 +177,20 @@ class _PackerFunctions:
     def go(self, search: SearchObject, steps: int, /) -> int: ...
     def steps(self, search: SearchObject, /) -> int: ...
     def offsets(self, search: SearchObject, /) -> bytes: ...
-    def graph(self, neighbours: bytes, /) -> GraphObject:
-        """Lists of the neighbours of each buffer, as for `create`."""
+    def graph(self, neighbours: bytes, begins: bytes, ends: bytes, /) -> GraphObject:
+        """Lists as for `create`: the neighbours of each buffer, and what begins and ends to live at each
+        position where something does.
+        """
+
+    def place(self, graph: GraphObject, order: bytes, sizes: bytes, best_fit: bool, /) -> bytes:
+        """`order` is int32, `sizes` and the offsets int64."""
+
+    def pile(
+        self, graph: GraphObject, order: bytes, kinds: bytes, values: bytes, points: int, /
+    ) -> Sequence[bytes]:
+        """`order` and `kinds` are int32, `values` a row of float64 for each kind.  First int32: on how many
+        buffers each lies, and on which; then the height at each of `points`, float64.
+        """
 
     def improve(
         self,

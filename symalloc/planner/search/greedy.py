@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from math import sqrt
 from typing import TypeAlias
 
+from symalloc.planner.exact.native_search import LARGEST
 from symalloc.planner.exact.solve import lowest_place, place_in_order
+from symalloc.planner.search.native_stacking import place_natively
 from symalloc.planner.search.search_instance import SearchInstance
 
 Key: TypeAlias = Callable[[SearchInstance, Sequence[int], int], float]
@@ -25,7 +27,7 @@ def _lasting(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
 
 
 def _conflict(problem: SearchInstance, sizes: Sequence[int], i: int) -> float:
-    return -sizes[i] * sum(sizes[j] for j in problem.neighbours[i])
+    return -sizes[i] * sum(map(sizes.__getitem__, problem.neighbours[i]))
 
 
 # name of the order -> what is placed first; ties go to the one that begins first, then to the lower index
@@ -56,6 +58,8 @@ def place(problem: SearchInstance, sizes: Sequence[int], order: str, *, best_fit
     """The offset of each buffer of `problem` with these sizes, in bytes."""
     key = ORDERS[order]
     sequence = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
+    if problem.graph is not None and sum(sizes) < LARGEST:
+        return place_natively(problem.graph, sequence, sizes, best_fit=best_fit)
     choose = _best_place if best_fit else lowest_place
     return place_in_order(sequence, sizes, problem.neighbours, lambda i, taken: choose(sizes[i], taken))
 

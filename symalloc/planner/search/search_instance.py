@@ -27,8 +27,8 @@ class SearchInstance:
     `changes` are those of their live ranges; `pairs` counts those that are live together; `neighbours` holds
     the indices of the buffers that interfere with each, none where all is `crowded`.  `sizes` holds the
     distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at point g of
-    the grid, `floors[g]` the floor there (at least 1 byte).  `graph` holds `neighbours` for the native
-    library, where that is loaded.
+    the grid, `floors[g]` the floor there (at least 1 byte).  `graph` holds `neighbours` and
+    `changes` for the native library, where that is loaded.
     """
 
     buffers: Sequence[Buffer]
@@ -54,10 +54,11 @@ class SearchInstance:
         values = np.nan_to_num(grid.values(sizes))
         pairs = pairs_live_together([b.live for b in buffers])
         neighbours = () if pairs > MOST_PAIRS else interference(buffers)
+        changes = changes_of([b.live for b in buffers])
         return cls(
             buffers=buffers,
             neighbours=neighbours,
-            changes=changes_of([b.live for b in buffers]),
+            changes=changes,
             pairs=pairs,
             begins=tuple(b.live[0][0] if b.live else 0 for b in buffers),
             durations=tuple(sum(end - begin for begin, end in b.live) for b in buffers),
@@ -66,7 +67,7 @@ class SearchInstance:
             grid=grid,
             values=values,
             floors=_floors(buffers, values, kinds),
-            graph=native_graph(neighbours),
+            graph=native_graph(neighbours, changes),
         )
 
     def at(self, points: Iterable[tuple[int, ...]]) -> SearchInstance:

@@ -15,6 +15,7 @@ import numpy as np
 from symalloc.planner.interference import Changes, changes_of, resting_on
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.grid import Values
+from symalloc.planner.search.native_stacking import pile_natively
 from symalloc.planner.search.search_instance import SearchInstance
 
 
@@ -53,9 +54,22 @@ class Score:
         return cls(round(float(values.max()), 9), round(float(values.mean()), 9))
 
 
+def judged(problem: SearchInstance, order: Sequence[int]) -> tuple[Stacking, Values]:
+    """Return the stacking of `order`, and its ratios."""
+    if problem.graph is None:
+        stacking = Stacking.at(order, problem.changes)
+        return stacking, ratios(problem, stacking)
+    below, tops = pile_natively(problem.graph, order, problem.kinds, problem.values)
+    return Stacking(order=tuple(order), below=below), _over_floors(problem, tops)
+
+
 def ratios(problem: SearchInstance, stacking: Stacking) -> Values:
     """Return height over floor at each point of the grid."""
-    return np.maximum(heights(problem, stacking) / problem.floors, 1.0)
+    return _over_floors(problem, heights(problem, stacking))
+
+
+def _over_floors(problem: SearchInstance, tops: Values) -> Values:
+    return np.maximum(tops / problem.floors, 1.0)
 
 
 def heights(problem: SearchInstance, stacking: Stacking) -> Values:

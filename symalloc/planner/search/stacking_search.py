@@ -25,7 +25,7 @@ from symalloc.planner.search.regimes import Split, split
 from symalloc.planner.search.repetition import folded, folds_of, unfolded
 from symalloc.planner.search.search_instance import SearchInstance, representatives, typical_binding
 from symalloc.planner.search.split_mix import SplitMix64
-from symalloc.planner.search.stacking import Score, Stacking, ratios
+from symalloc.planner.search.stacking import Score, Stacking, judged
 from symalloc.size.expr import constant
 
 PERFECT = 1.0 + 1e-9
@@ -240,8 +240,7 @@ class _StackingSearch:
     def add(self, order: Sequence[int]) -> bool:
         """Enter a candidate, judged over the whole grid; return whether the search is over."""
         self.whole.spend(JUDGED_EACH * len(self.problem))
-        stacking = Stacking.at(order, self.problem.changes)
-        values = ratios(self.problem, stacking)
+        stacking, values = judged(self.problem, order)
         self.candidates.append(_ScoredStacking(stacking=stacking, values=values, score=Score.of(values)))
         self.candidates.sort(key=lambda c: c.score)
         del self.candidates[KEPT:]

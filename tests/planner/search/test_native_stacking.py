@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search import native_stacking
+from symalloc.planner.search.greedy import HEURISTICS, place
 from symalloc.planner.search.local_search import improve
 from symalloc.planner.search.search_instance import SearchInstance
 from symalloc.planner.search.split_mix import SplitMix64
+from symalloc.planner.search.stacking import judged
 from symalloc.planner.search.stacking_search import SearchBudget, search
 from symalloc.size.expr import constant
 from symalloc.size.parse import parse_expr
@@ -60,6 +63,38 @@ def assert_alike(
             (improve(one, order, points, target=1.0, steps=steps, seed=seed, budget=budget), budget.spent)
         )
     assert found[0] == found[1]
+
+
+def assert_judged_and_placed_alike(buffers: tuple[Buffer, ...], order: list[int]) -> None:
+    """The same stacking, ratios to the last bit, and packings by each heuristic."""
+    problem = SearchInstance.of(buffers, {})
+    plain = replace(problem, graph=None)
+    (stacking, values), (expected, ratios) = judged(problem, order), judged(plain, order)
+    assert stacking == expected
+    assert np.array_equal(values, ratios)
+    sizes = [max(size, 0) for size in problem.sizes_at(len(problem.grid) // 2)]
+    for name, best_fit in HEURISTICS:
+        assert place(problem, sizes, name, best_fit=best_fit) == place(plain, sizes, name, best_fit=best_fit)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(problems(most=10), st.permutations(range(10)))
+def test_small_stackings_are_judged_and_placed_as_in_python(
+    buffers: tuple[Buffer, ...], permutation: list[int]
+) -> None:
+    assert_judged_and_placed_alike(buffers, [i for i in permutation if i < len(buffers)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_large_stackings_are_judged_and_placed_as_in_python(seed: int) -> None:
+    assert_judged_and_placed_alike(many(seed, 100), Random(seed).sample(range(100), 100))
+
+
+def test_sizes_beyond_64_bits_are_placed_in_python() -> None:
+    buffers = tuple(Buffer(id=i, name=f"b{i}", size=constant(1 << 62), live=((0, 1 + i),)) for i in range(3))
+    problem = SearchInstance.of(buffers, {})
+    offsets = place(problem, problem.sizes_at(0), "size", best_fit=True)
+    assert sorted(offsets) == [0, 1 << 62, 2 << 62]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
