@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from symalloc.cli.output import format_option, show_bytes
+from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,26 +39,7 @@ read.
     "their call), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), buddy, or "
     "native (symalloc's in C++, on real memory); may be repeated. The default is all but native.",
 )
-@click.option(
-    "--soft-limit",
-    default="1.1",
-    show_default=True,
-    metavar="RATIO|BYTES|none",
-    help="Above it, symalloc's pool gives free pages back before it takes more: a ratio to the most bytes "
-    "used so far (a number below 100), or an amount such as 512MiB.",
-)
-@click.option(
-    "--limit",
-    metavar="BYTES",
-    help="The most bytes that symalloc's pool may reserve; past it, allocations fail.",
-)
-@click.option(
-    "--page",
-    default="64KiB",
-    show_default=True,
-    metavar="BYTES",
-    help="The unit in which memory is given back.",
-)
+@replay_options
 @click.option(
     "--export",
     "exports",
@@ -69,25 +51,18 @@ read.
 def replay_command(
     traces: tuple[Path, ...],
     policies: tuple[str, ...],
-    soft_limit: str,
-    limit: str | None,
-    page: str,
     exports: tuple[str, ...],
     form: str,
+    **given: str | None,
 ) -> int:
     """Replay allocation traces on several allocators, and compare the memory that they reserve."""
     from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
     from symalloc.pool.simulating.replaying import checked_policies, replay
     from symalloc.pool.simulating.trace import read_trace
     from symalloc.report.replay_text import replays_as_json, replays_as_text
 
     try:
-        options = PoolOptions(
-            soft_limit=parse_soft_limit(soft_limit),
-            limit=None if limit is None else parse_bytes(limit),
-            page=parse_bytes(page),
-        )
+        options = pool_options_of(given)
         names = checked_policies(policies)
         files = _parse_exports(exports, len(traces))
         read = [read_trace(path) for path in traces]

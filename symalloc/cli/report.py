@@ -10,6 +10,7 @@ import click
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.output import show_bytes
 from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.planner.planner_options import PlanOptions
@@ -17,13 +18,15 @@ from symalloc.planner.planner_options import PlanOptions
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import FunctionReport
     from symalloc.planning import Planned
+    from symalloc.pool.core.pool_options import PoolOptions
 
 EPILOG = """\
 The page (.html) is one file that loads nothing: sliders for the symbols, what shares which bytes, the floor
 and TVM's plan beside ours.  A picture (.svg, .png) shows one function at one binding.  FILE is a module, or
 an allocation trace, as `symalloc run --trace` writes it.  docs/memory-map.md shows how to read them.
 
-Exit status: 0; 1 if the linter finds an error (the page shows it); 2 for wrong usage, for a file that cannot
+Exit status: 0; 1 if the linter finds an error (the page shows it), or an allocation does not fit under
+--limit; 2 for wrong usage, for a file that cannot
 be read or lowered, or for a plan that cannot be proved.
 """
 
@@ -55,6 +58,7 @@ FORMS = (".html", ".svg", ".png")
 )
 @planner_options
 @module_options
+@replay_options
 def report_command(
     file: Path, output: Path, bind: tuple[str, ...], function: str | None, compare: str, **options: Any
 ) -> int:
@@ -62,14 +66,15 @@ def report_command(
     from symalloc.planning import planned_file
     from symalloc.pool.simulating.trace import holds_trace
 
-    request = request_of(file, options)
+    request, pool = request_of(file, options), _pool(options)
     _check_output(output)
     binding = parse_binding(bind, "--bind")
     if file.is_file() and holds_trace(file):
         if bind or function is not None:
             raise UsageError(f"{file} is an allocation trace: it takes neither --bind nor --function")
-        show_bytes(_trace(file, output.suffix), output)
-        return 0
+        drawn, complete = _trace(file, pool, output.suffix)
+        show_bytes(drawn, output)
+        return int(not complete)
     planned = planned_file(
         request,
         options=PlanOptions(**options),
@@ -115,24 +120,34 @@ def _chosen(
     return tuple(r for r in reports if function in (None, r.plan.function))
 
 
-def _trace(file: Path, form: str) -> bytes:
+def _pool(options: dict[str, Any]) -> PoolOptions:
     from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.core.pool_options import PoolOptions
+
+    try:
+        return pool_options_of(options)
+    except PoolError as error:
+        raise UsageError(str(error)) from None
+
+
+def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
+    """Return the page or the picture, and whether all allocations fitted."""
+    from symalloc.pool.core.pool_errors import PoolError
     from symalloc.pool.simulating.pool_timeline import timeline_of
     from symalloc.pool.simulating.trace import read_trace
     from symalloc.report.map.page import map_page
     from symalloc.report.map.scene import trace_scene
     from symalloc.report.map.trace_data import trace_data
 
-    options = PoolOptions()
     try:
         timeline = timeline_of(read_trace(file), options)
     except PoolError as error:
         raise UsageError(str(error)) from None
     capacity = options.range_capacity
     if form == ".html":
-        return map_page(trace_data(timeline, title=file.name, capacity=capacity)).encode()
-    return _drawn(trace_scene(timeline, capacity=capacity), form)
+        drawn = map_page(trace_data(timeline, title=file.name, capacity=capacity)).encode()
+    else:
+        drawn = _drawn(trace_scene(timeline, capacity=capacity), form)
+    return drawn, timeline.failed is None
 
 
 def _drawn(scene: Any, form: str) -> bytes:

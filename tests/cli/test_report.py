@@ -104,6 +104,12 @@ def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path, form: str) -> N
         assert ElementTree.parse(file).getroot().tag.endswith("svg")
 
 
+def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "trace.html"
+    assert run("report", str(trace), "-o", str(page), "--limit", "4MiB") == (1, "", "")
+    assert "4194304" in str(_data(page)["failed"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -116,6 +122,7 @@ def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path, form: str) -> N
         (["model.py", "-o", "map.svg", "--bind", "n=-1"], ["`n` is an extent of a tensor"]),
         (["model.py", "-o", "map.svg", "--function", "mian"], ["has no function `mian`", "main, other"]),
         (["trace.json", "-o", "map.html", "--bind", "n=1"], ["allocation trace", "--bind"]),
+        (["trace.json", "-o", "map.html", "--limit", "much"], ["much"]),
         (["broken.json", "-o", "map.html"], ["broken.json"]),
     ],
 )
