@@ -1,0 +1,102 @@
+"""Programs of torch.export as modules: names and ranges of dimensions, and what cannot be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from symalloc.program.reading import ImportRefusedError, UnreadableError
+from symalloc.relax.read.torch_program import import_torch, load_torch
+
+torch = pytest.importorskip("torch", reason="torch is not installed (the extra `torch`)")
+Dim = torch.export.Dim
+BATCH, LENGTH, HALF = Dim("batch", min=1, max=64), Dim("length", min=2, max=512), Dim("half", max=100)
+
+
+class Function(torch.nn.Module):  # type: ignore[misc]
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs of the function."""
+        return self.function(*inputs)
+
+
+def exported(function: Any, inputs: tuple[Any, ...], dims: tuple[Any, ...]) -> Any:
+    return torch.export.export(Function(function), inputs, dynamic_shapes=(dims,))
+
+
+def from_file(program: Any, folder: Path) -> tvm.IRModule:
+    torch.export.save(program, str(folder / "m.pt2"))
+    return load_torch(folder / "m.pt2", (folder / "m.pt2").read_bytes())
+
+
+def shapes(mod: tvm.IRModule) -> list[list[str]]:
+    return [
+        [str(extent).replace("T.int64(1)", "1") for extent in p.ty.shape.values] for p in mod["main"].params
+    ]
+
+
+def bounds(mod: tvm.IRModule) -> Mapping[str, tuple[int | None, int | None]]:
+    attributes = mod["main"].attrs
+    lower, upper = (dict(attributes.get(f"tir_var_{side}_bound", {})) for side in ("lower", "upper"))
+    return {name: (lower.get(name), upper.get(name)) for name in lower.keys() | upper.keys()}
+
+
+def test_dimensions_keep_names_and_ranges_in_memory_and_are_called_after_inputs_in_a_file(
+    tmp_path: Path,
+) -> None:
+    inputs = (torch.randn(3, 5, 4), torch.randn(3, 5))
+    program = exported(
+        lambda x, mask: torch.softmax(x, -1) * mask.unsqueeze(-1), inputs, ({0: BATCH, 1: LENGTH},) * 2
+    )
+    mod = import_torch(program)
+    assert [extents[:2] for extents in shapes(mod)] == [["batch", "length"]] * 2
+    assert bounds(mod) == {"batch": (1, 64), "length": (2, 512)}
+    read = from_file(program, tmp_path)
+    first = str(read["main"].params[0].name)
+    assert [extents[:2] for extents in shapes(read)] == [[f"{first}_dim0", f"{first}_dim1"]] * 2
+    assert set(bounds(read).values()) == {(1, 64), (2, 512)}
+
+
+def test_derived_dimensions_are_sizes(tmp_path: Path) -> None:
+    inputs = (torch.randn(10, 4), torch.randn(5, 4))
+    program = exported(lambda x, y: x.reshape(-1, 2, 4).sum(1) + y, inputs, ({0: 2 * HALF}, {0: HALF}))
+    for mod in (import_torch(program), from_file(program, tmp_path)):
+        tvm.relax.analysis.well_formed(mod)
+        (twice, _), (half, _) = shapes(mod)
+        assert half in twice and twice != half
+    assert shapes(import_torch(program))[1][0] == "half"
+
+
+def test_a_derived_dimension_alone_is_a_symbol(tmp_path: Path) -> None:
+    program = exported(lambda x: x.reshape(-1, 2, 4).sum(1), (torch.randn(10, 4),), ({0: 2 * HALF},))
+    for mod in (import_torch(program), from_file(program, tmp_path)):
+        tvm.relax.analysis.well_formed(mod)
+        ((extent, _),) = shapes(mod)
+        assert extent.isidentifier() and bounds(mod)[extent][1] == 200
+
+
+def test_what_cannot_be_imported_is_said_with_its_place() -> None:
+    program = exported(torch.special.bessel_j0, (torch.randn(3),), ({0: BATCH},))
+    with pytest.raises(ImportRefusedError, match=r"operator aten\.special_bessel_j0\.default \(node `spec"):
+        import_torch(program)
+    traced = exported(lambda x, k: x * k, (torch.randn(3), 2), (None, Dim.DYNAMIC))
+    with pytest.raises(ImportRefusedError, match="is no tensor; TVM imports tensors only"):
+        import_torch(traced)
+
+
+def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+    program = exported(torch.relu, (torch.randn(3),), ({0: BATCH},))
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    data = (tmp_path / "m.pt2").read_bytes()
+    for broken in (data[:-40], data.replace(b"aten.relu.default", b"aten.rulu.default")):
+        with pytest.raises(UnreadableError):
+            load_torch(tmp_path / "m.pt2", broken)
