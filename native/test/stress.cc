@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -44,7 +45,8 @@ std::atomic<int64_t> refused{0};
 std::atomic<uint64_t> next_stamp{1};
 std::atomic<int64_t> asked{0};    // callbacks for want of memory
 std::atomic<int64_t> watched{0};  // callbacks at watermarks
-std::atomic<int> working{0};      // threads
+std::mutex ending;                // held where a thread says that it ends, and while the process forks
+int64_t working = 0;              // threads that have not said so
 using SessionRef = std::shared_ptr<symalloc::Session>;
 std::vector<SessionRef> sessions;
 
@@ -113,6 +115,7 @@ void Work(Pool* pool, int64_t operations, uint64_t seed) {
   }
   for (Block* block : kept) Drop(pool, block);
   if (session != nullptr) Change(pool, &session, sessions.size());
+  std::lock_guard<std::mutex> lock(ending);
   --working;
 }
 
@@ -191,11 +194,13 @@ bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t s
     pool.LeaveSession(sessions[0].get());
   }
   std::vector<std::thread> workers;
-  working = static_cast<int>(threads);
+  working = threads;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
-  while (working > 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    Fork(&pool);
+  for (bool all = true; all;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::lock_guard<std::mutex> lock(ending);
+    all = working == threads;
+    if (all) Fork(&pool);  // to ThreadSanitizer one that has ended is a leak of the forked process
   }
   for (std::thread& worker : workers) worker.join();
   pool.ClearCallbacks();
