@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.call_memory import CalleeMemory, TvmPlan
+from symalloc.planner.memory_report.call_peak import CallPeak
 from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.planner.memory_report.target_report import TargetReport
+from symalloc.planner.memory_report.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -35,7 +37,7 @@ def function_document(report: FunctionReport) -> dict[str, Any]:
     outside = report.outside
     return {
         "function": report.plan.function,
-        "arenas": [_arena(arena) for arena in report.plan.arenas],
+        "arenas": [_arena(arena, report.origins) for arena in report.plan.arenas],
         "floor": [_floor(floor) for floor in report.floor],
         "offsets": report.offsets,
         "rungs": [
@@ -73,23 +75,26 @@ def _floor(floor: FloorSums) -> dict[str, Any]:
     return {"device": floor.device, "scope": floor.scope, "sums": floor.sums}
 
 
-def _arena(arena: Arena) -> dict[str, Any]:
+def _arena(arena: Arena, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:
     return {
         "device": arena.device,
         "scope": arena.scope,
         "after": _name(arena.defined_by),
         "result": None if arena.result is None else arena.result.name,
         "bytes": arena.size,
-        "buffers": [_buffer(placement) for placement in arena.placements],
+        "buffers": [_buffer(placement, origins) for placement in arena.placements],
     }
 
 
-def _buffer(placement: Placement) -> dict[str, Any]:
+def _buffer(placement: Placement, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:
     buffer = placement.buffer
+    origin = NO_ORIGIN if buffer.var is None else origins.get(buffer.var, NO_ORIGIN)
     return {
         "id": buffer.id,
         "name": buffer.name,
         "callee": buffer.callee,
+        "operator": origin.operator or None,
+        "variable": origin.variable or None,
         "offset": placement.offset,
         "bytes": buffer.size,
         "live": buffer.live,
@@ -144,7 +149,30 @@ def _sample(sample: MemorySample) -> dict[str, Any]:
         "call_unplanned": sample.call_unplanned,
         "call_tvm_bounded": sample.call_bounded,
         "call_tvm_unbounded": sample.call_unbounded,
+        "peak": None if sample.peak is None else _peak(sample.peak),
         "refused": sample.refused,
+    }
+
+
+def _peak(peak: CallPeak) -> dict[str, Any]:
+    return {
+        "bytes": peak.nbytes,
+        "operator": peak.operator or None,
+        "step": peak.step,
+        "steps": peak.steps,
+        "tensors": [
+            {
+                "name": tensor.name,
+                "kind": tensor.kind,
+                "bytes": tensor.nbytes,
+                "operator": tensor.origin.operator or None,
+                "variable": tensor.origin.variable or None,
+                "until": tensor.until or None,
+                "idle": tensor.idle,
+            }
+            for tensor in peak.tensors
+        ],
+        "remedy": None if peak.remedy is None else {"name": peak.remedy.name, "without": peak.without},
     }
 
 

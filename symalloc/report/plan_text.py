@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from symalloc.planner.memory_plan import Arena, Guard
+from symalloc.planner.memory_plan import Arena, Buffer, Guard
 from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.sample_bindings import evaluated
+from symalloc.planner.memory_report.tensor_origin import NO_ORIGIN
+from symalloc.report.peak_text import peak_lines
 from symalloc.report.quantities import columns, human_bytes, percent, times
 from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
@@ -58,6 +60,7 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
     yield from _samples(report, width)
     yield from (line for told in _above_unplanned(report) for line in _broken(told, width))
+    yield from peak_lines(report)
     yield from _buffers(report)
     yield from _outside(report)
     for line in target_lines(report):
@@ -119,7 +122,7 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     number = {p.buffer.id: index for index, arena in enumerate(arenas, 1) for p in arena.placements}
     rows = [
         (
-            _cut(p.buffer.name if p.buffer.callee is None else f"{p.buffer.callee}()", WIDEST_CELL),
+            _cut(_named(p.buffer, report), WIDEST_CELL),
             _cut(p.buffer.size, WIDEST_CELL),
             *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
             _cut(p.offset, WIDEST_CELL),
@@ -134,6 +137,14 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     yield "  where the tensors lie:"
     yield f"    {heading}"
     yield from _capped([*(f"    {line}" for line in lines), *map(str, rows[MOST_ROWS:])], "tensors")
+
+
+def _named(buffer: Buffer, report: FunctionReport) -> str:
+    """Return the name of a buffer with the operator that writes it first."""
+    if buffer.callee is not None:
+        return f"{buffer.callee}()"
+    origin = NO_ORIGIN if buffer.var is None else report.origins.get(buffer.var, NO_ORIGIN)
+    return f"{buffer.name} ({origin.operator})" if origin.operator else buffer.name
 
 
 # -- bytes at sample bindings ------------------------------------------------------------------------------

@@ -145,3 +145,14 @@ def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defi
     (workspace,) = (line.split() for line in out.splitlines() if line.startswith("  workspace  "))
     assert workspace[1] == "-"
     assert workspace[2] != "-"
+
+
+def test_a_sample_shows_what_makes_the_peak(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parents[2] / "examples" / "mlp.py"
+    status, out, _ = symalloc(capsys, "plan", file, "--sample", "n=128")
+    assert status == 0
+    assert "  peak at n = 128: 384.0 KiB of tensors, in call 4 of 7, `gelu`\n" in out
+    assert "    alloc1 (b = gelu)     128.0 KiB  add, idle here\n" in out
+    assert "    `gelu` takes 128.0 KiB of workspace besides\n" in out
+    assert "    without alloc1 (b = gelu) it is 256.0 KiB: it waits for `add`\n" in out
+    assert "    alloc5 (matmul2)  256*n " in out

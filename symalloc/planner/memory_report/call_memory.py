@@ -17,6 +17,7 @@ from symalloc.analysis.regions import Region
 from symalloc.planner.memory_plan import ALIGNMENT
 from symalloc.planner.memory_report.non_arena import maker
 from symalloc.planner.memory_report.sample_bindings import combined, evaluated
+from symalloc.planner.memory_report.tensor_origin import OperatorCall, operator_calls
 from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Instruction, Program, Var
 from symalloc.size.expr import Expr
 
@@ -28,27 +29,31 @@ class HeldMemory:
     """Memory of `size` bytes (None where it is not known), held from program point `begin` to `end`.
 
     `called`: the function that is called at `begin` makes it, and counts it as its own until it returns.
+    `var` is what the program calls it.
     """
 
     size: Expr | None
     begin: int
     end: int
     called: bool = False
+    var: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalleeMemory:
-    """The memory of a function that is called at `point`; `values` gives its symbols in the caller's."""
+    """The memory of the function `name`, called at `point`; `values` gives its symbols in the caller's."""
 
     point: int
     memory: CallMemory
     values: Mapping[str, Expr]
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallMemory:
     """The memory of a call: storages, tensors with memory of their own (made here, or by what is called, and
-    not returned), results, and what called functions hold meanwhile.  `paths` holds the same for each path
+    not returned), results, and what called functions hold meanwhile.  `calls` are the operators that run
+    meanwhile, in the order of the text.  `paths` holds the same for each path
     through the function; none where it does not branch, or has too many.
     """
 
@@ -56,6 +61,7 @@ class CallMemory:
     fresh: tuple[HeldMemory, ...] = ()
     results: tuple[HeldMemory, ...] = ()
     callees: tuple[CalleeMemory, ...] = ()
+    calls: tuple[OperatorCall, ...] = ()
     paths: tuple[CallMemory, ...] = ()
 
     def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
@@ -68,7 +74,7 @@ class CallMemory:
         if self.paths:
             return combined(max, (path.peak(binding, results=results) for path in self.paths))
         held = [*self.storages, *self.fresh, *(self.results if results else ())]
-        taken = [(h, _padded(evaluated(h.size, binding))) for h in held]
+        taken = [(h, padded(evaluated(h.size, binding))) for h in held]
         changes: list[tuple[int, int, int]] = []
         for call in self.callees:
             size = _peak(call, binding)
@@ -134,7 +140,9 @@ def _straight(
         until = end if number in returned else last.get(number, begin)
         made = region.instruction
         called = isinstance(made, CallFunction) and made.name in callees
-        held = HeldMemory(size=region.nbytes, begin=begin, end=max(begin, until), called=called)
+        held = HeldMemory(
+            size=region.nbytes, begin=begin, end=max(begin, until), called=called, var=region.var
+        )
         found[_kind(region, number in returned)].append(held)
     return CallMemory(
         storages=tuple(found["storages"]),
@@ -145,10 +153,12 @@ def _straight(
                 point=point,
                 memory=callees[call.name],
                 values=values_at_call(program.functions[call.name], call),
+                name=call.name,
             )
             for point, call in analysis.cfg.instructions
             if isinstance(call, CallFunction) and call.name in callees
         ),
+        calls=tuple(operator_calls(analysis)),
     )
 
 
@@ -187,7 +197,8 @@ def _peak(callee: CalleeMemory, binding: Mapping[str, int]) -> int | None:
     return callee.memory.peak(known, results=True)
 
 
-def _padded(size: int | None) -> int | None:
+def padded(size: int | None) -> int | None:
+    """Return `size` rounded up to 64 bytes, as memory is taken."""
     return None if size is None else -(-size // ALIGNMENT) * ALIGNMENT
 
 

@@ -10,6 +10,7 @@ from math import inf
 from symalloc.planner.interference import live_sums, undominated
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_memory import PlanOutcome, TvmComparison
+from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.sample_bindings import (
@@ -22,7 +23,8 @@ from symalloc.planner.memory_report.sample_bindings import (
     total,
 )
 from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
-from symalloc.program.ir import Function
+from symalloc.planner.memory_report.tensor_origin import TensorOrigin
+from symalloc.program.ir import Function, Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
@@ -39,7 +41,8 @@ class MemorySample:
     planner, with and without the declared bounds, results left out.  `call`: the most that a call holds
     together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan
     and with TVM's.  `label`: `bound` at the declared bounds, `beyond` past
-    them, else empty.  `refused`: a guard refuses this binding; `falls_back`: the call runs without the plan.
+    them, else empty.  `peak`: what makes the most that the tensors of a call take together.  `refused`: a
+    guard refuses this binding; `falls_back`: the call runs without the plan.
     """
 
     binding: Mapping[str, int]
@@ -59,6 +62,7 @@ class MemorySample:
     call_unplanned: int | None = None
     call_bounded: int | None = None
     call_unbounded: int | None = None
+    peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
 
@@ -104,7 +108,8 @@ class FunctionReport:
 
     `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned;
     `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
-    `upper` holds the bounds that the function declares, by symbol.
+    `upper` holds the bounds that the function declares, by symbol; `origins` tells what writes each tensor.
+    `asked`: the samples are those that somebody asked for.
     """
 
     plan: Plan
@@ -116,6 +121,8 @@ class FunctionReport:
     comparison: TvmComparison | None = None
     target: TargetReport | None = None
     upper: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
+    asked: bool = False
 
     @property
     def kept_by_pool(self) -> int | None:
@@ -149,12 +156,13 @@ def function_report(
     outcome: PlanOutcome | None = None,
     comparison: TvmComparison | None = None,
     target: TargetReport | None = None,
+    origins: Mapping[Var, TensorOrigin] = {},
     wanted: Sequence[Mapping[str, int]] = (),
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
-    `outcome`: what a call holds at each moment; `target`: what it is planned for, where that is no CPU.
-    Raises SampleError for a negative extent.
+    `outcome`: what a call holds at each moment; `origins`: what writes each tensor; `target`: what it is
+    planned for, where that is no CPU. Raises SampleError for a negative extent.
     """
     returned = frozenset(v for r in outside.returned for v in r.allocations)
     names = frozenset(v.name for v in returned)
@@ -162,7 +170,8 @@ def function_report(
         u for u in plan.unplanned if not (u.name in names if u.var is None else u.var in returned)
     )
     symbols = plan_symbols(plan, outside)
-    shown = chosen(symbols, function, wanted) or standard(symbols, function)
+    asked = chosen(symbols, function, wanted)
+    shown = asked or standard(symbols, function)
     sums = reserved_sums(plan)
     labelled = [(at, bound_label(at, function)) for at in shown]
     report = FunctionReport(
@@ -175,6 +184,8 @@ def function_report(
         comparison=comparison,
         target=target,
         upper=function.declared_upper,
+        origins=origins,
+        asked=bool(asked),
     )
     return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
 
@@ -262,6 +273,7 @@ def _sample(
         call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
+        peak=None if outcome is None else call_peak(outcome.unplanned, at, report.origins),
         refused=bool(refused),
         falls_back=falls_back,
     )

@@ -26,6 +26,7 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
+from symalloc.planner.memory_report.tensor_origin import tensor_origins
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Block, CallFunction, Function, If, Program
@@ -123,6 +124,7 @@ def memory_reports(
                 outcome=_outcome(planned, emitted, analyses, name),
                 comparison=comparison.get(name),
                 target=target_report(planned, name, target),
+                origins=tensor_origins(planned.analyses[name]),
                 wanted=samples,
             )
             for name, plan in planned.plans.items()

@@ -37,7 +37,10 @@ def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) ->
 
 def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     table.symbols.clear()
-    document: dict[str, Any] = _encoded(function_document(report), table)
+    plain = function_document(report)
+    for sample in plain["samples"]:
+        del sample["peak"]  # the page finds it at any binding
+    document: dict[str, Any] = _encoded(plain, table)
     for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
         for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
             buffer["returned"] = placement.buffer.returned

@@ -1,0 +1,81 @@
+"""The operator that a tensor comes from: what writes it first, and the name of its value in the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.sets import members
+from symalloc.program import ir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorOrigin:
+    """The kernel or function that writes a tensor first, and the variable of the source that holds it.
+
+    Either is empty where it is not known.
+    """
+
+    operator: str = ""
+    variable: str = ""
+
+    def __str__(self) -> str:
+        """`softmax`, or `y = softmax` where the variable is known."""
+        return f"{self.variable} = {self.operator}" if self.operator and self.variable else self.operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCall:
+    """A call at program point `point`, and the variables of the memory that it may read or write."""
+
+    point: int
+    operator: str
+    touches: frozenset[ir.Var] = frozenset()
+
+
+NO_ORIGIN = TensorOrigin()
+NO_CALL = OperatorCall(point=-1, operator="")
+
+
+def operator_calls(analysis: FunctionAnalysis) -> Iterator[OperatorCall]:
+    """Yield the calls of a function that compute something, in the order of the text."""
+    points_to = analysis.points_to
+    for point, instruction in analysis.cfg.instructions:
+        name = _operator(instruction)
+        if name is not None:
+            roots = points_to.roots(analysis.effects[point].touched)
+            found = (points_to.regions[root].var for root in roots)
+            touches = frozenset(var for var in found if var is not None)
+            yield OperatorCall(point=point, operator=name, touches=touches)
+
+
+def tensor_origins(analysis: FunctionAnalysis) -> Mapping[ir.Var, TensorOrigin]:
+    """Return the origin of each storage and tensor that the function allocates or that a call in it makes."""
+    points_to = analysis.points_to
+    writers: dict[ir.Var, str] = {}
+    for point, instruction in analysis.cfg.instructions:
+        name, effect = _operator(instruction), analysis.effects[point]
+        if name is None:
+            continue
+        for number in members(points_to.resolve(effect.written)):
+            var = points_to.regions[points_to.regions[number].root].var
+            if var is not None:
+                writers.setdefault(var, name)
+    names: dict[ir.Var, str] = {}
+    for _, alias in analysis.cfg.of_type(ir.Alias):
+        if isinstance(alias.source, ir.Var) and alias.var.name != alias.source.name:
+            names.setdefault(alias.source, alias.var.name)
+    return {
+        var: TensorOrigin(operator=writers.get(var, ""), variable=names.get(var, ""))
+        for var in dict.fromkeys((*writers, *names))
+    }
+
+
+def _operator(instruction: ir.Instruction) -> str | None:
+    match instruction:
+        case ir.CallKernel(kernel=name) | ir.CallTIR(kernel=name):
+            return name
+        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
+            return name
+    return None
