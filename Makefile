@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check fuzz mutation bench sanitize browser clean
+.PHONY: help demo test nightly check fuzz mutation bench sanitize browser docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -65,6 +65,10 @@ bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing
 	$(BIN)/python -m benchmarks.pool_lifetime
 	$(BIN)/python -m benchmarks.pool_adversaries
 	$(BIN)/python -m tests.models.pooled 500
+
+docs: $(STAMP) ## the documentation as a site, in build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
