@@ -118,14 +118,18 @@ class Trimmer {
 void Fork(Pool* pool, const Block& mine) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(60);  // ends it where it hangs
+    alarm(60);   // ends it where it hangs
+    faults = 0;  // those of the parent are known
     if (!Whole(mine)) _exit(1);
     for (int64_t nbytes : {kMiB, 16 * kMiB}) Drop(pool, Made(pool, nbytes, 7));
     pool->Trim();
     _exit(faults.load() == 0 && Whole(mine) ? 0 : 1);
   }
   int status = 1;
-  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) Fault("a forked process cannot go on");
+  if (child < 0) return Fault("the process cannot be forked");
+  if (waitpid(child, &status, 0) == child && status == 0) return;
+  std::fprintf(stderr, "wait status %d: ", status);
+  Fault("a forked process cannot go on");
 }
 
 void Rest(Pool* pool) {
