@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 SyntaxNode: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword
+_BREAK = re.compile("\r\n|\r|\n")
 
 
 class Span(NamedTuple):
@@ -32,6 +34,11 @@ class Source:
     file: str
     text: str
     origin: str | None = None
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of `text` as Python's tokenizer counts them (form feeds do not end a line)."""
+    return _BREAK.split(text)
 
 
 def column_of(lines: Sequence[str], line: int, offset: int) -> int:

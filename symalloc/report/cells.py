@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -10,12 +9,6 @@ from rich.cells import cell_len
 
 TAB = 4
 ELLIPSIS = "…"
-_BREAK = re.compile("\r\n|\r|\n")
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines of `text` as Python's tokenizer counts them (form feeds do not end a line)."""
-    return _BREAK.split(text)
 
 
 def visible(text: str) -> str:

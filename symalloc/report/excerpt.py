@@ -12,8 +12,8 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
-from symalloc.program.span import Span
-from symalloc.report.cells import CellLine, Window, split_lines, visible
+from symalloc.program.span import Span, split_lines
+from symalloc.report.cells import CellLine, Window, visible
 
 CONTEXT = 8  # cells kept to the left of the first mark where lines are cut
 HEAD, TAIL = 3, 2  # lines shown at either end of a mark over many lines

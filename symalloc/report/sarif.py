@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
+from symalloc.linter.fingerprint import fingerprints
 from symalloc.program.span import Span
-from symalloc.report.cells import split_lines
 
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule
@@ -37,7 +35,6 @@ class _SarifRun:
         self.report, self.root = report, root
         self.rules = sorted(rules, key=lambda rule: rule.id)
         self.index = {rule.id: i for i, rule in enumerate(self.rules)}
-        self.seen: Counter[str] = Counter()
 
     def build(self) -> dict[str, Any]:
         driver = {
@@ -49,16 +46,18 @@ class _SarifRun:
             "tool": {"driver": driver},
             "columnKind": "unicodeCodePoints",
             "artifacts": [{"location": self.artifact(f)} for f in self.report.files if _is_file(f)],
-            "results": [self.result(d) for d in self.report],
+            "results": [
+                self.result(d, key) for d, key in zip(self.report, fingerprints(self.report), strict=True)
+            ],
         }
 
-    def result(self, d: Diagnostic) -> dict[str, Any]:
+    def result(self, d: Diagnostic, fingerprint: str) -> dict[str, Any]:
         result: dict[str, Any] = {
             "ruleId": d.rule,
             "level": _LEVELS[d.severity],
             "message": {"text": _message(d)},
             "locations": [self.location(d)],
-            "partialFingerprints": {FINGERPRINT: self.fingerprint(d)},
+            "partialFingerprints": {FINGERPRINT: fingerprint},
             "properties": _properties(d),
         }
         if d.rule in self.index:
@@ -114,18 +113,6 @@ class _SarifRun:
         if resolved.is_relative_to(self.root):
             return {"uri": quote(resolved.relative_to(self.root).as_posix()), "uriBaseId": "%SRCROOT%"}
         return {"uri": resolved.as_uri()}
-
-    def fingerprint(self, d: Diagnostic) -> str:
-        """A key of the finding that stays the same when lines move: rule, function and text of the line."""
-        key = "\0".join((d.rule, d.module, d.function, d.stage or "", self.line_of(d) or d.message))
-        self.seen[key] += 1
-        return hashlib.sha256(f"{key}\0{self.seen[key]}".encode()).hexdigest()[:32]
-
-    def line_of(self, d: Diagnostic) -> str:
-        span = d.span
-        source = self.report.sources.get(span.file) if span else None
-        lines = split_lines(source.text) if source else []
-        return lines[span.line - 1].strip() if span and span.line <= len(lines) else ""
 
 
 def _is_file(name: str) -> bool:

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from symalloc.program.span import Span
-from symalloc.report.cells import CellLine, Window, split_lines
+from symalloc.program.span import Span, split_lines
+from symalloc.report.cells import CellLine, Window
 from symalloc.report.excerpt import Underline, excerpt
 from tests.scale import tries
 

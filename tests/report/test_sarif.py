@@ -79,3 +79,9 @@ def test_fingerprints_survive_moved_lines() -> None:
 def test_equal_findings_have_different_fingerprints() -> None:
     first, second = _results(samples.report(samples.OUTGROWN, samples.OUTGROWN))
     assert first["partialFingerprints"][FINGERPRINT] != second["partialFingerprints"][FINGERPRINT]
+
+
+def test_a_fingerprint_does_not_depend_on_other_files() -> None:
+    alone = _results(samples.report(samples.OUTGROWN))
+    both = _results(samples.report(replace(samples.OUTGROWN, file="first.py"), samples.OUTGROWN))
+    assert both[1]["partialFingerprints"] == alone[0]["partialFingerprints"]
