@@ -76,9 +76,13 @@ def _rule_page(rule: Rule) -> str:
 def _api() -> str:
     names = [name for name in symalloc.__all__ if name != "__version__"]
     parts = ["# Python", "Names of `symalloc`, each imported when it is first used."]
-    return "\n\n".join(
-        [*parts, *(f"::: symalloc.{_home(name)}\n    options:\n      heading_level: 2" for name in names)]
-    )
+    return "\n\n".join([*parts, *map(_public, names)])
+
+
+def _public(name: str) -> str:
+    options = {"heading_level": 2, "heading": f"symalloc.{name}", "toc_label": name}
+    lines = (f"      {key}: {value}" for key, value in options.items())
+    return "\n".join([f"::: symalloc.{_home(name)}", "    options:", *lines])
 
 
 def _home(name: str) -> str:
