@@ -15,6 +15,7 @@ from symalloc.linter.diagnostic import Severity as Severity
 from symalloc.linting import VerifyMemory as VerifyMemory
 from symalloc.packing import pack as pack
 from symalloc.pipelines import pipeline as pipeline
+from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
 from symalloc.pool.core.pool_errors import BadFreeError as BadFreeError
 from symalloc.pool.core.pool_errors import BoundsError as BoundsError

@@ -2,15 +2,18 @@
 
 `relax_pipeline="symalloc"` is known to TVM whichever of the two is imported first.  `import symalloc` imports
 no TVM: TVM calls the entry points of the group `tvm.backends` when it is imported, and `register_pipelines`
-is one (pyproject.toml).
+is one (pyproject.toml).  With SYMALLOC_REPLACE_TVM_PLANNER=1 it also lets PlanMemory stand for TVM's planner
+everywhere.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from symalloc.errors import require_choice
 
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
     from tvm.ir.transform import Pass
     from tvm.target import Target
 
-    from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind
+    from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
     from symalloc.program.reading import PipelineName
 
+REPLACE = "SYMALLOC_REPLACE_TVM_PLANNER"
 PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": "target"}
 
 
@@ -42,28 +46,68 @@ def pipeline(
     `target` it serves the target that is built for.  The rest is as for
     `symalloc.plan`.  Raises UsageError for a choice that there is not.
     """
-    from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.planner_options import PlanOptions
     from symalloc.program.reading import PipelineName
     from symalloc.relax.passes.pipeline import pipeline as make
 
     if isinstance(pipeline, str):
         require_choice("pipeline", pipeline, get_args(PipelineName))
-    donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
-    options = PlanOptions(
-        flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed, alias=donations
-    )
+    options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
     return make(target, pipeline=pipeline, options=options)
+
+
+def replace_tvm_planner(
+    *,
+    flavour: Flavour = "auto",
+    guards: GuardKind = "assert",
+    bounds: BoundsUse = "ignore",
+    effort: EffortName = "quick",
+    seed: int = 0,
+    alias: str | Sequence[str] = (),
+) -> AbstractContextManager[None]:
+    """A context in which pipelines that make StaticPlanBlockMemory themselves plan with symalloc.
+
+        with symalloc.replace_tvm_planner():
+            executable = relax.build(module, target, relax_pipeline=pipeline)
+
+    The options are those of `pipeline`.  It holds in the thread that enters it, the innermost of several
+    counts, and what symalloc itself runs of TVM's planner, to compare with it, stays.  The variable
+    SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.  Raises UsageError.
+    """
+    from symalloc.relax.passes.replace_planner import replace_planner
+
+    return replace_planner(
+        _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
+    )
+
+
+def _options(alias: str | Sequence[str], **choices: Any) -> PlanOptions:
+    from symalloc.analysis.donation import parse_donation
+    from symalloc.planner.planner_options import PlanOptions
+
+    donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
+    return PlanOptions(alias=donations, **choices)
 
 
 def register_pipelines() -> None:
     """Enter the pipelines named in PIPELINES into TVM's table, where TVM has been imported.
 
     "symalloc" stands for TVM's "default", "symalloc-target" for the target's own pipeline.  Both take the
-    options of a plan: `relax.get_pipeline("symalloc", guards="native")`.
+    options of a plan: `relax.get_pipeline("symalloc", guards="native")`.  Raises UsageError for a value of
+    SYMALLOC_REPLACE_TVM_PLANNER that is neither 0 nor 1.
     """
     module = sys.modules.get("tvm.relax.pipeline")
     known = getattr(module, "PIPELINE_MAP", None)
     for name, base in PIPELINES.items():
         if module is not None and known is not None and name not in known:
             module.register_pipeline(name)(partial(pipeline, pipeline=base))
+    if known is not None and _replaces():
+        from symalloc.planner.planner_options import PlanOptions
+        from symalloc.relax.passes.replace_planner import replace_planner_everywhere
+
+        replace_planner_everywhere(PlanOptions())
+
+
+def _replaces() -> bool:
+    value = os.environ.get(REPLACE, "") or "0"
+    require_choice(REPLACE, value, ("0", "1"))
+    return value == "1"

@@ -22,6 +22,8 @@ made = [relax.get_pipeline(name) for name in ("symalloc", "symalloc-target")]
 """
 _BUILD = """
 from tests.relax.modules_to_plan import Chain
+with tvm.target.Target("llvm"):  # SYMALLOC_REPLACE_TVM_PLANNER=1
+    assert "main_check" in str(relax.get_pipeline("default")(Chain))
 for each in made:
     built = relax.build(Chain, "llvm", relax_pipeline=each)
     x = tvm.runtime.tensor(np.arange(24, dtype="float32").reshape(3, 8))
@@ -54,7 +56,7 @@ def test_the_names_are_known_to_tvm(first: str, installed: Path) -> None:
     paths = os.pathsep.join([str(installed), str(ROOT)])
     found = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths, "SYMALLOC_REPLACE_TVM_PLANNER": str(int(first == "tvm"))},
         capture_output=True,
         text=True,
         check=False,

@@ -9,6 +9,7 @@ from tvm.relax import transform
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan, call_memory
 from symalloc.relax.extract import extract
+from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.tvm_error import error_text
 
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
@@ -43,7 +44,9 @@ def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
 def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
     names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
     try:
-        program = extract(transform.StaticPlanBlockMemory()(lowered), name="planned by TVM")
+        with as_tvm_has_them():
+            planned = transform.StaticPlanBlockMemory()(lowered)
+        program = extract(planned, name="planned by TVM")
     except Exception as error:  # a pass raises whatever it raises
         failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)

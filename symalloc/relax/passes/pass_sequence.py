@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import tvm
 import tvm_ffi
@@ -22,7 +23,10 @@ OPAQUE = "_pipeline"  # the name of the functions that TVM's pipelines are
 UNNAMED = "sequential"  # of a Sequential that was given no other name
 
 _GRAPHS = "relax.backend.use_cuda_graph"
-_recording = threading.Lock()
+PATCHING = threading.RLock()
+"""Held while `Pass.__call__` is another function than TVM's, or becomes one."""
+REPLACING: ContextVar[object] = ContextVar("symalloc_replacing")
+"""The options of the planner that stands for TVM's in this thread; None where none does."""
 
 
 class NoPlannerError(Exception):
@@ -44,6 +48,16 @@ def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> P
         except (ValueError, AttributeError):  # those that relax.build takes for "there is none"
             pass
     return relax.get_pipeline("default")
+
+
+@contextmanager
+def as_tvm_has_them() -> Iterator[None]:
+    """Within, the passes that this thread calls run as they are: nothing replaces TVM's planner."""
+    token = REPLACING.set(None)
+    try:
+        yield
+    finally:
+        REPLACING.reset(token)
 
 
 def captures_graphs() -> bool:
@@ -122,7 +136,7 @@ def _calls_recorded() -> Iterator[list[Pass]]:
         found.append(called)
         return module
 
-    with _recording:
+    with PATCHING:
         Pass.__call__ = record
         try:
             yield found

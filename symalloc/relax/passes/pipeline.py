@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tvm
 from tvm.ir.transform import Pass, PassContext, Sequential
+from tvm.relax.transform import ComputePrimValue
 from tvm.target import Target
 
 from symalloc.planner.planner_options import PlanOptions
@@ -13,7 +14,13 @@ from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
-from symalloc.relax.passes.pass_sequence import around_planner, captures_graphs, passes_of, tvm_pipeline
+from symalloc.relax.passes.pass_sequence import (
+    around_planner,
+    as_tvm_has_them,
+    captures_graphs,
+    passes_of,
+    tvm_pipeline,
+)
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
 
@@ -60,8 +67,8 @@ def _with_passes(
     def run(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
         now = fixed or Target.current(allow_none=True) or Target("llvm")
         whole = pipeline if isinstance(pipeline, Pass) else tvm_pipeline(now, pipeline)
-        passes = chosen(*around_planner(passes_of(whole, module, now)))
-        with now:
+        with now, as_tvm_has_them():
+            passes = chosen(*around_planner(passes_of(whole, module, now)))
             return Sequential(list(passes))(module)
 
     return run
@@ -69,13 +76,25 @@ def _with_passes(
 
 def _with_ours(passes: Sequence[Pass]) -> Iterator[Pass]:
     """TVM's finalizing passes, and ours where they belong."""
+    before = ""
     for one in passes:
-        name = one.info.name
-        if name == "RewriteCUDAGraph" and captures_graphs():
-            yield KeepConditions()
-        if name == "ComputePrimValue":
-            yield LowerGuards()
-        yield one
-        if name == "VMShapeLower":
-            yield KillOnPaths()
-            yield TrimCalls()
+        yield from beside(one, before)
+        before = str(one.info.name)
+
+
+def beside(one: Pass, before: str) -> Iterator[Pass]:
+    """A pass that stands behind TVM's planner and behind the pass `before`, and ours that belong to it.
+
+    Not every pipeline has ComputePrimValue: none of TVM's plans has offsets to compute.
+    """
+    name = one.info.name
+    if name == "RewriteCUDAGraph" and captures_graphs():
+        yield KeepConditions()
+    if name == "ComputePrimValue":
+        yield LowerGuards()
+    elif name == "VMShapeLower" and before != "ComputePrimValue":
+        yield from (LowerGuards(), ComputePrimValue())
+    yield one
+    if name == "VMShapeLower":
+        yield KillOnPaths()
+        yield TrimCalls()

@@ -17,7 +17,7 @@ from tvm.ir.instrument import PassInstrument, pass_instrument
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
-from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, tvm_pipeline
+from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, as_tvm_has_them, tvm_pipeline
 from symalloc.relax.tvm_error import error_text
 
 FINAL = "KillAfterLastUse"
@@ -108,7 +108,8 @@ def lower(
     try:
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
-        with chosen, tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)]):
+        context = tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)])
+        with chosen, context, as_tvm_has_them():
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
         raise PassFailedError(keeper.running, error_text(error)) from error

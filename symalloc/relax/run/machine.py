@@ -17,6 +17,7 @@ from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.name_tensors import NameTensors
+from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.inputs import Argument, ShapeArgument
 from symalloc.relax.run.memory_cfg import memory_cfg
@@ -49,7 +50,7 @@ class Builder:
 
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
     """`lowered` behind StaticPlanBlockMemory; raises RunError."""
-    with run_error("StaticPlanBlockMemory fails"):
+    with run_error("StaticPlanBlockMemory fails"), as_tvm_has_them():
         return transform.StaticPlanBlockMemory()(lowered)
 
 

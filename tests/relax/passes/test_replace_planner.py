@@ -1,0 +1,157 @@
+"""Pipelines that make TVM's planner themselves, taken over by `symalloc.replace_tvm_planner`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir.transform import Pass, PassContext, Sequential
+from tvm.relax import transform
+
+import symalloc
+from symalloc.errors import UsageError
+from symalloc.pipelines import register_pipelines
+from symalloc.relax.files.load import load_one, lower_or_refuse
+from symalloc.relax.run.machine import planned_by_tvm
+
+SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+
+
+@tvm.transform.module_pass(opt_level=0, name="AttachMetadata")
+class _AttachMetadata:
+    """Adds a function between the planner and what lowers its storages, as compilers of LLMs do."""
+
+    def transform_module(self, module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
+        with (builder := relax.BlockBuilder(module)).function("_metadata", []):
+            builder.emit_func_output(relax.ShapeExpr([1]))
+        return builder.get()
+
+
+def _pipeline(planner: Pass | None = None) -> Pass:
+    """A pipeline that makes its passes when it runs, also the planner if none is given.
+
+    It has no ComputePrimValue.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="compile_llm")
+    def run(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
+        lowered = Sequential(
+            [
+                transform.LegalizeOps(),
+                transform.RewriteDataflowReshape(),
+                transform.ToNonDataflow(),
+                transform.RemovePurityChecking(),
+                transform.CallTIRRewrite(),
+            ]
+        )
+        finished = Sequential(
+            [
+                planner or transform.StaticPlanBlockMemory(),
+                _AttachMetadata(),
+                transform.RewriteCUDAGraph(),
+                transform.LowerAllocTensor(),
+                transform.KillAfterLastUse(),
+                transform.LowerRuntimeBuiltin(),
+                transform.VMShapeLower(),
+                transform.AttachGlobalSymbol(),
+            ],
+            name="finish",
+        )
+        return Sequential([lowered, finished])(module)
+
+    return run
+
+
+def _finished(planner: Pass | None = None) -> str:
+    with tvm.target.Target("llvm"):
+        return str(_pipeline(planner)(load_one(SCRIPT, module="Chain")))
+
+
+def _is_planned(text: str) -> bool:
+    return "elem_offset" in text
+
+
+@pytest.mark.parametrize("name", ["Chain", "Nested"])
+def test_a_pipeline_that_makes_the_planner_gets_ours(name: str) -> None:
+    module = load_one(SCRIPT, module=name)
+    conditions = [tvm.runtime.tensor(np.array(True)) for _ in module["main"].params[:-1]]
+    x = np.random.default_rng(0).random((6, 8) if name == "Chain" else (6,), dtype="float32")
+    with tvm.target.Target("llvm"):
+        tvms = str(_pipeline()(module))
+        same = str(symalloc.pipeline("llvm", pipeline=_pipeline())(module))
+        with symalloc.replace_tvm_planner():
+            ours = str(_pipeline()(module))
+    assert ours == same != tvms
+    assert "main_check" in ours  # the guard, in a kernel
+    assert ours.count("vm.alloc_storage") < tvms.count("vm.alloc_storage")
+    with symalloc.replace_tvm_planner():
+        planned = relax.build(module, "llvm", relax_pipeline=_pipeline())
+    # TVM's plan overwrites tensors where an If allocates: what runs beside ours has no plan
+    unplanned = relax.build(module, "llvm", relax_pipeline=_pipeline(Sequential([])))
+    results = [
+        relax.VirtualMachine(program, tvm.cpu())["main"](*conditions, tvm.runtime.tensor(x)).numpy().tobytes()
+        for program in (planned, unplanned)
+    ]
+    assert results[0] == results[1]
+
+
+def test_a_planner_that_was_made_before_is_replaced_as_well() -> None:
+    planner = transform.StaticPlanBlockMemory()
+    assert not _is_planned(_finished(planner))
+    with symalloc.replace_tvm_planner():
+        assert _is_planned(_finished(planner))
+
+
+def test_the_innermost_options_count_and_go_on_exit() -> None:
+    call, bare = Pass.__call__, _finished()
+    with symalloc.replace_tvm_planner():
+        assert "main_check" in _finished()
+        with symalloc.replace_tvm_planner(guards="none"):
+            assert "main_check" not in _finished()
+        assert "main_check" in _finished()
+        with pytest.raises(KeyError), symalloc.replace_tvm_planner(guards="none"):
+            raise KeyError
+        assert "main_check" in _finished()
+    assert _finished() == bare
+    assert Pass.__call__ is call
+
+
+def test_other_threads_keep_tvms_planner() -> None:
+    assert not _in_thread(lambda: _is_planned(_finished()))
+
+    def replaced() -> bool:
+        with symalloc.replace_tvm_planner():
+            return _is_planned(_finished())
+
+    with symalloc.replace_tvm_planner():
+        assert not _in_thread(lambda: _is_planned(_finished()))
+    assert _in_thread(replaced)
+
+
+def _in_thread(asked: Callable[[], bool]) -> bool:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(asked()))
+    thread.start()
+    thread.join()
+    return found.pop()
+
+
+def test_what_symalloc_compares_with_stays() -> None:
+    lowered = lower_or_refuse(load_one(SCRIPT, module="Chain"), "llvm", "default")
+    expected = planned_by_tvm(lowered)
+    with symalloc.replace_tvm_planner():
+        assert tvm_ffi.structural_equal(planned_by_tvm(lowered), expected)
+
+
+def test_what_is_no_option_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="did you mean 'assert'"):
+        symalloc.replace_tvm_planner(guards="asserts")  # type: ignore[arg-type]
+    monkeypatch.setenv("SYMALLOC_REPLACE_TVM_PLANNER", "yes")
+    with pytest.raises(UsageError, match="SYMALLOC_REPLACE_TVM_PLANNER is 'yes'; it must be one of 0, 1"):
+        register_pipelines()
