@@ -33,6 +33,7 @@ from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.arena_attempts import (
     EXACT,
     ArenaAttempts,
+    Attempt,
     Groups,
     by_definition,
     fewest_arenas,
@@ -225,8 +226,8 @@ class ArenaAssignment:
         """Return the chosen arenas, and how many times their floor they take together at worst.
 
         They are judged at sample bindings.  Others at which they exceed the limit are looked for; where there
-        are some, they are added to `more`, and the choice is made again.  Many tensors lie each by itself
-        where the last choice exceeds it, too.
+        are some, they are added to `more`, and the choice is made again, in the way that was chosen before
+        where that does.  Many tensors lie each by itself where the last choice exceeds it, too.
         """
         results = [i for i, m in enumerate(members) if m.buffer.returned]
         planned = [i for i, m in enumerate(members) if not m.buffer.returned]
@@ -243,11 +244,13 @@ class ArenaAssignment:
             return simple, 1.0
         hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
         many = len(members) > MANY
+        made_by: Attempt | None = None
         for left in reversed(range(CHOICES_OF_MANY if many else MOST_CHOICES)):
             attempts = self.attempts(columns, planned, results, hosts, more)
-            timeline, numbers = attempts.timeline, attempts.chosen(given_up.passed)
+            choice = attempts.again(made_by) or attempts.chosen(given_up.passed)
+            timeline, numbers, made_by = attempts.timeline, choice.groups, choice.made_by
             numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
-            found = self.search.worst(timeline, numbers, bound)
+            found = self.search.worst(timeline, numbers, bound, thorough=not left)
             if not found.shapes or not left:
                 break
             more += found.shapes

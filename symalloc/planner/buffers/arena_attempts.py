@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from symalloc.planner.buffers.call_columns import CallColumns
@@ -25,12 +25,20 @@ Groups: TypeAlias = Sequence[Sequence[int]]
 """The members of each arena, by index; a result comes first where an arena lies in its memory."""
 
 
+Attempt: TypeAlias = Callable[
+    [CallTimeline, Sequence[int], Sequence[int], Sequence[int]], Sequence[Sequence[int]] | None
+]
+
+
 class JudgedGroups(NamedTuple):
-    """An assignment, by how much it exceeds the limit, and how many times the floor its arenas take."""
+    """An assignment, by how much it exceeds the limit, and how many times the floor its arenas take; and how
+    it was made, where that takes long.
+    """
 
     groups: Groups
     over: float
     spread: float
+    made_by: Attempt | None = None
 
     def within(self, tolerance: float) -> bool:
         """Return whether neither the limit nor the floor is exceeded by more."""
@@ -51,7 +59,17 @@ class ArenaAttempts:
         self._made: list[JudgedGroups] = []
         self._coming = self._attempts()
 
-    def chosen(self, pass_over: int) -> Groups:
+    def again(self, made_by: Attempt | None) -> JudgedGroups | None:
+        """Return what one way of making an assignment comes to, where that keeps to the limit and to the
+        floor.
+        """
+        if made_by is None:
+            return None
+        groups = made_by(self.timeline, self.planned, self.results, self.hosts)
+        one = None if groups is None else self._judge(groups, made_by)
+        return one if one is not None and one.within(EXACT) else None
+
+    def chosen(self, pass_over: int) -> JudgedGroups:
         """Return the first of the assignments that keeps to the limit and to the floor with few arenas,
         `pass_over` of those aside; else the one with fewest arenas that is tolerable, or takes least.
         """
@@ -61,34 +79,40 @@ class ArenaAttempts:
             if one.within(EXACT) and len(one.groups) - len(self.results) <= self.few:
                 pass_over -= 1
                 if pass_over < 0:
-                    return one.groups
-        tolerable = [one.groups for one in found if one.within(TOLERABLE)]
-        return min(tolerable, key=len) if tolerable else min(found, key=lambda one: one[1:]).groups
+                    return one
+        tolerable = [one for one in found if one.within(TOLERABLE)]
+        if tolerable:
+            return min(tolerable, key=lambda one: len(one.groups))
+        return min(found, key=lambda one: (one.over, one.spread))
 
     def _judged(self) -> Iterator[JudgedGroups]:
         yield from self._made
-        for groups in self._coming:
-            timeline = self.timeline
-            self._made.append(JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups)))
+        for groups, made_by in self._coming:
+            self._made.append(self._judge(groups, made_by))
             yield self._made[-1]
 
-    def _attempts(self) -> Iterator[Groups]:
+    def _judge(self, groups: Groups, made_by: Attempt | None) -> JudgedGroups:
+        timeline = self.timeline
+        return JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups), made_by)
+
+    def _attempts(self) -> Iterator[tuple[Groups, Attempt | None]]:
         timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
         lone = [[i] for i in results]
         whole = fewest_arenas(timeline, planned)
-        yield [*lone, *whole]
+        yield [*lone, *whole], None
         if len(whole) == 1 and hosts:
             found = relieved(timeline, whole[0], results, hosts)
             if found is not None:
-                yield [*(one for one in lone if one[0] not in hosts), *found]
+                yield [*(one for one in lone if one[0] not in hosts), *found], None
         cut_first = len(planned) > MANY
-        for attempt in (
+        attempts: Sequence[Attempt] = (
             (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
-        ):
-            found = attempt(timeline, planned, results, hosts)
-            if found is not None:
-                yield found
-        yield [*lone, *([i] for i in planned)]
+        )
+        for attempt in attempts:
+            groups = attempt(timeline, planned, results, hosts)
+            if groups is not None:
+                yield groups, attempt
+        yield [*lone, *([i] for i in planned)], None
 
 
 def fewest_arenas(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:

@@ -23,6 +23,7 @@ NOTICED = 4096  # bytes beyond the limit
 SLIGHT = 0.001  # of the floor, beyond which other arenas are looked for
 MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
 FEWEST_SHAPES = 16
+MOST_AT_ONCE = 16  # shapes that are returned without a closer search
 
 
 class WorstShapes(NamedTuple):
@@ -43,10 +44,18 @@ class ShapeSearch:
     profiles: Mapping[str, CallProfile]
 
     def worst(
-        self, timeline: CallTimeline, groups: Groups, bound: CoefficientBound, lent: Collection[int] = ()
+        self,
+        timeline: CallTimeline,
+        groups: Groups,
+        bound: CoefficientBound,
+        lent: Collection[int] = (),
+        *,
+        thorough: bool = True,
     ) -> WorstShapes:
         """Return where an assignment is worst; its arenas `lent`, by index, are held all the while, which
         counts in the limit alone.
+
+        What is found at once is enough where the search is not to be `thorough`.
         """
         spreads, overs = [timeline.spread(groups)], [0.0]
         own = sum(not timeline.tenants[group[0]].kept for group in groups)
@@ -76,7 +85,8 @@ class ShapeSearch:
 
         cells = len(timeline.limit) * (len(groups) + 4)
         most = max(MOST_CELLS // cells, FEWEST_SHAPES)
-        shapes = worst_shapes(names, excesses, most, enough=1.0, signed=self.bounds.signed)
+        signed = self.bounds.signed
+        shapes = worst_shapes(names, excesses, most, 1.0, signed, at_once=0 if thorough else MOST_AT_ONCE)
         return WorstShapes(shapes, max(spreads), max(overs))
 
 

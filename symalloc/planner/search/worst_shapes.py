@@ -45,16 +45,19 @@ def worst_shapes(
     signed: Collection[str] = (),
     *,
     dense: bool = False,
+    at_once: int = 0,
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
 
     The search starts from at most `most` points, and from the same with the symbols `signed` negative;
-    there are more of them where they are to lie `dense`.
+    there are more of them where they are to lie `dense`.  With `at_once` it ends there where some of these
+    are above `enough`, and so many are returned.
     """
     points = _starts(len(names), dense)
     stride = max(-(-len(points) // most), 1)
-    worst = _worst(excesses, tuple(mirrored(names, points[::stride], signed)), {})
-    for step in STEPS:
+    worst = _worst(excesses, tuple(mirrored(names, points[::stride], signed)), {}, max(at_once, KEPT))
+    steps = () if at_once and any(excess > enough for excess in worst.values()) else STEPS
+    for step in steps:
         if not worst:
             break
         around = dict.fromkeys(near for point in worst for near in _around(point, step))
@@ -63,7 +66,10 @@ def worst_shapes(
 
 
 def _worst(
-    excesses: Excesses, points: Sequence[tuple[int, ...]], known: Mapping[tuple[int, ...], float]
+    excesses: Excesses,
+    points: Sequence[tuple[int, ...]],
+    known: Mapping[tuple[int, ...], float],
+    kept: int = KEPT,
 ) -> dict[tuple[int, ...], float]:
     """The worst points with their excess, of `points` and of those `known`, none without."""
     found = dict(known)
@@ -72,7 +78,7 @@ def _worst(
         grid, values = judged
         found |= {grid.points[i]: float(values[i]) for i in np.flatnonzero(values > 0).tolist()}
     ranked = sorted(found, key=lambda point: (-found[point], point))
-    return {point: found[point] for point in ranked[:KEPT]}
+    return {point: found[point] for point in ranked[:kept]}
 
 
 @lru_cache(maxsize=256)

@@ -98,3 +98,16 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
 
 def test_nothing_is_looked_for_without_symbols() -> None:
     assert worst_shapes((), lambda points: None, 10, 0.0) == []
+
+
+def test_what_starts_show_is_enough_at_once() -> None:
+    looked_at: list[int] = []
+
+    def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values]:
+        looked_at.append(len(points))
+        return Grid(names=("n", "m"), points=tuple(points)), np.array([p[0] / 8192 for p in points])
+
+    found = worst_shapes(("n", "m"), excesses, 1000, 0.4, at_once=9)
+    assert len(looked_at) == 1 and len(found) == 9
+    assert all(shape["n"] > 0.4 * 8192 for shape in found)
+    assert worst_shapes(("n", "m"), excesses, 1000, 1.5, at_once=9) and len(looked_at) > 2
