@@ -8,9 +8,11 @@
     stage = "auto"
     exclude = ["third_party"]
     per-file-ignores = { "tests/*" = ["SYM2"] }
+    baseline = "symalloc-baseline.json"   # relative to the file
 
-The command line overlays what is read here: `select`, `stage` replace, the others add.  `trust` is refused:
-whoever can change this file (a pull request) could otherwise make the linter run the code that it brings.
+The command line overlays what is read here: `select`, `stage`, `baseline` replace, the others add.
+`trust` is refused: whoever can change this file (a pull request) could otherwise make the linter run the code
+that it brings.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, is_stage
 
-_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores")
+_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores", "baseline")
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -65,6 +67,7 @@ def load_config(file: Path) -> LintOptions:
         rules=tuple(file.parent / place for place in texts("rules")),
         stage=_stage(file, table.get("stage", "auto")),
         per_file_ignores=_per_file(file, table.get("per-file-ignores", {})),
+        baseline=_path(file, "baseline", table.get("baseline")),
     )
 
 
@@ -103,6 +106,12 @@ def _stage(file: Path, value: object) -> str:
     if isinstance(value, str) and is_stage(value):
         return value
     raise UsageError(f"{file}: `stage` must be one of {', '.join(STAGES)}, or a pass, not {value!r}")
+
+
+def _path(file: Path, key: str, value: object) -> Path | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise UsageError(f"{file}: `{key}` must be the name of a file, not {value!r}")
+    return None if value is None else file.parent / value
 
 
 def _per_file(file: Path, value: object) -> dict[str, tuple[str, ...]]:

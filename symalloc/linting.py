@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
 from symalloc.files import read_source
+from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Report, Severity
 from symalloc.linter.fixes import Relint, tried_fixes
 from symalloc.linter.lint_options import LintOptions
@@ -41,12 +42,14 @@ class LintSession:
     """
 
     def __init__(self, options: LintOptions, pool: WorkerPool | None = None) -> None:
-        """Load the rules; raises UsageError for rules, rule names or assumptions that make no sense.
+        """Load the rules; raises UsageError for rules, rule names, assumptions or a baseline that make no
+        sense.
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.
         """
         self.options = options
         self.linter = Linter(options)
+        self._baseline = Baseline.load(options.baseline) if options.baseline else None
         self._pool = pool or WorkerPool()
         self._refuse_contradiction(Domain(default_lower=INT64_MIN))
 
@@ -87,6 +90,10 @@ class LintSession:
             report = linter.report()
             self._check_assumptions(linter, report)
             return report
+
+    def without_known(self, report: Report) -> Report:
+        """Leave out of `report` the findings of the baseline, if there is one."""
+        return self._baseline.applied(report, self.linter.checked_rules) if self._baseline else report
 
     def rewrites(self, report: Report, *, unsafe: bool) -> Iterator[Rewrite]:
         """Fix the files of `report` until nothing more can be fixed; yield what changes, write nothing."""

@@ -27,6 +27,7 @@ rules = ["house-rules"]
 stage = "as-is"
 exclude = ["third_party"]
 per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
+baseline = "known.json"
 """,
     )
     assert load_config(file) == LintOptions(
@@ -37,6 +38,7 @@ per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
         stage="as-is",
         exclude=("third_party",),
         per_file_ignores={"tests/*": ("SYM2", "SYM3")},
+        baseline=tmp_path / "known.json",
     )
 
 
@@ -49,6 +51,7 @@ per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
         ("[tool.symalloc]\nzzz = 1", ["unknown key `zzz`", "known are select"]),
         ("[tool.symalloc]\nselect = 'SYM1'", ["`select` must be a list of strings"]),
         ("[tool.symalloc]\nstage = 'later'", ["`stage` must be one of auto, as-is, planned, all"]),
+        ("[tool.symalloc]\nbaseline = 3", ["`baseline` must be the name of a file, not 3"]),
         ("[tool.symalloc]\nper-file-ignores = []", ["`per-file-ignores` must be a table"]),
         ("[tool]\nsymalloc = 3", ["tool.symalloc is not a table"]),
         ("[tool.symalloc\n", ["not valid TOML"]),

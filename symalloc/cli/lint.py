@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,6 +17,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
+from symalloc.shown import counted
 
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
@@ -28,7 +29,7 @@ WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
 Exit status: 0 for no findings (notes count only with --strict), 1 for errors or warnings, 2 for wrong
 usage or for a file that could not be read.  Such a file gets a finding SYM902, and the other files are still
-linted.
+linted.  With --write-baseline findings do not count.
 
 Settings come from [tool.symalloc] in the nearest pyproject.toml above the first path.  The command line
 overrides them.  The comment `# symalloc: allow(SYM101) -- reason` silences a finding in the source.
@@ -48,6 +49,7 @@ class _Output:
     unsafe_fixes: bool
     diff: bool
     exit_zero: bool
+    write_baseline: Path | None
 
     @property
     def needs_fixes(self) -> bool:
@@ -136,6 +138,17 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "--exit-zero", is_flag=True, help="Exit with 0 despite findings (still 2 for input that cannot be read)."
 )
 @click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Leave out the findings that this file holds, unless they got worse.",
+)
+@click.option(
+    "--write-baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the findings to this file, for --baseline.",
+)
+@click.option(
     "--color",
     "colour",
     type=click.Choice(("auto", "always", "never")),
@@ -173,8 +186,12 @@ def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, *
     shown = _Output(**{field.name: given.pop(field.name) for field in fields(_Output)})
     if shown.unsafe_fixes and not (shown.apply_fixes or shown.diff):
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+    if shown.write_baseline and (given["baseline"] or shown.diff):
+        raise click.UsageError("--write-baseline goes without --baseline and --diff")
     file = config or (None if no_config else find_config(paths))
     options = (load_config(file) if file else LintOptions()).overlaid(**given)
+    if shown.write_baseline:
+        options = replace(options, baseline=None)
     with WorkerPool() as pool:
         pool.start()  # it imports TVM while rules are loaded here
         from symalloc.linting import LintSession
@@ -192,7 +209,10 @@ def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
         return _diff(session, report, output)
     if output.apply_fixes:
         report = _apply(session, report, found, output)
+    report = session.without_known(report)
     _show(session, report, output)
+    if output.write_baseline:
+        _write_baseline(report, output.write_baseline)
     return _status(session, report, output)
 
 
@@ -201,7 +221,7 @@ def _diff(session: LintSession, report: Report, output: _Output) -> int:
     show(changes, output.output)
     if not changes:
         click.echo("nothing to fix", err=True)
-    return _status(session, report, output)
+    return _status(session, session.without_known(report), output)
 
 
 def _apply(session: LintSession, report: Report, found: FoundFiles, output: _Output) -> Report:
@@ -224,6 +244,14 @@ def _write(change: Rewrite) -> None:
         raise UsageError(f"cannot write {change.file}: {error}") from None
 
 
+def _write_baseline(report: Report, file: Path) -> None:
+    from symalloc.linter.baseline import Baseline
+
+    baseline = Baseline.of(report, file)
+    show(baseline.text(), file)
+    wrote(file, counted(len(baseline.known), "known finding"))
+
+
 def _show(session: LintSession, report: Report, output: _Output) -> None:
     text = render(
         report,
@@ -243,4 +271,4 @@ def _status(session: LintSession, report: Report, output: _Output) -> int:
     if report.unread:
         return 2
     found = len(report) > 0 if session.options.strict else not report.ok
-    return int(found and not output.exit_zero)
+    return int(found and not (output.exit_zero or output.write_baseline))

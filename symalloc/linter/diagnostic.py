@@ -198,6 +198,7 @@ class Report:
     """All findings of one run, worst first within a file; iterating yields the diagnostics.
 
     `skipped` counts files in directories that were passed over because they hold no Relax module.
+    `known` counts the findings of the baseline, which are left out, and `stale` those that are gone.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -205,6 +206,8 @@ class Report:
     files: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     skipped: int = 0
+    known: int = 0
+    stale: int = 0
 
     def __repr__(self) -> str:
         counts = Counter(d.severity for d in self)
@@ -256,4 +259,6 @@ class Report:
             files=tuple(file for report in reports for file in report.files),
             sources={file: source for report in reports for file, source in report.sources.items()},
             skipped=sum(report.skipped for report in reports),
+            known=sum(report.known for report in reports),
+            stale=sum(report.stale for report in reports),
         )

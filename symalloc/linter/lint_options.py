@@ -21,7 +21,7 @@ class LintOptions(ReadOptions):
     `assume` holds conditions on symbols ("n <= 2048").  `select` and `ignore` are rule ids, beginnings of
     ids, or names; `per_file_ignores` maps glob patterns on file names to such.  `rules` are folders or files
     of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
-    decided or understood is an error.
+    decided or understood is an error.  `baseline` is a file with known findings, which are left out.
 
     Raises UsageError for a stage that does not exist, and for a timeout that is not positive.
     """
@@ -33,6 +33,7 @@ class LintOptions(ReadOptions):
     strict: bool = False
     exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    baseline: Path | None = None
 
     def __post_init__(self) -> None:
         if not is_stage(self.stage):
@@ -56,12 +57,12 @@ class LintOptions(ReadOptions):
     def overlaid(self, **given: Any) -> LintOptions:
         """These options with a caller's laid over them.
 
-        `select` and `stage` replace where they are given, `ignore`, `assume` and `rules` add; all else
-        replaces.
+        `select`, `stage` and `baseline` replace where they are given, `ignore`, `assume` and `rules`
+        add; all else replaces.
         """
         for name in ("ignore", "assume", "rules"):
             given[name] = (*getattr(self, name), *given.get(name, ()))
-        for name in ("select", "stage"):
+        for name in ("select", "stage", "baseline"):
             given[name] = given.get(name) or getattr(self, name)
         return replace(self, **given)
 

@@ -57,6 +57,12 @@ class Linter:
         other._forget()
         return other
 
+    @property
+    def checked_rules(self) -> frozenset[str]:
+        """The ids of the rules that are checked; none where only some stages of a module are read."""
+        rules = self._active.rules if self.options.reports_unused else ()
+        return frozenset(rule.id for rule in rules)
+
     def add(self, reading: FileResult) -> tuple[Diagnostic, ...]:
         """Check what one file gave; return its findings, sorted."""
         self._files[reading.file] = None

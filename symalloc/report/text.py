@@ -15,6 +15,7 @@ from symalloc.program.span import Span
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.cells import visible
 from symalloc.report.excerpt import Row, Underline, excerpt
+from symalloc.shown import counted
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 FRAME = "bold blue"
@@ -56,6 +57,8 @@ def render_summary(report: Report) -> str:
         (more, f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"),
         (0 if nothing else failed, f"{_files(failed)} could not be read in full"),
         (skipped, f"{_files(skipped)} without Relax modules skipped"),
+        (report.known, f"{counted(report.known, 'known finding')} left out"),
+        (report.stale, f"{counted(report.stale, 'finding')} of the baseline gone"),
     ]
     counts = f"nothing verified: {_files(failed)} could not be read." if nothing else _counts(report.summary)
     return f"{counts} {', '.join(text for count, text in remarks if count)}".rstrip()

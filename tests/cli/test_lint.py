@@ -140,6 +140,28 @@ def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
     assert (finding["rule"], finding["counterexample"]) == ("SYM101", {"m": 7})
 
 
+def test_a_baseline_leaves_known_findings_out(run: Run, model: Path) -> None:
+    status, _, err = run(str(model), *ONLY, "--write-baseline", "known.json")
+    assert (status, err) == (0, "wrote known.json: 1 known finding\n")
+    Path("pyproject.toml").write_text('[tool.symalloc]\nbaseline = "known.json"\n')
+    model.write_text(f"# moved\n{HEAD}{FAULTY}")
+    status, out, _ = run(str(model), *ONLY)
+    assert (status, "error" in out) == (0, False)
+    assert out.endswith("1 known finding left out\n")
+    model.write_text(HEAD + FAULTY.replace(TENSOR, TENSOR.replace("[m]", "[m + 1]")))
+    status, out, _ = run(str(model), *ONLY)
+    assert (status, out.count("error[SYM101]")) == (1, 1)
+    assert out.endswith("1 finding of the baseline gone\n")
+
+
+def test_no_baseline_is_written_of_half_the_files(run: Run, model: Path) -> None:
+    Path("broken.py").write_text(f"{HEAD}this is no Python")
+    status, out, err = run("broken.py", str(model), *ONLY, "--strict", "--write-baseline", "known.json")
+    assert (status, "error[SYM902]" in out) == (2, True)
+    assert "no baseline written to known.json: broken.py could not be read in full" in err
+    assert not Path("known.json").exists()
+
+
 # -- what makes no sense ---------------------------------------------------------------------------------
 
 
@@ -159,6 +181,9 @@ def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
         (["model.py", "--rules", "nowhere"], ["nowhere", "no such folder of rules"]),
         (["model.py", "--config", "none.toml"], ["none.toml: cannot be read"]),
         (["model.py", "--config", "none.toml", "--no-config"], ["exclude each other"]),
+        (["model.py", "--baseline", "none.json"], ["baseline none.json: cannot be read"]),
+        (["model.py", "--baseline", "model.py"], ["baseline model.py: not valid JSON"]),
+        (["model.py", "--baseline", "a", "--write-baseline", "b"], ["goes without --baseline"]),
         (["model.py", "--unsafe-fixes"], ["goes with --fix or --diff"]),
     ],
 )

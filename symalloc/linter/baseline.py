@@ -1,0 +1,148 @@
+"""Baselines: the findings that a project knows of, in a file, so that a run shows the new ones only.
+
+A finding is known again by its fingerprint.  One that got worse counts as new, and what could not be read
+(SYM902) is never known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from symalloc.errors import UsageError
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity
+from symalloc.linter.fingerprint import fingerprints
+from symalloc.prover.verdict import Verdict
+
+VERSION = 1
+Key: TypeAlias = tuple[str, str]  # the file, and the fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFinding:
+    """A finding of a baseline; `file` is relative to the baseline's folder."""
+
+    file: str
+    rule: str
+    function: str
+    severity: Severity
+    verdict: Verdict | None
+    fingerprint: str
+
+    def covers(self, diagnostic: Diagnostic) -> bool:
+        """True where `diagnostic`, which has the same fingerprint, is no worse than this."""
+        definite = diagnostic.verdict is Verdict.ALWAYS_INVALID and self.verdict is not diagnostic.verdict
+        return diagnostic.severity.rank >= self.severity.rank and not definite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The findings known to a project; `folder` is the one that their files are relative to."""
+
+    folder: Path
+    known: Mapping[Key, KnownFinding]
+
+    @classmethod
+    def of(cls, report: Report, file: Path) -> Baseline:
+        """Make the baseline of all findings of `report`, to be written to `file`.
+
+        Raises UsageError where something could not be read: its findings would be missing.
+        """
+        if report.unread:
+            raise UsageError(
+                f"no baseline written to {file}: {report.unread[0]} could not be read in full (SYM902)"
+            )
+        folder = file.parent.resolve()
+        found = zip(report, fingerprints(report), strict=True)
+        known = (_known(d, key, _relative(d.file, folder)) for d, key in found)
+        return cls(folder=folder, known={(one.file, one.fingerprint): one for one in known})
+
+    @classmethod
+    def load(cls, file: Path) -> Baseline:
+        """Read the baseline in `file`; raises UsageError where it cannot be read or is none."""
+        try:
+            document = json.loads(file.read_bytes())
+        except OSError as error:
+            raise UsageError(f"baseline {file}: cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise UsageError(f"baseline {file}: not valid JSON") from None
+        known = _parsed(file, document)
+        return cls(folder=file.parent.resolve(), known={(one.file, one.fingerprint): one for one in known})
+
+    def text(self) -> str:
+        """The baseline as JSON: sorted, a line for each finding."""
+        order = sorted(self.known.values(), key=lambda k: (k.file, k.rule, k.function, k.fingerprint))
+        lines = ",\n".join(f"  {json.dumps(asdict(one))}" for one in order)
+        findings = f"[\n{lines}\n]" if lines else "[]"
+        return f'{{"version": {VERSION}, "findings": {findings}}}\n'
+
+    def applied(self, report: Report, rules: Collection[str]) -> Report:
+        """Leave the known findings out of `report`, and count them and those that are gone.
+
+        A known finding is gone where the run checked its file with its rule (one of `rules`), or where the
+        file is no more.
+        """
+        new, met = [], set()
+        for diagnostic, fingerprint in zip(report, fingerprints(report), strict=True):
+            key = (_relative(diagnostic.file, self.folder), fingerprint)
+            known = self.known.get(key)
+            if known is not None:
+                met.add(key)
+            if known is None or diagnostic.rule == CANNOT_BE_READ or not known.covers(diagnostic):
+                new.append(diagnostic)
+        read = {_relative(file, self.folder) for file in report.files}
+        read -= {_relative(file, self.folder) for file in report.unread}
+        stale = sum(
+            one.rule in rules and (one.file in read or self._is_gone(one.file))
+            for key, one in self.known.items()
+            if key not in met
+        )
+        return replace(report, diagnostics=tuple(new), known=len(report) - len(new), stale=stale)
+
+    def _is_gone(self, file: str) -> bool:
+        script = file.rpartition(":")[0] or file  # of `file.py:function`
+        return not file.startswith("<") and not any(os.path.lexists(self.folder / f) for f in (file, script))
+
+
+def _relative(file: str, folder: Path) -> str:
+    """The path of `file` from `folder`, with slashes; what is no file (`<stdin>`) keeps its name."""
+    if not file or file.startswith("<"):
+        return file
+    path = Path(file)
+    return Path(os.path.relpath(path.parent.resolve() / path.name, folder)).as_posix()
+
+
+def _known(d: Diagnostic, fingerprint: str, file: str) -> KnownFinding:
+    return KnownFinding(
+        file=file,
+        rule=d.rule,
+        function=d.function,
+        severity=d.severity,
+        verdict=d.verdict,
+        fingerprint=fingerprint,
+    )
+
+
+def _parsed(file: Path, document: Any) -> list[KnownFinding]:
+    version = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(version, int) or not isinstance(document.get("findings"), list):
+        raise UsageError(f"baseline {file}: not a file that `symalloc lint --write-baseline` wrote")
+    if version != VERSION:
+        raise UsageError(f"baseline {file}: version {version} is not known, only {VERSION}; write it again")
+    return [_finding(file, i, entry) for i, entry in enumerate(document["findings"], 1)]
+
+
+def _finding(file: Path, number: int, entry: Any) -> KnownFinding:
+    texts = ("file", "rule", "function", "fingerprint")
+    try:
+        if not all(isinstance(entry[name], str) for name in texts):
+            raise TypeError
+        verdict = None if entry["verdict"] is None else Verdict(entry["verdict"])
+        severity = Severity(entry["severity"])
+        return KnownFinding(severity=severity, verdict=verdict, **{name: entry[name] for name in texts})
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"baseline {file}: finding {number} is not understood") from None
