@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -15,12 +16,16 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
 from symalloc.planner.planner_options import PlanOptions
 
+if TYPE_CHECKING:
+    from symalloc.planner.memory_report.fitting import FunctionFit
+    from symalloc.planner.memory_report.function_report import FunctionReport
+
 EPILOG = """\
 docs/planning.md explains the report; symalloc/report/schema/plan-1.json describes the JSON.
 
 Exit status: 0 if every plan is proved (all files are written), 1 if the linter finds an error in the planned
-module (nothing is written), 2 for wrong usage, for a module that cannot be read or lowered, or for a plan
-that cannot be proved.
+module or an arena can exceed --max-arena (nothing is written), 2 for wrong usage, for a module that cannot be
+read or lowered, or for a plan that cannot be proved.
 """
 
 FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
@@ -43,6 +48,17 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
 @click.option("--compare", type=click.Choice(("tvm",)), help="Also show what TVM's own planner reserves.")
+@click.option(
+    "--fits",
+    metavar="BYTES",
+    help="Show for which shapes the arenas and the whole call fit, such as 512MiB.",
+)
+@click.option(
+    "--max-arena",
+    "limit",
+    metavar="BYTES",
+    help="Fail where arenas can take more within the declared bounds.",
+)
 @planner_options
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the planner's search."
@@ -60,6 +76,8 @@ def plan_command(
     form: str,
     samples: tuple[str, ...],
     compare: str | None,
+    fits: str | None,
+    limit: str | None,
     **options: Any,
 ) -> int:
     """Plan the memory of the model in FILE, prove the plan, and show it.
@@ -68,9 +86,11 @@ def plan_command(
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
     from symalloc.planning import planned_file
+    from symalloc.report.fit_text import fit_lines
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text
 
+    room, most = _amount("--fits", fits), _amount("--max-arena", limit)
     request = request_of(file, options)
     chosen = PlanOptions(**options)
     written = _form(output)
@@ -83,19 +103,59 @@ def plan_command(
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     )
+    fitting = _fits(planned.reports, room)
     if form == "json":
-        text = plans_as_json(planned.reports)
+        text = plans_as_json(planned.reports, fitting)
     else:
         text = plans_as_text(planned.reports, width=terminal_width(sys.stdout))
     click.echo(text, nl=False)
+    for line in (line for fit in fitting for line in fit_lines(fit)) if form == "text" else ():
+        click.echo(line)
     if not planned.report.ok:
         _show(planned.report)
     if any(d.severity is Severity.ERROR for d in planned.report):
         return _refused(planned.report, file)
+    exceeding = _exceeding(planned.reports, most)
+    if exceeding:
+        click.echo("\n".join(f"error: {line}; nothing is written" for line in exceeding), err=True)
+        return 1
     planned.write(output, chosen.certificate)
     if form == "text":
         _say_written(output, chosen.certificate, planned.report.summary.always_valid)
     return 0
+
+
+def _amount(option: str, text: str | None) -> int | None:
+    """Return the bytes that an option gives; raises UsageError for no amount."""
+    from symalloc.pool.core.pool_errors import PoolError
+    from symalloc.pool.core.pool_options import parse_bytes
+
+    try:
+        return None if text is None else parse_bytes(text)
+    except PoolError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def _fits(reports: Sequence[FunctionReport], limit: int | None) -> list[FunctionFit]:
+    """Return the shapes at which each function fits, where that was asked."""
+    from symalloc.planner.memory_report.fitting import fit_function
+    from symalloc.prover.prover import Prover
+
+    prover = Prover()
+    return [] if limit is None else [fit_function(report, limit, prover) for report in reports]
+
+
+def _exceeding(reports: Sequence[FunctionReport], limit: int | None) -> list[str]:
+    """Say of which functions the arenas are not proved to take at most `limit` bytes."""
+    from symalloc.planner.memory_report.fitting import arena_proof
+    from symalloc.prover.prover import Prover
+    from symalloc.report.fit_text import exceeding_line
+
+    if limit is None:
+        return []
+    prover = Prover()
+    proofs = [(report.plan.function, arena_proof(report, limit, prover)) for report in reports]
+    return [exceeding_line(name, proof, limit) for name, proof in proofs if not proof.holds]
 
 
 def _say_written(output: Path | None, certificate: Path | None, proved: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.call_memory import CalleeMemory, TvmPlan
 from symalloc.planner.memory_report.call_peak import CallPeak
+from symalloc.planner.memory_report.fitting import Fit, FunctionFit
 from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.planner.memory_report.target_report import TargetReport
@@ -21,9 +22,18 @@ from symalloc.size.expr import Expr
 VERSION = 1
 
 
-def plans_as_json(reports: Sequence[FunctionReport]) -> str:
-    """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes."""
-    document = {"version": VERSION, "functions": [function_document(s) for s in reports]}
+def plans_as_json(reports: Sequence[FunctionReport], fits: Sequence[FunctionFit] = ()) -> str:
+    """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes.
+
+    `fits`: where each function fits, if that was asked.
+    """
+    functions = [function_document(s) for s in reports]
+    for document, fit in zip(functions, fits, strict=False):
+        document["fits"] = {
+            "arenas": _fit(fit.arenas),
+            "call": None if fit.call is None else _fit(fit.call),
+        }
+    document = {"version": VERSION, "functions": functions}
     return json.dumps(document, indent=2, ensure_ascii=False, default=_plain) + "\n"
 
 
@@ -68,6 +78,20 @@ def function_document(report: FunctionReport) -> dict[str, Any]:
         },
         "target": None if report.target is None else _target(report.target, report.kept_by_pool),
         "samples": [_sample(sample) for sample in report.samples],
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    proof = fit.proof
+    return {
+        "limit": fit.limit,
+        "verdict": proof.verdict.value,
+        "condition": proof.precondition,
+        "counterexample": None if proof.counterexample is None else dict(proof.counterexample),
+        "largest": [
+            {"symbol": one.symbol, "at": dict(one.at), "value": one.value, "monotone": one.monotone}
+            for one in fit.largest
+        ],
     }
 
 

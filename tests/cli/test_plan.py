@@ -156,3 +156,24 @@ def test_a_sample_shows_what_makes_the_peak(capsys: pytest.CaptureFixture[str]) 
     assert "    `gelu` takes 128.0 KiB of workspace besides\n" in out
     assert "    without alloc1 (b = gelu) it is 256.0 KiB: it waits for `add`\n" in out
     assert "    alloc5 (matmul2)  256*n " in out
+
+
+def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(__file__).parents[2] / "examples" / "mlp.py"
+    output = tmp_path / "planned.json"
+    asked = ("--fits", "512MiB", "--max-arena", "1MiB", "-o", output, "--format", "json")
+    status, out, err = symalloc(capsys, "plan", file, *asked)
+    assert status == 1 and not output.exists()
+    assert "its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
+    document = json.loads(out)
+    jsonschema.Draft202012Validator(json.loads(plan_schema_text())).validate(document)
+    fits = document["functions"][0]["fits"]
+    assert fits["arenas"]["condition"] == "n <= 174762" == fits["call"]["condition"]
+    assert fits["arenas"]["largest"] == [{"symbol": "n", "at": {}, "value": 174762, "monotone": True}]
+
+
+def test_an_amount_that_is_none_is_said_before_tvm_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = symalloc(capsys, "plan", "missing.py", "--max-arena", "3XB")
+    assert (status, out) == (2, "") and err.startswith("error: --max-arena: `3XB` is no amount of memory")

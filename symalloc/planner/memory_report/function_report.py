@@ -24,7 +24,7 @@ from symalloc.planner.memory_report.sample_bindings import (
 )
 from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
 from symalloc.planner.memory_report.tensor_origin import TensorOrigin
-from symalloc.program.ir import Function, Var
+from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
@@ -109,6 +109,7 @@ class FunctionReport:
     `outside` is the memory that lies in no arena; `unplanned` are the plan's own, less what is returned;
     `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
     `upper` holds the bounds that the function declares, by symbol; `origins` tells what writes each tensor.
+    `lower` holds lower bounds as `upper` does, and `signed` the symbols that may be negative.
     `asked`: the samples are those that somebody asked for.
     """
 
@@ -121,6 +122,8 @@ class FunctionReport:
     comparison: TvmComparison | None = None
     target: TargetReport | None = None
     upper: Mapping[str, int] = field(default_factory=dict)
+    lower: Mapping[str, int] = field(default_factory=dict)
+    signed: frozenset[str] = frozenset()
     origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
     asked: bool = False
 
@@ -184,6 +187,8 @@ def function_report(
         comparison=comparison,
         target=target,
         upper=function.declared_upper,
+        lower=function.declared_lower,
+        signed=frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR),
         origins=origins,
         asked=bool(asked),
     )

@@ -1,0 +1,142 @@
+"""The shapes at which the memory of a function fits a number of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from symalloc.planner.interference import undominated
+from symalloc.planner.memory_report.call_memory import CallMemory
+from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
+from symalloc.planner.memory_report.sample_bindings import highest
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof
+from symalloc.size.condition import Condition, conjunction, le
+from symalloc.size.expr import ZERO, Expr, constant, round_up, symbol
+
+LARGEST = 2**63 - 1
+MOST_SUMS = 64  # of a formula that the prover is asked about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestValue:
+    """The largest value of a symbol that fits, the others at `at`.
+
+    `value` is None where nothing fits, or where the formula is not shown to grow with the symbol
+    (`monotone` is False); `unbounded`: every value fits.
+    """
+
+    symbol: str
+    at: Mapping[str, int]
+    value: int | None
+    monotone: bool = True
+
+    @property
+    def unbounded(self) -> bool:
+        """True where every value fits."""
+        return self.value == LARGEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The proof that some memory of a function takes at most `limit` bytes, and the largest value of each of
+    its symbols alone.
+    """
+
+    limit: int
+    proof: Proof
+    largest: tuple[LargestValue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionFit:
+    """The shapes at which the arenas of a function fit, and its whole call: None where that is no formula."""
+
+    function: str
+    arenas: Fit
+    call: Fit | None
+
+
+def fit_function(report: FunctionReport, limit: int, prover: Prover) -> FunctionFit:
+    """Return where the memory of a planned function takes at most `limit` bytes, whatever is declared."""
+    sums = None if report.outcome is None else call_sums(report.outcome.planned)
+    known = sums is not None and len(sums) <= MOST_SUMS
+    return FunctionFit(
+        function=report.plan.function,
+        arenas=_fit(reserved_sums(report.plan), report, limit, prover),
+        call=_fit(sums, report, limit, prover) if known and sums is not None else None,
+    )
+
+
+def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
+    """Return the proof that the arenas take at most `limit` bytes within the declared bounds."""
+    lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
+    domain = Domain(lower=dict.fromkeys(report.signed, -LARGEST - 1) | lower, upper=dict(report.upper))
+    return prover.prove(_claim(reserved_sums(report.plan), limit), domain)
+
+
+def call_sums(memory: CallMemory) -> tuple[Expr, ...] | None:
+    """Return the sums of bytes that a call holds together: the largest is `CallMemory.peak` with results.
+
+    None where a size is not known, or a callee's is not in the caller's symbols.
+    """
+    if memory.paths:
+        parts = [call_sums(path) for path in memory.paths]
+        known = [part for part in parts if part is not None]
+        return undominated(s for part in known for s in part) if len(known) == len(parts) else None
+    spans: list[tuple[Expr, tuple[int, int], tuple[int, int]]] = []
+    for held in (*memory.storages, *memory.fresh, *memory.results):
+        if held.size is None:
+            return None
+        spans.append((round_up(held.size, 64), (held.begin, 2 if held.called else 0), (held.end, 3)))
+    alternatives: list[tuple[tuple[Expr, ...], int]] = []
+    for callee in memory.callees:
+        inner = call_sums(callee.memory)
+        if inner is None or not all(s.symbols <= callee.values.keys() for s in inner):
+            return None
+        alternatives.append((tuple(s.substitute(callee.values) for s in inner), callee.point))
+    sums: list[Expr] = []
+    for at in sorted({begin for _, begin, _ in spans} | {(point, 0) for _, point in alternatives}):
+        alive = sum((size for size, begin, end in spans if begin <= at < end), start=ZERO)
+        called = [inner for inner, point in alternatives if at == (point, 0) and inner]
+        sums += [alive + extra for inner in called for extra in inner] or [alive]
+    return undominated(sums)
+
+
+def _claim(sums: Sequence[Expr], limit: int) -> Condition:
+    return conjunction(le(one, limit) for one in sums)
+
+
+def _fit(sums: Sequence[Expr], report: FunctionReport, limit: int, prover: Prover) -> Fit:
+    domain = Domain(lower=dict.fromkeys(sorted(report.signed), -LARGEST - 1))
+    names = sorted(frozenset().union(*(one.symbols for one in sums)))
+    at = {**dict.fromkeys(names, 1), **(report.samples[0].binding if report.asked else {})}
+    others = {name: {other: at[other] for other in names if other != name} for name in names}
+    return Fit(
+        limit=limit,
+        proof=prover.prove(_claim(sums, limit), domain),
+        largest=tuple(_largest(name, sums, limit, others[name], prover) for name in names),
+    )
+
+
+def _largest(
+    name: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int], prover: Prover
+) -> LargestValue:
+    """Return the largest value >= 0 of one symbol by bisection; each sum must be proved to grow with it."""
+    alone = [one.substitute({other: constant(value) for other, value in at.items()}) for one in sums]
+    more = {name: symbol(name) + 1}
+    if not all(prover.prove(le(one, one.substitute(more)), explain=False).holds for one in alone):
+        return LargestValue(symbol=name, at=at, value=None, monotone=False)
+
+    def fits(value: int) -> bool:
+        taken = highest(alone, {name: value})
+        return taken is not None and taken <= limit
+
+    if not fits(0):
+        return LargestValue(symbol=name, at=at, value=None)
+    low, high = 0, LARGEST + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return LargestValue(symbol=name, at=at, value=low)
