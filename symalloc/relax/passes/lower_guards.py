@@ -3,13 +3,16 @@
 `relax.run.assert_op` is a Python function: calling it to hear that all is well costs more than the kernel
 does, condition and all.  Stands in front of ComputePrimValue and behind the last DeadCodeElimination, which
 takes a kernel without effects for dead code.
+
+That function formats the values of the symbols, and only Python brings it.  Nothing tells whether it is there
+but TVM's compiler, which comes with it.  Elsewhere the kernel asserts the same without the values.
 """
 
 from __future__ import annotations
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, TupleType
+from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.ir_types import Node, elements
@@ -70,7 +73,10 @@ def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
         free = tirx.analysis.undefined_vars(expression)
         symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))
-    body = tirx.IfThenElse(tirx.Not(condition), fails, None)
+    formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
+    with_values = tirx.IfThenElse(tirx.Not(condition), tirx.IfThenElse(formats, fails, None), None)
+    bare = StringImm(str(message.value).replace(" = {}", "").replace("{}", "a limit of these shapes"))
+    body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [bare])])
     return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
 
 
