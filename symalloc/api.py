@@ -47,6 +47,7 @@ def lint(
     trust: bool = False,
     strict: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
+    jobs: int | None = None,
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
@@ -58,7 +59,7 @@ def lint(
     `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
     `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
-    file.
+    file.  `jobs`: the most files that are read at once, None for one per CPU.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -73,6 +74,7 @@ def lint(
         trust=trust,
         strict=strict,
         timeout=timeout,
+        jobs=jobs,
     )
     paths, modules = _sorted_out(target)
     with LintSession(options) as session:

@@ -9,8 +9,9 @@
     exclude = ["third_party"]
     per-file-ignores = { "tests/*" = ["SYM2"] }
     baseline = "symalloc-baseline.json"   # relative to the file
+    jobs = 4
 
-The command line overlays what is read here: `select`, `stage`, `baseline` replace, the others add.
+The command line overlays what is read here: `select`, `stage`, `baseline`, `jobs` replace, the others add.
 `trust` is refused: whoever can change this file (a pull request) could otherwise make the linter run the code
 that it brings.
 """
@@ -27,7 +28,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, is_stage
 
-_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores", "baseline")
+_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores", "baseline", "jobs")
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -68,6 +69,7 @@ def load_config(file: Path) -> LintOptions:
         stage=_stage(file, table.get("stage", "auto")),
         per_file_ignores=_per_file(file, table.get("per-file-ignores", {})),
         baseline=_path(file, "baseline", table.get("baseline")),
+        jobs=_jobs(file, table.get("jobs")),
     )
 
 
@@ -106,6 +108,12 @@ def _stage(file: Path, value: object) -> str:
     if isinstance(value, str) and is_stage(value):
         return value
     raise UsageError(f"{file}: `stage` must be one of {', '.join(STAGES)}, or a pass, not {value!r}")
+
+
+def _jobs(file: Path, value: object) -> int | None:
+    if value is None or (type(value) is int and value >= 1):
+        return value
+    raise UsageError(f"{file}: `jobs` must be a whole number of at least 1, not {value!r}")
 
 
 def _path(file: Path, key: str, value: object) -> Path | None:

@@ -50,7 +50,7 @@ class LintSession:
         self.options = options
         self.linter = Linter(options)
         self._baseline = Baseline.load(options.baseline) if options.baseline else None
-        self._pool = pool or WorkerPool()
+        self._pool = pool or WorkerPool(options.jobs)
         self._refuse_contradiction(Domain(default_lower=INT64_MIN))
 
     def __enter__(self) -> LintSession:

@@ -110,10 +110,12 @@ def test_paths_and_modules(tmp_path: Path) -> None:
         (SOUND, {"assume": "k <= 3"}, "`k`, which is a symbol of no linted function; there are n"),
         (SOUND, {"assume": "n <= -1"}, "contradict each other for dimensions"),
         (SOUND, {"select": "SYM777"}, "unknown rule `SYM777`"),
+        (SOUND, {"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
+        (SOUND, {"jobs": True}, "jobs is True"),
         (SOUND, {"stage": "later"}, "unknown stage 'later'"),
     ],
 )
-def test_arguments_that_make_no_sense(target: object, options: dict[str, str], words: str) -> None:
+def test_arguments_that_make_no_sense(target: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         symalloc.lint(target, **options)
     assert words in str(caught.value)

@@ -7,6 +7,7 @@ import pytest
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
+from symalloc.linting import LintSession
 
 
 def _write(folder: Path, table: str) -> Path:
@@ -28,6 +29,7 @@ stage = "as-is"
 exclude = ["third_party"]
 per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
 baseline = "known.json"
+jobs = 3
 """,
     )
     assert load_config(file) == LintOptions(
@@ -39,6 +41,7 @@ baseline = "known.json"
         exclude=("third_party",),
         per_file_ignores={"tests/*": ("SYM2", "SYM3")},
         baseline=tmp_path / "known.json",
+        jobs=3,
     )
 
 
@@ -51,6 +54,8 @@ baseline = "known.json"
         ("[tool.symalloc]\nzzz = 1", ["unknown key `zzz`", "known are select"]),
         ("[tool.symalloc]\nselect = 'SYM1'", ["`select` must be a list of strings"]),
         ("[tool.symalloc]\nstage = 'later'", ["`stage` must be one of auto, as-is, planned, all"]),
+        ("[tool.symalloc]\njobs = 0", ["`jobs` must be a whole number of at least 1, not 0"]),
+        ("[tool.symalloc]\njobs = true", ["`jobs` must be a whole number of at least 1, not True"]),
         ("[tool.symalloc]\nbaseline = 3", ["`baseline` must be the name of a file, not 3"]),
         ("[tool.symalloc]\nper-file-ignores = []", ["`per-file-ignores` must be a table"]),
         ("[tool]\nsymalloc = 3", ["tool.symalloc is not a table"]),
@@ -80,3 +85,9 @@ def test_the_nearest_file_with_a_table_counts(tmp_path: Path) -> None:
 
 def test_no_file_no_config(tmp_path: Path) -> None:
     assert find_config([str(tmp_path)]) is None
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_jobs_are_the_most_processes_of_a_session(tmp_path: Path, jobs: int) -> None:
+    with LintSession(load_config(_write(tmp_path, f"[tool.symalloc]\njobs = {jobs}"))) as session:
+        assert session._pool._size == jobs

@@ -124,6 +124,13 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     metavar="SECONDS",
     help="The most time for reading one file. Then the file is a finding (SYM902).",
 )
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read at most N files at once, each in a process of its own; by default one per CPU.",
+)
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
 @click.option(
     "--unsafe-fixes", is_flag=True, help="With --fix or --diff: include fixes that may change behaviour."
@@ -192,7 +199,7 @@ def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, *
     options = (load_config(file) if file else LintOptions()).overlaid(**given)
     if shown.write_baseline:
         options = replace(options, baseline=None)
-    with WorkerPool() as pool:
+    with WorkerPool(options.jobs) as pool:
         pool.start()  # it imports TVM while rules are loaded here
         from symalloc.linting import LintSession
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError, meant, require_whole
 from symalloc.program.reading import STAGES, ReadOptions, is_stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition
@@ -22,8 +22,9 @@ class LintOptions(ReadOptions):
     ids, or names; `per_file_ignores` maps glob patterns on file names to such.  `rules` are folders or files
     of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
     decided or understood is an error.  `baseline` is a file with known findings, which are left out.
+    `jobs`: the most files that are read at once, None for one per CPU.
 
-    Raises UsageError for a stage that does not exist, and for a timeout that is not positive.
+    Raises UsageError for a stage that does not exist, and for a timeout or jobs that are not positive.
     """
 
     assume: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class LintOptions(ReadOptions):
     exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     baseline: Path | None = None
+    jobs: int | None = None
 
     def __post_init__(self) -> None:
         if not is_stage(self.stage):
@@ -44,6 +46,8 @@ class LintOptions(ReadOptions):
             )
         if not self.timeout > 0:
             raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")
+        if self.jobs is not None:
+            require_whole("jobs", self.jobs, 1)
 
     @property
     def reports_unused(self) -> bool:
@@ -57,12 +61,12 @@ class LintOptions(ReadOptions):
     def overlaid(self, **given: Any) -> LintOptions:
         """These options with a caller's laid over them.
 
-        `select`, `stage` and `baseline` replace where they are given, `ignore`, `assume` and `rules`
+        `select`, `stage`, `baseline` and `jobs` replace where they are given, `ignore`, `assume` and `rules`
         add; all else replaces.
         """
         for name in ("ignore", "assume", "rules"):
             given[name] = (*getattr(self, name), *given.get(name, ()))
-        for name in ("select", "stage", "baseline"):
+        for name in ("select", "stage", "baseline", "jobs"):
             given[name] = given.get(name) or getattr(self, name)
         return replace(self, **given)
 

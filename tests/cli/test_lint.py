@@ -184,6 +184,7 @@ def test_no_baseline_is_written_of_half_the_files(run: Run, model: Path) -> None
         (["model.py", "--baseline", "none.json"], ["baseline none.json: cannot be read"]),
         (["model.py", "--baseline", "model.py"], ["baseline model.py: not valid JSON"]),
         (["model.py", "--baseline", "a", "--write-baseline", "b"], ["goes without --baseline"]),
+        (["model.py", "--jobs", "0"], ["'--jobs'", "x>=1"]),
         (["model.py", "--unsafe-fixes"], ["goes with --fix or --diff"]),
     ],
 )
