@@ -52,7 +52,7 @@ from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.prover.domain import Domain
 from symalloc.size.cached_property import cached_property
-from symalloc.size.expr import round_up
+from symalloc.size.expr import Expr, round_up
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made
@@ -114,7 +114,7 @@ class Candidate:
         buffer = self.buffer
         return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
 
-    def tenant(self, *, apart: bool) -> Tenant:
+    def tenant(self, domain: Domain, *, apart: bool) -> Tenant:
         """Return what counts when arenas are compared; `apart`: what has a constant size shares with its like
         only.
         """
@@ -132,6 +132,7 @@ class Candidate:
             grounded=buffer.grounded,
             fixed=apart and buffer.size.as_constant is not None,
             live=() if self.time is None else self.time.live,
+            least=_least(size, domain) if buffer.returned else 0,
         )
 
 
@@ -294,7 +295,7 @@ class ArenaAssignment:
 
     def columns(self, candidates: Sequence[Candidate]) -> CallColumns:
         """Return the moments of a call at which `candidates` are there."""
-        tenants = [c.tenant(apart=self.apart) for c in candidates]
+        tenants = [c.tenant(self.domain, apart=self.apart) for c in candidates]
         return CallColumns(tenants, self.paths, self.nesting, self.profiles)
 
     def attempts(
@@ -342,6 +343,14 @@ def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> S
         if timeline.excess(groups, [*found, number]) <= EXACT:
             found.append(number)
     return found
+
+
+def _least(size: Expr, domain: Domain) -> int:
+    """Return the bytes at the least extents; none where they are not defined."""
+    try:
+        return size.evaluate({name: domain.lower_of(name) for name in size.symbols})
+    except ZeroDivisionError:
+        return 0
 
 
 def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list[Buffer]:

@@ -43,7 +43,8 @@ class Tenant:
 
     `kept`: it is a result, which outlives the call.  `lent`: a callee works in it, which would take memory of
     its own elsewhere.  `grounded`: it starts a storage, so what is `live` at the same time lies in another.
-    `fixed`: it shares an arena with others of constant size only.
+    `fixed`: it shares an arena with others of constant size only.  `least` are the bytes of a result at the
+    least extents.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Tenant:
     grounded: bool = False
     fixed: bool = False
     live: Intervals = ()
+    least: int = 0
 
 
 class PathColumns(NamedTuple):
@@ -115,7 +117,9 @@ class CallColumns:
         kinds = {t.fixed for t in tenants if not t.kept}
         self.alike = len(kinds) < 2 and not any(t.grounded for t in tenants)
         self._late = any(t.known >= 0 for t in tenants)
-        self.all_known = self.alike and not self.loose and not self._late
+        constants = [t.size.as_constant or 0 for t in tenants if not t.kept]
+        self._narrow = any(t.kept and t.least < max(constants, default=0) for t in tenants)
+        self.all_known = self.alike and not self.loose and not self._late and not self._narrow
         self.calls = list(self._calls(paths, known))
         self.spans = [
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
@@ -251,6 +255,8 @@ class CallColumns:
         if i in self.loose or members[0] in self.loose:
             return False
         one, other = self.tenants[i], self.tenants[members[0]]
+        if other.kept and (one.size.as_constant or 0) > other.least:
+            return False
         if not self.alike:
             if (one.grounded, one.fixed) != (other.grounded, other.fixed):
                 return False

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
+from symalloc.planner import plan_functions
 from symalloc.planner.buffers.result_memory import _Relief
 from symalloc.planner.search.grid import Values
 from symalloc.program.ir import Instruction, Operand
+from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr, constant
-from tests.planner.buffers.test_candidates import N, X, alloc, kernel, split
+from tests.planner.buffers.test_candidates import N, X, alloc, function, kernel, split
+from tests.program.build import program_of
 
 WIDTHS: tuple[Expr, ...] = (N * constant(16), N * constant(48), N * N * constant(16), constant(4096))
 
@@ -44,3 +49,18 @@ def test_hopeless_is_only_what_no_moves_could_save(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(_Relief, "hopeless", lambda *_: False)
         assert quick == answers(seed), seed
     assert min(found.values()) > 0, "both happen"
+
+
+def test_a_constant_is_not_put_into_a_result_that_may_be_empty_though_declared_bounds_say_otherwise() -> None:
+    """No arena is chosen that has to be given up once it is seen to outgrow the result."""
+    small, big, last = (
+        alloc("small", constant(16)),
+        alloc("big", N * constant(16)),
+        alloc("last", N * constant(16)),
+    )
+    steps = kernel(X, small.var), kernel(small.var, big.var), kernel(big.var, last.var)
+    bare = function(small, steps[0], big, steps[1], last, steps[2], result=last.var)
+    declared = replace(bare, declared_lower={"n": 1})
+    with patch.object(plan_functions, "find_buffers", wraps=plan_functions.find_buffers) as chosen:
+        plan_functions.plan_program(program_of(declared), Prover())
+    assert chosen.call_count == 1
