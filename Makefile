@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check fuzz mutation bench sanitize browser docs clean
+.PHONY: help demo test nightly check fuzz mutation bench sanitize browser editor docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -43,6 +43,9 @@ sanitize: $(STAMP) ## the native core under AddressSanitizer, ThreadSanitizer an
 browser: $(STAMP) ## the memory map in Chromium, which must be installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	$(BIN)/python -m pytest -n 0 -m browser tests/browser
+
+editor: $(STAMP) ## the language server in a process of its own, and how long a check takes
+	$(BIN)/python -m pytest -n 0 -m editor tests/editor -s
 
 fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)

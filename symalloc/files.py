@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import tokenize
@@ -30,6 +31,15 @@ def read_source(path: Path) -> SourceFile:
     with path.open("rb") as stream:
         encoding, _ = tokenize.detect_encoding(stream.readline)
     return SourceFile(path=path, text=path.read_bytes().decode(encoding), encoding=encoding)
+
+
+def source_bytes(text: str) -> bytes:
+    """The bytes of a Python source with that text, in the encoding that it declares (UTF-8 by default)."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode(errors="replace")).readline)
+    except SyntaxError:  # whoever reads it says what is wrong with its declaration
+        encoding = "utf-8"
+    return text.encode(encoding, errors="replace")
 
 
 def write_atomically(path: Path, data: bytes) -> None:

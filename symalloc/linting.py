@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError
-from symalloc.files import read_source
+from symalloc.files import read_source, source_bytes
 from symalloc.linter.baseline import Baseline
-from symalloc.linter.diagnostic import Diagnostic, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import Relint, tried_fixes
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from symalloc.relax.passes.verify_pass import MemoryFault, Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintedText:
+    """The findings in a text that no file need hold, what was read of it, and the report.
+
+    Spans that point into the text bear the name of `reading.source`.
+    """
+
+    diagnostics: tuple[Diagnostic, ...]
+    reading: FileResult
+    report: Report
 
 
 class LintSession:
@@ -79,6 +91,25 @@ class LintSession:
         relint = partial(self._relint, watch=progress) if fixes else None
         report = self._lint(self._read(found.files, progress, found.standard_input), relint)
         return replace(report, skipped=found.skipped)
+
+    def lint_text(self, file: str, text: str, watch: Watch | None = None) -> LintedText:
+        """Lint `text`, taken as the contents of `file`, which need not exist; no fixes are tried.
+
+        An assumption about a symbol that the text does not have is no error: it may be meant for other files.
+        """
+        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
+            (reading,) = self._read_changed([(file, text)], folder, watch)
+        linter = self.linter.fresh()
+        return LintedText(diagnostics=linter.add(reading), reading=reading, report=linter.report())
+
+    def fixes_in(self, linted: LintedText, wanted: Iterable[Diagnostic]) -> dict[int, tuple[Fix, ...]]:
+        """The fixes that help of those findings in `linted` that are `wanted`, by `id` of the diagnostic."""
+        source = linted.reading.source
+        if source is None:
+            return {}
+        chosen = {id(diagnostic) for diagnostic in wanted}
+        found = [d if id(d) in chosen else replace(d, candidates=()) for d in linted.diagnostics]
+        return tried_fixes([(source, found)], self._relint)
 
     def lint_module(self, module: object, name: str) -> Report:
         """Lint one model in memory; its script is printed only where there are findings to show."""
@@ -146,7 +177,8 @@ class LintSession:
         """Read each changed text from a copy below `folder`, under the name of its file."""
         copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
         for (file, _), reading in zip(changes, self._read(copies, watch), strict=True):
-            yield replace(reading, file=file)
+            problems = tuple(replace(problem, file=file) for problem in reading.problems)
+            yield replace(reading, file=file, problems=problems)
 
     def _check_assumptions(self, linter: Linter, report: Report) -> None:
         """Refuse assumptions about symbols that no function has, and those that no dimension can meet."""
@@ -218,7 +250,7 @@ def _written(folder: Path, file: str, text: str) -> Path:
     """Write `text` to a file in the new `folder` that is named like `file`."""
     folder.mkdir()
     copy = folder / Path(file).name
-    copy.write_bytes(text.encode(read_source(Path(file)).encoding))
+    copy.write_bytes(source_bytes(text))
     return copy
 
 

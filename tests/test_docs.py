@@ -30,7 +30,7 @@ ELSEWHERE = (
     "make ",
     "pip install ",
 )  # commands that other checks run: they build the environment of this one
-KNOWN = ("sh", "python", "text", "console", "toml", "yaml", "py")
+KNOWN = ("sh", "python", "text", "console", "toml", "yaml", "py", "lua")
 
 Run = Callable[..., tuple[int, str]]
 

@@ -22,8 +22,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "linter": {"analysis", "program", "prover", "rulebook", "size"},
     "relax": {"analysis", "native", "planner", "pool", "program", "prover", "size"},
     "report": {"analysis", "linter", "planner", "pool", "program", "prover", "rulebook", "size"},
+    "editor": {"analysis", "linter", "program", "relax", "report", "rulebook", "size", ""},
     "cli": {
-        *("analysis", "linter", "native", "planner", "pool", "program", "prover", "relax", "report"),
+        *(
+            "analysis",
+            "editor",
+            "linter",
+            "native",
+            "planner",
+            "pool",
+            "program",
+            "prover",
+            "relax",
+            "report",
+        ),
         *("rulebook", "size", ""),
     },
 }
@@ -83,6 +95,8 @@ ONLY_IN = {
     "z3": {"prover"},
     "sympy": {"size"},
     "click": {"cli"},
+    "pygls": {"editor"},
+    "lsprotocol": {"editor"},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from symalloc.program.span import Source, Span, span_of
+from symalloc.program.span import Source, Span, SyntaxNode, span_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class UserScript:
     lines: tuple[str, ...]
     tree: ast.Module
 
-    def span(self, node: ast.expr | ast.stmt) -> Span:
+    def span(self, node: SyntaxNode) -> Span:
         """The place of `node`, in characters (`ast` counts bytes)."""
         return span_of(self.file, self.lines, node)
 

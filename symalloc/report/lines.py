@@ -30,7 +30,7 @@ def render_github(report: Report) -> str:
 
 def _command(diagnostic: Diagnostic, report: Report) -> str:
     properties = ",".join(f"{k}={_property(v)}" for k, v in _properties(diagnostic, report).items())
-    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(_body(diagnostic))}"
+    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(body_of(diagnostic))}"
 
 
 def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
@@ -44,7 +44,8 @@ def _properties(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
     return properties | {"title": diagnostic.rule}
 
 
-def _body(diagnostic: Diagnostic) -> str:
+def body_of(diagnostic: Diagnostic, *, help_too: bool = False) -> str:
+    """The message of a finding, and on further lines its path, counterexample and precondition."""
     lines = [diagnostic.one_line]
     if diagnostic.path:
         lines.append(f"on paths where {diagnostic.path}")
@@ -56,6 +57,8 @@ def _body(diagnostic: Diagnostic) -> str:
         )
     if diagnostic.precondition:
         lines.append(f"holds only when: {diagnostic.precondition}")
+    if help_too and diagnostic.help:
+        lines.append(f"help: {diagnostic.help}")
     return "\n".join(map(visible, lines))
 
 

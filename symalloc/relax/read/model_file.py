@@ -103,6 +103,13 @@ def may_hold_modules(path: Path) -> bool:
     return True
 
 
+def text_may_hold_modules(path: Path, text: str) -> bool:
+    """Return whether a look at `text`, the contents of a script or of JSON, leaves it possible."""
+    if path.name.endswith(".py"):
+        return _SCRIPT_MARK.search(text.encode(errors="replace")) is not None
+    return path.name.endswith(".json") and _JSON_MARK.decode() in text[:_PROBE_BYTES]
+
+
 def _json_may_hold(path: Path, data: bytes) -> bool:
     if data.startswith(_GZIP) or path.suffix == ".gz":
         with gzip.open(path, "rb") as stream:

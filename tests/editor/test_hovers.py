@@ -1,0 +1,106 @@
+"""Hovers: which variable is meant, its size, its place, its live range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from symalloc.editor.hovers import HoverText, hover_text
+from symalloc.linter.lint_options import LintOptions
+from symalloc.linting import LintedText, LintSession
+from symalloc.relax.workers.worker_pool import WorkerPool
+from tests.editor.texts import BRANCHES, FAULTY
+
+LINES = FAULTY.split("\n")
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[LintSession]:
+    with WorkerPool(1) as pool:
+        yield LintSession(LintOptions(stage="as-is"), pool)
+
+
+@pytest.fixture(scope="module")
+def faulty(session: LintSession) -> LintedText:
+    return session.lint_text("no/such/file.py", FAULTY)
+
+
+@pytest.fixture(scope="module")
+def branches(session: LintSession) -> LintedText:
+    return session.lint_text("branches.py", BRANCHES)
+
+
+def _at(linted: LintedText, text: str, behind: str, **bind: int) -> HoverText | None:
+    """The hover behind the first `behind` in `text`."""
+    before = text[: text.index(behind) + len(behind)]
+    return hover_text(linted, before.count("\n") + 1, len(before) - before.rfind("\n"), bind)
+
+
+def _markdown(linted: LintedText, text: str, behind: str, **bind: int) -> str:
+    found = _at(linted, text, behind, **bind)
+    assert found is not None
+    return found.markdown
+
+
+def test_a_tensor_on_a_storage(faulty: LintedText) -> None:
+    found = _at(faulty, FAULTY, "cls.fill(")
+    line = next(i for i, text in enumerate(LINES, 1) if "cls.fill" in text)
+    assert found is not None
+    assert found.span[1:] == (line, 22, line, 23)
+    assert found.markdown.startswith(
+        "```python\n𐎢: Tensor[(m,), float32]\n```\n\n**size** `4*m B`\n- m = 1: 4 B"
+    )
+    assert "**place** byte `0` of `𐎠𐎡` (`16 B`)" in found.markdown
+    assert f"**live** from line {line} to the end of the function" in found.markdown
+    assert "**error** SYM101: tensor `𐎢` can outgrow its storage" in found.markdown
+
+
+def test_a_storage_and_an_argument(faulty: LintedText) -> None:
+    storage = _markdown(faulty, FAULTY, "alloc_tensor(")
+    assert "𐎠𐎡: Storage\n```\n\n**size** `16 B`\n\n**live** from line" in storage
+    assert "**memory** of the caller" in _markdown(faulty, FAULTY, "def main(")
+
+
+def test_sizes_at_the_values_given(faulty: LintedText) -> None:
+    assert "**size** `4*m B`\n- m = 300: 1.2 KiB\n\n" in _markdown(faulty, FAULTY, "cls.fill(", m=300, n=1)
+
+
+def test_the_call_stands_for_what_it_binds(faulty: LintedText) -> None:
+    assert "𐎢: Tensor" in _markdown(faulty, FAULTY, "R.memory.alloc_ten")
+
+
+@pytest.mark.parametrize("behind", ["cls = Modul", "@I.ir_mod", "def fi"])
+def test_where_no_tensor_is_nothing_is_shown(faulty: LintedText, behind: str) -> None:
+    assert _at(faulty, FAULTY, behind) is None
+
+
+@pytest.mark.parametrize(
+    ("behind", "live"),
+    [
+        ('R.Tensor((), "bool"), ', None),  # the parameter x
+        ("        x", "from line 8 to line 13"),  # the x bound anew
+        ("x = R.add(", None),  # the parameter again, where the other x is made
+        ("R.multiply(", "from line 8 to line 13"),
+        ("R.add(a, ", "from line 10 to line 11"),
+        ("            y", "from line 11 to the end of the function"),
+        ("R.strided_slice(", "from line 13 to line 14"),
+    ],
+)
+def test_a_name_bound_several_times_means_the_last_in_front(
+    branches: LintedText, behind: str, live: str | None
+) -> None:
+    shown = _markdown(branches, BRANCHES, behind)
+    assert f"**live** {live}" in shown if live else "**memory** of the caller" in shown
+
+
+def test_the_value_of_an_if_is_neither_of_its_branches(branches: LintedText) -> None:
+    shown = _markdown(branches, BRANCHES, "return ")
+    assert "y: Tensor[(n, 4), float32]" in shown
+    assert "**live**" not in shown
+
+
+def test_json_has_no_places(session: LintSession) -> None:
+    linted = session.lint_text("model.json", '{"root_index": 0}')
+    assert [d.rule for d in linted.diagnostics] == ["SYM902"]
+    assert hover_text(linted, 1, 1, {}) is None

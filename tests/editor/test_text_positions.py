@@ -1,0 +1,39 @@
+"""Columns in characters against code units: ASCII, tabs, beyond the BMP, every line end."""
+
+from __future__ import annotations
+
+import pytest
+
+from symalloc.editor.text_positions import PositionEncoding, TextPosition, TextPositions
+from symalloc.program.span import Span
+
+TEXT = "x = 1\n\té = '🧮🧮' # ∀n\r\nlast 🧮\rend\x0c of\u2028it"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_each_place_has_the_units_in_front_of_it_and_leads_back(encoding: PositionEncoding) -> None:
+    positions = TextPositions(TEXT, encoding)
+    codec = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}[encoding]
+    assert positions.lines == ["x = 1", "\té = '🧮🧮' # ∀n", "last 🧮", "end\x0c of\u2028it"]
+    for number, line in enumerate(positions.lines, 1):
+        for column in range(1, len(line) + 2):
+            units = len(line[: column - 1].encode(codec[0])) // codec[1]
+            position = positions.position(number, column)
+            assert position == (number - 1, units)
+            assert positions.place(position) == (number, column)
+
+
+def test_a_position_inside_of_a_character_is_in_front_of_it() -> None:
+    assert TextPositions("a🧮b").place(TextPosition(0, 2)) == (1, 2)
+
+
+def test_what_is_behind_an_end_is_at_that_end() -> None:
+    positions = TextPositions("ab\nc🧮")
+    assert positions.position(1, 9) == (0, 2)
+    assert positions.position(7, 1) == (1, 3)
+    assert positions.place(TextPosition(0, 9)) == (1, 3)
+    assert positions.place(TextPosition(9, 0)) == (2, 3)
+
+
+def test_the_range_of_a_span_that_ends_in_front_of_the_line_behind_the_text() -> None:
+    assert TextPositions("ab\ncd").range_of(Span("", 2, 1, 3, 1)) == ((1, 0), (1, 2))
