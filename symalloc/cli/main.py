@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module, metadata
 from typing import NoReturn
@@ -76,6 +77,21 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
+@contextlib.contextmanager
+def _logged() -> Iterator[None]:
+    """Show what the logger "symalloc" is told on standard error."""
+    logger, handler = logging.getLogger("symalloc"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -90,9 +106,16 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     callback=_print_version,
     help="Show the versions of symalloc and TVM.",
 )
-@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
-def cli(debug: bool) -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Say on standard error what is done, with the traceback of an internal error.",
+)
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
     """Verified memory planning for dynamic-shape models in Apache TVM's Relax."""
+    if debug:
+        ctx.with_resource(_logged())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

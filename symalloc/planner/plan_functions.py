@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -22,6 +23,8 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+
+_LOG = logging.getLogger("symalloc")
 
 LOOSE = 1.02  # times its floor
 NEGLIGIBLE = 1e-9
@@ -104,7 +107,9 @@ def _plan_function(
         loosest = LOOSE if stacking and not options.graphs else inf
         budget.spend(ASSIGNED_EACH * tensors)
         try:
-            return _proved(plan, found, buffers, known.domain, options, loosest)
+            proved = _proved(plan, found, buffers, known.domain, options, loosest)
+            _log(proved, found.budget)
+            return proved
         except LooseError:
             passed = given_up.passed if given_up.merging else given_up.passed + 1
             given_up = replace(given_up, passed=passed, merging=not given_up.merging)
@@ -120,6 +125,14 @@ def _plan_function(
         stacking, fallen = False, True
         found = replace(found, budget=PlanBudget())  # this rung is the last
         candidates = find_candidates(program, analyses, name, sizes, plans, profiles, options=options)
+
+
+def _log(plan: Plan, budget: PlanBudget) -> None:
+    _LOG.debug("planned `%s`: spent %d of a budget of %.0f", plan.function, budget.spent, budget.allowed)
+    for rung in plan.rungs:
+        _LOG.debug(
+            "`%s` fell to %s, %.3f of its floor: %s", plan.function, rung.kind, rung.ratio, rung.reason
+        )
 
 
 def _rungs(buffers: Sequence[Buffer], spread: float, *, fallen: bool) -> tuple[Rung, ...]:

@@ -162,6 +162,15 @@ def test_no_baseline_is_written_of_half_the_files(run: Run, model: Path) -> None
     assert not Path("known.json").exists()
 
 
+def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[str], model: Path) -> None:
+    said = []
+    for arguments in (["--debug", "lint"], ["lint"]):
+        with pytest.raises(SystemExit):
+            main([*arguments, str(model), *ONLY, "--format", "concise"])
+        said.append(capsys.readouterr().err)
+    assert said == ["symalloc: read model.py: 1 programs, 0 problems\n", ""]
+
+
 # -- what makes no sense ---------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ problem, a new worker reads the rest of the file.  Imports no TVM.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -30,6 +31,7 @@ from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResul
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
+_LOG = logging.getLogger("symalloc")
 _READ_JOB = "symalloc.relax.workers.programs:read_path"
 _STARTUP_SECONDS = 60.0  # importing TVM takes one or two; a loaded machine takes longer
 _MOMENT = 0.5  # seconds between two looks at the clock
@@ -211,7 +213,11 @@ class _Batch:
                 self._listen()
                 self._tell()
             self._feed()  # they read on while the caller works on this one
-            yield reading.result()
+            result = reading.result()
+            _LOG.debug(
+                "read %s: %d programs, %d problems", result.file, len(result.programs), len(result.problems)
+            )
+            yield result
 
     def give_up(self) -> None:
         """End the processes that are still reading."""
@@ -298,6 +304,9 @@ class _Batch:
         reading = worker.reading
         if not overdue:
             worker.process.wait()
+        _LOG.debug(
+            "the worker is gone that was %s%s", worker.doing or "idle", ": out of time" if overdue else ""
+        )
         if reading is not None:
             _report_death(worker, reading, self._options, overdue=overdue)
             self._requeue(reading)
