@@ -73,11 +73,19 @@ def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
         free = tirx.analysis.undefined_vars(expression)
         symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))
-    formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
-    with_values = tirx.IfThenElse(tirx.Not(condition), tirx.IfThenElse(formats, fails, None), None)
-    bare = StringImm(str(message.value).replace(" = {}", "").replace("{}", "a limit of these shapes"))
-    body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [bare])])
+    body = tirx.IfThenElse(tirx.Not(condition), fails, None)
+    if not _compiles_to_c():
+        formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
+        with_values = tirx.IfThenElse(tirx.Not(condition), tirx.IfThenElse(formats, fails, None), None)
+        bare = StringImm(str(message.value).replace(" = {}", "").replace("{}", "a limit of these shapes"))
+        body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [bare])])
     return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
+
+
+def _compiles_to_c() -> bool:
+    """Return whether the host's code is C: TVM writes nothing for the value of a packed function there."""
+    target = tvm.target.Target.current(allow_none=True)
+    return target is not None and (target.host or target).kind.name == "c"
 
 
 def _with_first(function: relax.Function, value: Node) -> relax.Function:
