@@ -28,8 +28,13 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 def meant(value: object, choices: Sequence[str]) -> str:
     """Return the question whether the choice nearest to `value` was meant, or "" where none is near."""
-    close = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = nearest(value, choices) if isinstance(value, str) else None
+    return f"; did you mean {close!r}?" if close else ""
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """Return the entry of `known` that `word` was probably meant to be, or None."""
+    return next(iter(get_close_matches(word, known, n=1)), None)
 
 
 def require_whole(name: str, value: object, least: int) -> None:

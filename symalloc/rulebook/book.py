@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from symalloc.errors import nearest
 from symalloc.rulebook.reader import read_rule
 from symalloc.rulebook.rule import Rule, RuleError
 from symalloc.rulebook.sites import SITE_KINDS
-from symalloc.size.parse import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from symalloc.errors import nearest
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol
-from symalloc.size.parse import SizeParser, nearest, parse_body
+from symalloc.size.parse import SizeParser, parse_body
 
 Values: TypeAlias = Mapping[str, Expr]
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from symalloc.errors import nearest
 from symalloc.rulebook.language import Quantity, Unit, compile_quantity
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, constant
-from symalloc.size.parse import SizeSyntaxError, nearest
+from symalloc.size.parse import SizeSyntaxError
 
 Value: TypeAlias = Expr | Condition | Mapping[str, int] | str | int | None
 

@@ -11,11 +11,11 @@ what is read keeps the obligation (`symalloc.size.discarded`).
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import takewhile
 
+from symalloc.errors import nearest
 from symalloc.size import condition as cond
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition
@@ -48,12 +48,6 @@ def parse_expr(text: str) -> Expr:
 def parse_condition(text: str) -> Condition:
     """The condition that `text` writes; raises SizeSyntaxError."""
     return SizeParser(text).condition(parse_body(text))
-
-
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The entry of `known` that `word` was probably meant to be, or None."""
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return found[0] if found else None
 
 
 def symbols_in(text: str) -> frozenset[str]:
