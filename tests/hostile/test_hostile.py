@@ -26,6 +26,7 @@ from tests.hostile import areas
 from tests.hostile.machine import Machine
 from tests.hostile.program import HostileProgram, ModuleSource
 from tests.pool.processes import died
+from tests.scale import tries
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +68,8 @@ def _programs() -> Iterator[Hostile]:
 
 
 EVERY = tuple(_programs())
+# that a program does what it says does not change with symalloc: every run shows some, the nightly run all
+SHOWN = [one for one in EVERY if one.program.shows][:: tries(5, 1)]
 every_program = pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
 
 
@@ -146,7 +149,7 @@ def test_twin_is_clean(one: Hostile, findings: Findings) -> None:
     assert not [d for d in found if d.rule == one.program.rule or d.severity is Severity.ERROR], found
 
 
-@pytest.mark.parametrize("one", [one for one in EVERY if one.program.shows], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", SHOWN, ids=lambda one: one.name)
 def test_shown_by_a_run(one: Hostile, checked: Checked) -> None:
     machines = [Machine(checked.modules[one.name, kind]) for kind in get_args(Kind)]
     for machine in machines:
